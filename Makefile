@@ -1,0 +1,56 @@
+# Every target does its own set-up: the environment is .venv, made from the hash-pinned lock.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help install demo test test-all lint protos bench vectors lock clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP)  ## make the environment in .venv
+
+$(STAMP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is not on the PATH: install it (Debian: apt install python3 python3-venv) or call make with PYTHON=/path/to/python3."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "shuffledp needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1): call make with PYTHON=/path/to/a/newer/python3."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "shuffledp needs Python's venv module: install it (Debian and Ubuntu: apt install python3-venv) and call make again."; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: install  ## collect a real histogram privately, with three processes on this machine
+	$(BIN)/shuffledp demo
+
+test: install  ## everything that must hold (a few minutes)
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test-all: install  ## also the long suites
+	$(BIN)/python -m pytest -q
+
+lint: install  ## formatting, ruff, mypy, the floors, and generated code up to date
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m protos.compile --check
+
+protos: install  ## generate the protocol buffer code again
+	$(BIN)/python -m protos.compile
+
+vectors: install  ## make the test vectors again
+	$(BIN)/python -m tests.vectors.make_hpke_vectors
+	$(BIN)/python -m tests.vectors.make_placement_vectors
+
+bench: install  ## measured ratios, as JSON lines
+	@$(BIN)/python -m tests.benchmarks.decoding
+	@$(BIN)/python -m tests.benchmarks.opening
+	@$(BIN)/python -m tests.benchmarks.permuting
+
+lock: install  ## pin every dependency again, with hashes
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --group dev pyproject.toml -o requirements.lock
+
+clean:  ## remove what make made
+	rm -rf .venv .demo result.json

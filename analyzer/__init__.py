@@ -1,0 +1,1 @@
+"""Sees what, never who."""

@@ -1,0 +1,1 @@
+"""From cell counts to frequencies with intervals, and to a refined histogram."""

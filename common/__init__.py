@@ -1,0 +1,1 @@
+"""What the parties must agree on, and what two of them compute."""

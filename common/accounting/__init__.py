@@ -1,0 +1,1 @@
+"""The guarantee: what formula it follows from and whom it is against."""

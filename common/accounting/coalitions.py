@@ -1,0 +1,91 @@
+"""
+The guarantees of a task: against whom, for how many honest users, and from which theorem.
+
+Computed by the analyzer for the batch that really arrived, and for a task's claim at n_min.
+"""
+
+from typing import Final
+
+from common.accounting.amplification import Crowd, epsilon_upper
+from common.accounting.guarantee import REPLACE_ONE, Guarantee
+from common.accounting.published import OD_HP_THEOREM_1, od_hp_theorem_1
+from common.errors import AccountingError, BoundRangeError
+from common.mechanisms.catalogue import mechanism_of
+from common.task import Task
+
+FORMULA_1: Final = (
+    "privacy blanket, exact two-binomial form, rounded up ([BBGN19, Lemma 5.3]; "
+    "formula 1 of common/accounting)"
+)
+LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
+
+
+def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
+    """
+    Give the crowd that a guarantee may count on: honest users and their dummies.
+
+    Each refused, repeated or unreadable report may be another user's, so n_refused users are taken
+    off before the task's assumed honest fraction is. At least the victim is left.
+
+    Raises:
+        AccountingError: n_users is not at least 1.
+    """
+    if n_users < 1:
+        raise AccountingError(f"a batch of {n_users} users has nobody to protect")
+    honest = max(1, task.honest_users(max(0, n_users - n_refused)))
+    return Crowd(users=honest, dummies=honest * task.dummies.per_user)
+
+
+def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee:
+    """
+    Give the guarantee against the analyzer alone, for n_users users who really arrived.
+
+    Cost: one search for ε, tenths of a second.
+    """
+    crowd = honest_crowd(task, n_users, n_refused)
+    return Guarantee(
+        coalition="analyzer",
+        epsilon=epsilon_upper(mechanism_of(task).reduction, crowd, task.delta),
+        delta=task.delta,
+        neighbouring=REPLACE_ONE,
+        theorem=FORMULA_1,
+        assumptions=(
+            "the shuffler permutes uniformly and does not collude with the analyzer",
+            f"{crowd.users} of the {n_users} users, you among them, are honest: "
+            f"they randomize as the task says and add {task.dummies.per_user} uniform dummies each",
+            "nobody else knows which reports are theirs",
+            "the encryption holds",
+        ),
+    )
+
+
+def local_guarantee(task: Task) -> Guarantee:
+    """Give the guarantee against the shuffler and the analyzer together: the local one."""
+    return Guarantee(
+        coalition="shuffler+analyzer",
+        epsilon=task.local_epsilon,
+        delta=0.0,
+        neighbouring=REPLACE_ONE,
+        theorem=LOCAL,
+        assumptions=(
+            "your own device randomizes as the task says",
+            "nobody else needs to be honest; your dummies are not counted",
+        ),
+    )
+
+
+def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
+    """Give every guarantee of a batch, one a coalition, the analyzer's first."""
+    return (central_guarantee(task, n_users, n_refused), local_guarantee(task))
+
+
+def published_claim(task: Task, n_users: int, n_refused: int) -> tuple[str, float] | str:
+    """
+    Give the name and ε of the protocol's published bound, or why it says nothing here.
+    """
+    crowd = honest_crowd(task, n_users, n_refused)
+    try:
+        epsilon = od_hp_theorem_1(mechanism_of(task).reduction, crowd, task.delta)
+    except BoundRangeError as error:
+        return str(error)
+    return OD_HP_THEOREM_1, epsilon

@@ -1,0 +1,24 @@
+"""What a reader is promised: never a bare number."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Coalition = Literal["analyzer", "shuffler+analyzer"]
+
+REPLACE_ONE: Final = "replace-one: two data sets differ in one user's value"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """(ε, δ)-differential privacy of each honest user against one coalition."""
+
+    coalition: Coalition
+    """Who pools what they saw."""
+    epsilon: float
+    """An upper bound; infinite where nothing is certified."""
+    delta: float
+    neighbouring: str
+    theorem: str
+    """What the figure follows from, with its source."""
+    assumptions: tuple[str, ...]
+    """What must be true, in words."""

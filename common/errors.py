@@ -1,0 +1,126 @@
+"""
+One family of errors: each says whose fault it is by naming the gRPC status its caller sees.
+
+Messages state the rule and the public number that broke it, never a user's value, a report's
+content or key bytes.
+"""
+
+from typing import ClassVar
+
+
+class ShuffleDpError(Exception):
+    """Any failure that the project foresees; `status` is the name of a gRPC status code."""
+
+    status: ClassVar[str] = "INTERNAL"
+
+
+class TaskError(ShuffleDpError):
+    """A task, or a draft of one, breaks a rule."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class UnknownTaskError(ShuffleDpError):
+    """No task has this digest."""
+
+    status = "NOT_FOUND"
+
+
+class SignatureError(ShuffleDpError):
+    """A task is not signed by the analyzer's identity that this party has pinned."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class WireError(ShuffleDpError):
+    """A message has a field of the wrong length or out of its range."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class SealError(ShuffleDpError):
+    """A ciphertext does not open. Why it does not is never told apart."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class KeyFormatError(ShuffleDpError):
+    """Bytes that should be a key are not one."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class ReportError(ShuffleDpError):
+    """A report is not one that the task's mechanism can make."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class ValueRangeError(ShuffleDpError):
+    """A user's value lies outside the task's domain; the message never repeats the value."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class PolicyError(ShuffleDpError):
+    """The device refuses this task: its promise is too weak, or not what its weights deliver."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class SubmissionConflictError(ShuffleDpError):
+    """A submission id came a second time with other bytes."""
+
+    status = "ALREADY_EXISTS"
+
+
+class BatchStateError(ShuffleDpError):
+    """The batch is not in a state that allows this."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class BatchConflictError(ShuffleDpError):
+    """A second batch arrived for a task: one task is one release."""
+
+    status = "ALREADY_EXISTS"
+
+
+class ManifestError(ShuffleDpError):
+    """A delivered batch does not have the reports that its manifest announces."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class NotReleasedError(ShuffleDpError):
+    """The task is known, its result is not there yet."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class CredentialError(ShuffleDpError):
+    """A call that only an operator may make came without a valid operator's token."""
+
+    status = "UNAUTHENTICATED"
+
+
+class PeerError(ShuffleDpError):
+    """Another party could not be reached in time; the call may be made again."""
+
+    status = "UNAVAILABLE"
+
+
+class SettingsError(ShuffleDpError):
+    """A process's settings break a rule; it does not start."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class AccountingError(ShuffleDpError):
+    """A guarantee was asked for parameters for which there is none."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class BoundRangeError(AccountingError):
+    """A published theorem was asked outside the range in which it holds."""

@@ -1,0 +1,1 @@
+"""One randomizer a file, both halves: the device's and the analyzer's."""

@@ -1,0 +1,65 @@
+"""From what a task says of its mechanism to the mechanism, and from a wish to what a task says."""
+
+from common.errors import TaskError
+from common.mechanisms.finite_field import FiniteField
+from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
+from common.mechanisms.grr import Grr
+from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
+from common.mechanisms.local_hashing import MAX_POINTS, LocalHashing, digits_for, is_prime
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.response_weights import ResponseWeights
+from common.protocols import MechanismName
+from common.task import MechanismSpec, Task
+
+
+def specify(
+    name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float
+) -> MechanismSpec:
+    """
+    Work out the integers of a mechanism. Run by the analyzer when it drafts a task.
+
+    Raises:
+        TaskError: local_epsilon is out of range, or buckets do not fit the domain.
+    """
+    weights = ResponseWeights.for_epsilon(local_epsilon)
+    if name == "grr":
+        answers, digits, dtype = domain_size, 1, GRR_REPORT
+    else:
+        answers, digits, dtype = buckets, digits_for(domain_size, buckets), HASHED_REPORT
+    return MechanismSpec(
+        name=name,
+        buckets=answers,
+        digits=digits,
+        true_weight=weights.true,
+        other_weight=weights.other,
+        report_bytes=dtype.itemsize,
+    )
+
+
+def mechanism_of(task: Task) -> Mechanism:
+    """
+    Build a task's mechanism. Run by the user agent and by the analyzer.
+
+    Raises:
+        TaskError: The task's integers do not describe a mechanism that this program knows.
+    """
+    spec = task.mechanism
+    weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
+    mechanism: Mechanism
+    if spec.name == "grr":
+        mechanism = Grr(task.domain_size, weights)
+    else:
+        if not is_prime(spec.buckets):
+            raise TaskError(f"buckets is {spec.buckets}; it must be a prime number")
+        if spec.buckets**spec.digits > MAX_POINTS:
+            raise TaskError(
+                f"{spec.digits} digits in base {spec.buckets} make more than {MAX_POINTS} points"
+            )
+        field = FiniteField(spec.buckets, spec.digits)
+        mechanism = LocalHashing(task.domain_size, field, weights, task.nonce)
+    if mechanism.report_dtype.itemsize != spec.report_bytes:
+        raise TaskError(
+            f"report_bytes is {spec.report_bytes}; a report of this mechanism has "
+            f"{mechanism.report_dtype.itemsize}"
+        )
+    return mechanism

@@ -1,0 +1,122 @@
+"""Generalized randomized response (GRR, k-RR) over a small domain [KBR16]."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError
+from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.response_weights import ResponseWeights
+
+REPORT_DTYPE: Final = np.dtype([("item", "<u4")])
+
+
+class _Identity:
+    """Every cell supports one item: its own."""
+
+    def forward(self, theta: Vector) -> Vector:
+        return theta
+
+    def adjoint(self, weights: Vector) -> Vector:
+        return weights
+
+
+@dataclass(frozen=True)
+class Grr:
+    """Report the own item with weight `true`, each other item with weight `other`."""
+
+    domain_size: int
+    weights: ResponseWeights
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """One unsigned 32-bit item."""
+        return REPORT_DTYPE
+
+    @cached_property
+    def _total(self) -> int:
+        return self.weights.total(self.domain_size)
+
+    @property
+    def p(self) -> float:
+        """true / W."""
+        return self.weights.true / self._total
+
+    @property
+    def q(self) -> float:
+        """other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
+        return self.weights.other / self._total
+
+    @property
+    def q_dummy(self) -> float:
+        """A dummy is a uniform item."""
+        return 1 / self.domain_size
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """One histogram: no report supports two items."""
+        return MatchCountReduction.for_weights(
+            answers=self.domain_size, weights=self.weights, pairwise_independent=False
+        )
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """
+        Randomize each value. Run by the user agent.
+
+        Args:
+            values: Items, shape (n,), each in 0 .. domain_size-1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports, field item (uint32).
+
+        Raises:
+            ValueRangeError: A value lies outside the domain.
+        """
+        check_values(values, self.domain_size)
+        return self._pack(self.weights.respond(values, self.domain_size, rng))
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """Draw `count` uniform items: GRR's blanket. Run by the user agent."""
+        return self._pack(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
+
+    def _pack(self, items: NDArray[np.int64]) -> Reports:
+        reports = np.empty(items.shape, dtype=REPORT_DTYPE)
+        reports["item"] = items
+        return reports
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which reports name an item. Run by the analyzer."""
+        inside: NDArray[np.bool_] = reports["item"] < self.domain_size
+        return inside
+
+    def tally(self, reports: Reports) -> Counts:
+        """
+        Count reports by item. Run by the analyzer.
+
+        Returns:
+            Counts of shape (domain_size,).
+
+        Raises:
+            ReportError: An item is out of range.
+        """
+        if not self.valid(reports).all():
+            raise ReportError(f"an item is not below {self.domain_size}")
+        return np.bincount(reports["item"].astype(np.int64), minlength=self.domain_size)
+
+    def support_counts(self, cells: Counts) -> Counts:
+        """Give the cells themselves: a report supports the item it names."""
+        return cells
+
+    def channel(self, real_share: float) -> Channel:
+        """Give the law of a reported item when a share real_share of reports are users' own."""
+        return Channel(
+            incidence=_Identity(),
+            scale=np.ones(self.domain_size),
+            kept=real_share * self.reduction.signal,
+            floor=real_share * self.q + (1 - real_share) * self.q_dummy,
+        )

@@ -1,0 +1,220 @@
+"""Local hashing [WBLJ17, Section 4.4] over an exactly pairwise independent family."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.finite_field import FiniteField
+from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
+from common.mechanisms.placement import Placement
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.response_weights import ResponseWeights
+
+REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
+MIN_CANONICAL_SEEDS: Final = 50
+"""With fewer, one report's support is too large a share of all: the error becomes lumpy."""
+MAX_POINTS: Final = 2**24
+"""Points of the field that the analyzer's transform takes (256 MiB of complex numbers)."""
+
+
+def digits_for(domain_size: int, buckets: int) -> int:
+    """
+    Give t, the least number of base-`buckets` digits that tells the items apart.
+
+    Raised only where that leaves fewer than MIN_CANONICAL_SEEDS canonical seeds.
+
+    Raises:
+        TaskError: buckets is not prime or not below domain_size, or the field gets too large.
+    """
+    if buckets >= domain_size:
+        raise TaskError(
+            f"buckets is {buckets} and domain_size is {domain_size}: "
+            "hashing needs fewer buckets than items"
+        )
+    if not is_prime(buckets):
+        raise TaskError(f"buckets is {buckets}; it must be a prime number")
+    digits = 2
+    while buckets**digits < domain_size or _canonical_seeds(buckets, digits) < MIN_CANONICAL_SEEDS:
+        digits += 1
+    if buckets**digits > MAX_POINTS:
+        raise TaskError(
+            f"{digits} digits in base {buckets} make {buckets**digits} points; "
+            f"at most {MAX_POINTS} can be decoded: choose another number of buckets"
+        )
+    return digits
+
+
+def _canonical_seeds(buckets: int, digits: int) -> int:
+    return (buckets**digits - 1) // (buckets - 1)
+
+
+def is_prime(number: int) -> bool:
+    """Say whether a number is prime. Cost: O(√number)."""
+    return number >= 2 and all(  # noqa: PLR2004
+        number % divisor for divisor in range(2, int(number**0.5) + 1)
+    )
+
+
+class _HashIncidence:
+    """A cell (seed, bucket) supports the items that the seed hashes to the bucket."""
+
+    def __init__(self, field: FiniteField, places: NDArray[np.int64]) -> None:
+        self._field = field
+        self._places = places
+
+    def forward(self, theta: Vector) -> Vector:
+        spread = np.zeros(self._field.size)
+        spread[self._places] = theta
+        return self._field.forward(spread)
+
+    def adjoint(self, weights: Vector) -> Vector:
+        return self._field.adjoint(weights)[self._places]
+
+
+@dataclass(frozen=True)
+class LocalHashing:
+    """
+    Hash the item with a fresh uniform seed, then randomized response over the buckets.
+
+    A report (seed, bucket) supports every item that its seed hashes to its bucket.
+    """
+
+    domain_size: int
+    field: FiniteField
+    weights: ResponseWeights
+    nonce: bytes
+    """The task's nonce; keys the public placement of items in the field."""
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """A 64-bit seed and a 32-bit bucket."""
+        return REPORT_DTYPE
+
+    @cached_property
+    def _total(self) -> int:
+        return self.weights.total(self.field.q)
+
+    @property
+    def p(self) -> float:
+        """true / W: the own item is supported when randomized response keeps its bucket."""
+        return self.weights.true / self._total
+
+    @property
+    def q(self) -> float:
+        """1/g exactly: another item collides with probability 1/g, whatever the response."""
+        return 1 / self.field.q
+
+    @property
+    def q_dummy(self) -> float:
+        """1/g: a dummy is a uniform seed and a uniform bucket."""
+        return 1 / self.field.q
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """Pairwise independent, because every seed can be drawn, 0 included."""
+        return MatchCountReduction.for_weights(
+            answers=self.field.q, weights=self.weights, pairwise_independent=True
+        )
+
+    @cached_property
+    def _place(self) -> Placement:
+        return Placement(self.field.size, self.nonce)
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """
+        Randomize each value. Run by the user agent.
+
+        Args:
+            values: Items, shape (n,), each in 0 .. domain_size-1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports, fields seed (uint64, below g^t) and bucket (uint32, below g).
+
+        Raises:
+            ValueRangeError: A value lies outside the domain.
+        """
+        check_values(values, self.domain_size)
+        seeds = self._seeds(len(values), rng)
+        truth = self.field.hash(seeds, self._place(values))
+        return self._pack(seeds, self.weights.respond(truth, self.field.q, rng))
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """
+        Draw `count` uniform reports. Run by the user agent.
+
+        Each has a fresh seed of its own. With the user's seed, as OD-HP prints it, a user's
+        messages could be told from all others and the published theorem is false.
+        """
+        buckets = rng.integers(0, self.field.q, size=count, dtype=np.int64)
+        return self._pack(self._seeds(count, rng), buckets)
+
+    def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        return rng.integers(0, self.field.size, size=count, dtype=np.int64)
+
+    def _pack(self, seeds: NDArray[np.int64], buckets: NDArray[np.int64]) -> Reports:
+        reports = np.empty(seeds.shape, dtype=REPORT_DTYPE)
+        reports["seed"] = seeds
+        reports["bucket"] = buckets
+        return reports
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which reports have a seed below g^t and a bucket below g. Run by the analyzer."""
+        inside: NDArray[np.bool_] = (reports["seed"] < self.field.size) & (
+            reports["bucket"] < self.field.q
+        )
+        return inside
+
+    def tally(self, reports: Reports) -> Counts:
+        """
+        Count reports by cell. Run by the analyzer.
+
+        Returns:
+            Counts of shape (rows · g,), see FiniteField.
+
+        Raises:
+            ReportError: A seed or a bucket is out of range.
+
+        Cost: one pass over the reports.
+        """
+        seeds, buckets = reports["seed"], reports["bucket"]
+        if len(reports) and (seeds.max() >= self.field.size or buckets.max() >= self.field.q):
+            raise ReportError(
+                f"a seed is not below {self.field.size} or a bucket not below {self.field.q}"
+            )
+        return self.field.tally(seeds, buckets)
+
+    @cached_property
+    def _incidence(self) -> _HashIncidence:
+        places = self._place(np.arange(self.domain_size, dtype=np.int64))
+        return _HashIncidence(self.field, places)
+
+    def support_counts(self, cells: Counts) -> Counts:
+        """
+        Count, for every item, the reports that support it [WBLJ17, Section 3].
+
+        Args:
+            cells: Counts by cell, from `tally`.
+
+        Returns:
+            Counts of shape (domain_size,), exact to the integer.
+
+        Cost: one Fourier transform of size g^t; memory O(g^t).
+        """
+        return np.rint(self._incidence.adjoint(cells.astype(np.float64))).astype(np.int64)
+
+    def channel(self, real_share: float) -> Channel:
+        """Give the law of a cell when a share real_share of reports are users' own."""
+        rows = np.full(self.field.rows, (self.field.q - 1) / self.field.size)
+        rows[0] = 1 / self.field.size  # seed 0 stands alone, a canonical seed for its q-1 multiples
+        other = self.weights.other / self._total
+        return Channel(
+            incidence=self._incidence,
+            scale=np.repeat(rows, self.field.q),
+            kept=real_share * self.reduction.signal,
+            floor=real_share * other + (1 - real_share) / self.field.q,
+        )

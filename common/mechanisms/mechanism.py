@@ -1,0 +1,137 @@
+"""
+What every mechanism offers, and the report that none of them can make.
+
+The device calls a mechanism with one value, the simulator with a million: it is the same code.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ValueRangeError
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.response_weights import ResponseWeights
+
+Reports = NDArray[np.void]
+"""n reports: shape (n,), of a mechanism's report_dtype."""
+Counts = NDArray[np.int64]
+Vector = NDArray[np.float64]
+
+_NULL_BYTE: Final = 0xFF
+
+
+class Incidence(Protocol):
+    """
+    Which cells support which items: the linear map A with A[cell, item] in {0, 1} and its adjoint.
+    """
+
+    def forward(self, theta: Vector) -> Vector:
+        """Sum theta over the items that each cell supports. (domain_size,) -> (cells,)."""
+
+    def adjoint(self, weights: Vector) -> Vector:
+        """Sum weights over the cells that support each item. (cells,) -> (domain_size,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """
+    The exact probability of every cell under a distribution theta: scale · (kept · Aθ + floor).
+
+    Enough for maximum likelihood on the very law of the reports, whatever the mechanism.
+    """
+
+    incidence: Incidence
+    scale: Vector
+    """How likely a cell's row (its seed) is; shape (cells,)."""
+    kept: float
+    """Share of reports that say the truth: real share · (p' - q')."""
+    floor: float
+    """What every cell of a row gets anyhow: noise and dummies."""
+
+    def forward(self, theta: Vector) -> Vector:
+        """Probability of each cell; shape (cells,), sums to 1 if theta does."""
+        return self.scale * (self.kept * self.incidence.forward(theta) + self.floor * theta.sum())
+
+    def adjoint(self, weights: Vector) -> Vector:
+        """The transposed map; shape (domain_size,)."""
+        scaled = self.scale * weights
+        return self.kept * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
+
+
+class Mechanism(Protocol):
+    """One randomizer with its estimator's ingredients. Pure; vectorised over users."""
+
+    @property
+    def domain_size(self) -> int:
+        """Items are 0 .. domain_size-1."""
+
+    @property
+    def weights(self) -> ResponseWeights:
+        """The integers that every probability comes from."""
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """Fixed-size layout of a report; its bytes are the plaintext of a sealed report."""
+
+    @property
+    def p(self) -> float:
+        """Probability that a report supports its own value."""
+
+    @property
+    def q(self) -> float:
+        """Probability that a report supports another given value."""
+
+    @property
+    def q_dummy(self) -> float:
+        """Probability that a dummy supports a given value."""
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """What accounting needs."""
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """Randomize each value. Run by the user agent."""
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """Draw reports that carry no input. Run by the user agent."""
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which reports this mechanism can make. Run by the analyzer."""
+
+    def tally(self, reports: Reports) -> Counts:
+        """Count valid reports by cell: all that the analyzer keeps. Shape (cells,)."""
+
+    def support_counts(self, cells: Counts) -> Counts:
+        """Count, for every item, the reports that support it. Shape (domain_size,)."""
+
+    def channel(self, real_share: float) -> Channel:
+        """Give the law of a report, of which a share real_share are users' own."""
+
+
+def check_values(values: NDArray[np.int64], domain_size: int) -> None:
+    """
+    Check that values lie in the domain. The message does not repeat them.
+
+    Raises:
+        ValueRangeError: One does not.
+    """
+    if values.size and not (values.min() >= 0 and values.max() < domain_size):
+        raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
+
+
+def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
+    """
+    Make padding: reports whose every byte is 0xFF, which lie outside every mechanism's range.
+
+    They bring a submission to its task's fixed number of reports; the analyzer discards them.
+    """
+    return np.frombuffer(bytes([_NULL_BYTE]) * (count * dtype.itemsize), dtype=dtype)
+
+
+def is_null(reports: Reports) -> NDArray[np.bool_]:
+    """Say which reports are padding."""
+    raw = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
+    nulls: NDArray[np.bool_] = (raw == _NULL_BYTE).all(axis=1)
+    return nulls

@@ -1,0 +1,91 @@
+"""
+Randomized response whose probabilities are exact ratios of integers.
+
+Every randomizer here says the truth with weight `true` and each other answer with weight
+`other`. The two integers stand in the task; p and q everywhere else come from them, and never
+from e^ε again.
+"""
+
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.task import MAX_WEIGHT_SUM, check_local_epsilon
+
+_OTHER_WEIGHT: Final = 2**32
+_PRECISION: Final = Context(prec=60)
+_MARGIN: Final = Decimal("1e-50")
+"""Far above the error of a 60-digit exponential, far below 1 / (2^32 · e^20)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseWeights:
+    """The odds true : other, with true / other ≤ e^(local epsilon) by construction."""
+
+    true: int
+    other: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.other <= self.true <= MAX_WEIGHT_SUM:
+            raise TaskError(
+                f"the weights are {self.true} and {self.other}; they must satisfy "
+                f"1 <= other <= true <= {MAX_WEIGHT_SUM}"
+            )
+
+    @classmethod
+    def for_epsilon(cls, local_epsilon: float) -> Self:
+        """
+        Give the weights that come closest to e^local_epsilon from below.
+
+        The ratio is ⌊2^32 · e^ε⌋ / 2^32, computed in 60-digit decimal arithmetic: a float
+        e**eps * 2**32 exceeds the promise for half of all ε above 15. Short of the promise by
+        a relative 2^-32 at most.
+
+        Raises:
+            TaskError: local_epsilon is not above 0 and at most 20.
+        """
+        check_local_epsilon(local_epsilon)
+        power = _PRECISION.exp(Decimal(local_epsilon)) * (1 - _MARGIN)
+        return cls(true=int(power * _OTHER_WEIGHT), other=_OTHER_WEIGHT)
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether true / other ≤ e^local_epsilon, decided in exact arithmetic."""
+        promise = _PRECISION.exp(Decimal(local_epsilon)) * (1 - _MARGIN)
+        return Decimal(self.true) <= promise * self.other
+
+    def total(self, answers: int) -> int:
+        """
+        Give the sum of the weights over all answers.
+
+        Raises:
+            TaskError: It does not stay below 2^63.
+        """
+        total = self.true + (answers - 1) * self.other
+        if total > MAX_WEIGHT_SUM:
+            raise TaskError(f"the sum of the weights is {total}; it must stay below 2^63")
+        return total
+
+    def respond(
+        self, truth: NDArray[np.int64], answers: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """
+        Answer each true value with exact randomized response. Run by the user agent.
+
+        One bounded integer is drawn for each value: below `true` it says "tell the truth",
+        above it names one of the other answers.
+
+        Args:
+            truth: True answers, shape (n,), each in 0 .. answers-1.
+            answers: How many answers there are, at least 2.
+            rng: Where the integers come from.
+
+        Returns:
+            Answers, shape (n,), each in 0 .. answers-1.
+        """
+        draw = rng.integers(0, self.total(answers), size=truth.shape, dtype=np.int64)
+        other = (draw - self.true) // self.other
+        return np.where(draw < self.true, truth, other + (other >= truth))

@@ -1,0 +1,1 @@
+"""How any process runs: settings, logs, clock, files, TLS, RPC."""

@@ -1,0 +1,296 @@
+"""
+A task: what is collected and under which parameters. Immutable, signed by the analyzer,
+and named by the SHA-256 of its bytes exactly as published.
+
+One task is one round and one release: collecting again is a new task. Its bytes are canonical
+JSON (sorted keys, no spaces, ASCII, numbers as Python prints them), so that an auditor can read
+what every device was promised.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Final, NoReturn, Self, get_args
+
+from common.errors import TaskError
+from common.hpke import KEY_BYTES, OVERHEAD_BYTES, SUITE_NAME
+from common.protocols import DummyLaw, DummyMaker, MechanismName, Protocol, protocol_named
+
+FORMAT_VERSION: Final = 1
+NONCE_BYTES: Final = 32
+SUBMISSION_ID_BYTES: Final = 16
+
+MAX_TASK_BYTES: Final = 2 * 1024 * 1024
+MAX_DOMAIN_SIZE: Final = 2**24
+MAX_LABEL_CHARACTERS: Final = 256
+MAX_USERS: Final = 10**9
+MAX_LOCAL_EPSILON: Final = 20.0
+MAX_WEIGHT_SUM: Final = 2**63 - 1
+MAX_REPORT_BYTES: Final = 4096
+MAX_ENVELOPE_BYTES: Final = 1024 * 1024
+MAX_UNIX_TIME: Final = 2**40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismSpec:
+    """
+    A mechanism with its integer weights, as a task states them.
+
+    A report says the truth with probability true_weight / W and each other of its `buckets`
+    answers with probability other_weight / W, W = true_weight + (buckets - 1) · other_weight.
+    """
+
+    name: MechanismName
+    buckets: int
+    """Possible answers: g for local hashing, the domain size for GRR."""
+    digits: int
+    """Digits of an item in base `buckets` (local hashing); 1 for GRR."""
+    true_weight: int
+    other_weight: int
+    report_bytes: int
+    """Length of a report before sealing."""
+
+    def __post_init__(self) -> None:
+        _one_of("mechanism", self.name, get_args(MechanismName))
+        _within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+        _within("digits", self.digits, 1, 24)
+        _within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        _within("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
+        _within("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
+        total = self.true_weight + (self.buckets - 1) * self.other_weight
+        _within("the sum of the weights", total, 2, MAX_WEIGHT_SUM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DummySpec:
+    """How many dummies come with each user's report, and who adds them."""
+
+    law: DummyLaw
+    per_user: int
+    """Dummies that each user adds, for the law `fixed`."""
+    added_by: DummyMaker
+
+    def __post_init__(self) -> None:
+        _one_of("the law of the dummies", self.law, get_args(DummyLaw))
+        _one_of("the maker of the dummies", self.added_by, get_args(DummyMaker))
+        _within("dummies per user", self.per_user, 0, MAX_ENVELOPE_BYTES)
+
+    @property
+    def maximum(self) -> int:
+        """The most dummies that one user ever adds; submissions are padded to it."""
+        return self.per_user
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Everything that the parties agree on for one round. A Task that exists is valid."""
+
+    protocol: str
+    domain_size: int
+    labels: tuple[str, ...]
+    """Names of the items, or nothing."""
+    mechanism: MechanismSpec
+    dummies: DummySpec
+    delta: float
+    n_min: int
+    """Fewer users than this are never released."""
+    target_size: int
+    """The batch closes at this many users, before the deadline."""
+    deadline: int
+    """Seconds since 1970 UTC. At the deadline the batch closes, or expires below n_min."""
+    assumed_honest_fraction: float
+    """The share of users that every stated guarantee relies on."""
+    local_epsilon: float
+    """Claim: what holds when nobody else is honest."""
+    central_epsilon: float
+    """Claim, at `delta`: what holds with ⌊n_min · assumed_honest_fraction⌋ honest users and an
+    honest shuffler."""
+    suite: str
+    analyzer_key: bytes
+    shuffler_key: bytes
+    nonce: bytes
+
+    def __post_init__(self) -> None:
+        protocol = protocol_named(self.protocol)
+        _one_of("the mechanism of this protocol", self.mechanism.name, protocol.mechanisms)
+        _within("domain_size", self.domain_size, 2, MAX_DOMAIN_SIZE)
+        self._check_labels()
+        self._check_items_fit()
+        _between("delta", self.delta, 0.0, 1.0)
+        _within("n_min", self.n_min, 1, MAX_USERS)
+        _within("target_size", self.target_size, self.n_min, MAX_USERS)
+        _within("deadline", self.deadline, 1, MAX_UNIX_TIME)
+        if not 0 < self.assumed_honest_fraction <= 1:
+            raise TaskError(
+                f"assumed_honest_fraction is {self.assumed_honest_fraction}; "
+                "it must be above 0 and at most 1"
+            )
+        check_local_epsilon(self.local_epsilon)
+        if not 0 <= self.central_epsilon <= self.local_epsilon:
+            raise TaskError(
+                f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
+                f"local_epsilon, {self.local_epsilon}"
+            )
+        _one_of("the suite", self.suite, (SUITE_NAME,))
+        for name, value, length in (
+            ("analyzer_key", self.analyzer_key, KEY_BYTES),
+            ("shuffler_key", self.shuffler_key, KEY_BYTES),
+            ("nonce", self.nonce, NONCE_BYTES),
+        ):
+            if len(value) != length:
+                raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
+        if self.envelope_bytes > MAX_ENVELOPE_BYTES:
+            raise TaskError(
+                f"a submission would have {self.envelope_bytes} bytes; "
+                f"at most {MAX_ENVELOPE_BYTES} are carried"
+            )
+
+    def _check_labels(self) -> None:
+        if not self.labels:
+            return
+        if len(self.labels) != self.domain_size:
+            raise TaskError(
+                f"there are {len(self.labels)} labels for a domain_size of {self.domain_size}"
+            )
+        if len(set(self.labels)) != len(self.labels):
+            raise TaskError("two items have the same label")
+        longest = max(map(len, self.labels))
+        if longest > MAX_LABEL_CHARACTERS:
+            raise TaskError(
+                f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
+            )
+
+    def _check_items_fit(self) -> None:
+        spec = self.mechanism
+        if spec.name == "grr" and (spec.buckets != self.domain_size or spec.digits != 1):
+            raise TaskError(
+                f"GRR over {self.domain_size} items has as many buckets and one digit; "
+                f"the task says {spec.buckets} and {spec.digits}"
+            )
+        if spec.buckets**spec.digits < self.domain_size:
+            raise TaskError(
+                f"{spec.digits} digits in base {spec.buckets} cannot tell "
+                f"{self.domain_size} items apart"
+            )
+
+    @property
+    def composition(self) -> Protocol:
+        """The protocol's row in the table of compositions."""
+        return protocol_named(self.protocol)
+
+    @property
+    def reports_per_user(self) -> int:
+        """Sealed reports in every submission: the user's own, dummies, and null reports."""
+        return 1 + self.dummies.maximum
+
+    @property
+    def sealed_report_bytes(self) -> int:
+        """Length of every sealed report of this task."""
+        return self.mechanism.report_bytes + OVERHEAD_BYTES
+
+    @property
+    def envelope_bytes(self) -> int:
+        """Length of every submission's envelope of this task."""
+        return (
+            SUBMISSION_ID_BYTES + self.reports_per_user * self.sealed_report_bytes + OVERHEAD_BYTES
+        )
+
+    def honest_users(self, n_users: int) -> int:
+        """
+        Give the users, among n_users, whose honesty a guarantee may rely on: ⌊n · fraction⌋.
+
+        The fraction is the decimal that the task's bytes show, so that .9 of 10 is 9.
+        """
+        numerator, denominator = _decimal_ratio(self.assumed_honest_fraction)
+        return n_users * numerator // denominator
+
+    def to_bytes(self) -> bytes:
+        """Give the canonical bytes, to be signed and published."""
+        fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": "categorical", **asdict(self)}
+        for name in ("analyzer_key", "shuffler_key", "nonce"):
+            fields[name] = fields[name].hex()
+        text = json.dumps(
+            fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        )
+        return text.encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, task_bytes: bytes) -> Self:
+        """
+        Read a task from the bytes that were published.
+
+        Raises:
+            TaskError: The bytes are not the canonical form of a valid task.
+        """
+        if len(task_bytes) > MAX_TASK_BYTES:
+            raise TaskError(
+                f"the task has {len(task_bytes)} bytes; at most {MAX_TASK_BYTES} are read"
+            )
+        try:
+            fields = json.loads(task_bytes.decode("ascii"), parse_constant=_refuse_constant)
+            task = cls._from_fields(fields)
+            canonical = task.to_bytes()
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise TaskError("these bytes are not a task") from error
+        if canonical != task_bytes:
+            raise TaskError("the task is not in canonical form")
+        return task
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> Self:
+        version, kind = fields.pop("version"), fields.pop("kind")
+        if version != FORMAT_VERSION or kind != "categorical":
+            raise TaskError(
+                f"this program reads version {FORMAT_VERSION} of tasks of kind categorical"
+            )
+        for name in ("analyzer_key", "shuffler_key", "nonce"):
+            fields[name] = bytes.fromhex(fields[name])
+        labels = fields.pop("labels")
+        if not all(isinstance(label, str) for label in labels):
+            raise TaskError("labels must be text")
+        return cls(
+            mechanism=MechanismSpec(**fields.pop("mechanism")),
+            dummies=DummySpec(**fields.pop("dummies")),
+            labels=tuple(labels),
+            **fields,
+        )
+
+
+def check_local_epsilon(local_epsilon: float) -> None:
+    """
+    Check the range that a task's local ε may have.
+
+    Raises:
+        TaskError: It is not a number above 0 and at most MAX_LOCAL_EPSILON.
+    """
+    if not (0 < local_epsilon <= MAX_LOCAL_EPSILON):
+        raise TaskError(
+            f"local_epsilon is {local_epsilon}; it must be above 0 and at most {MAX_LOCAL_EPSILON}"
+        )
+
+
+def _decimal_ratio(number: float) -> tuple[int, int]:
+    """Read the shortest decimal that prints as `number`, exactly, as a fraction."""
+    return Fraction(repr(number)).as_integer_ratio()
+
+
+def _within(name: str, value: int, least: int, most: int) -> None:
+    if type(value) is not int:
+        raise TaskError(f"{name} must be a whole number")
+    if not least <= value <= most:
+        raise TaskError(f"{name} is {value}; it must lie between {least} and {most}")
+
+
+def _between(name: str, value: float, low: float, high: float) -> None:
+    if type(value) is not float or math.isnan(value) or not low < value < high:
+        raise TaskError(f"{name} is {value}; it must lie strictly between {low} and {high}")
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise TaskError(f"{text} is not a number that a task may hold")

@@ -1,0 +1,1 @@
+"""Everything that plays more than one party, and everything an operator runs."""

@@ -1,0 +1,1 @@
+"""The protocol buffer package shuffledp."""

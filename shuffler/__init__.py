@@ -1,0 +1,1 @@
+"""Sees who sends, never what; forgets who before it forwards."""

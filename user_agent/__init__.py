@@ -1,0 +1,1 @@
+"""The only place that ever sees a true value."""
