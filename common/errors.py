@@ -5,13 +5,11 @@ Messages state the rule and the public number that broke it, never a user's valu
 content or key bytes.
 """
 
-from typing import ClassVar
-
 
 class ShuffleDpError(Exception):
     """Any failure that the project foresees; `status` is the name of a gRPC status code."""
 
-    status: ClassVar[str] = "INTERNAL"
+    status: str = "INTERNAL"
 
 
 class TaskError(ShuffleDpError):
@@ -124,3 +122,11 @@ class AccountingError(ShuffleDpError):
 
 class BoundRangeError(AccountingError):
     """A published theorem was asked outside the range in which it holds."""
+
+
+class PeerRefusalError(ShuffleDpError):
+    """Another party answered with an error; its status is passed on as it came."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status

@@ -27,7 +27,7 @@ class Protocol:
     name: str
     mechanism: MechanismName
     plain_domain_mechanism: MechanismName
-    """Used where there would be at least as many buckets as items, so that hashing gains nothing."""
+    """Used where there would be at least as many buckets as items: hashing gains nothing."""
     dummy_law: DummyLaw
     dummies_by: DummyMaker
     refinement: Refinement

@@ -102,3 +102,18 @@ class SigningIdentity:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an identity is not pickled by accident; use private_bytes()")
+
+
+def identity_from_hex(text: str) -> PublicIdentity:
+    """
+    Read a pinned identity from hexadecimal text.
+
+    Raises:
+        KeyFormatError: It is not 64 hexadecimal digits.
+    """
+    try:
+        return PublicIdentity(bytes.fromhex(text))
+    except ValueError as error:
+        raise KeyFormatError(
+            f"an identity is {2 * IDENTITY_BYTES} hexadecimal digits; these are not"
+        ) from error

@@ -41,7 +41,6 @@ def generate(target: Path) -> list[Path]:
         text = path.read_text(encoding="utf-8")
         for old in ("from shuffledp.v1 import", "import shuffledp.v1.", "from shuffledp.v1."):
             text = text.replace(f"\n{old}", "\n" + old.replace("shuffledp", "protos.shuffledp", 1))
-        text = text.replace(" shuffledp.v1.", " protos.shuffledp.v1.") if path.suffix == ".pyi" else text
         path.write_text(text, encoding="utf-8")
     return [path.relative_to(target) for path in made]
 

@@ -91,7 +91,7 @@ def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) ->
         epsilon: Central ε, at least 0.
 
     Returns:
-        A δ in 0 .. 1 at which (ε, δ) holds; within .5 % of formula 1. Exactly 0 from the local ε on.
+        A δ in 0 .. 1 at which (ε, δ) holds, within .5 % of formula 1. 0 from the local ε on.
 
     Raises:
         AccountingError: epsilon is negative or not a number.
@@ -173,14 +173,12 @@ def _edges(reduction: MatchCountReduction, crowd: Crowd, bins: int) -> Vector:
     return edges
 
 
-def _masses(
-    reduction: MatchCountReduction, crowd: Crowd, edges: Vector
-) -> tuple[Vector, float]:
+def _masses(reduction: MatchCountReduction, crowd: Crowd, edges: Vector) -> tuple[Vector, float]:
     """Probability of each bin (the last is open), and of everything below the first."""
     if crowd.others == 0:
         return np.ones(1), 0.0
     law = stats.binom(crowd.others, reduction.blanket)
-    closed = interval_masses(edges, np.float64(crowd.others), reduction.blanket)
+    closed = interval_masses(edges, np.asarray(float(crowd.others)), reduction.blanket)
     masses = np.append(closed, law.sf(edges[-1] - 1)) * (1 + RELATIVE_ERROR)
     return masses, float(law.cdf(edges[0] - 1))
 
@@ -238,9 +236,7 @@ class _ConditionalDelta:
 
 
 def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
-    """
-    Guess ε by Gaussian differential privacy with μ² = 2(1-c)·l·(p-q)²/(nγ + D). Not a bound.
-    """
+    """Guess ε by Gaussian differential privacy, μ² = 2(1-c)·l·(p-q)²/(nγ + D). Not a bound."""
     surroundings = 1 + crowd.others * reduction.blanket + crowd.dummies
     independence = 1 - 1 / reduction.answers if reduction.pairwise_independent else 1.0
     mu = reduction.signal * math.sqrt(2 * independence * reduction.answers / surroundings)

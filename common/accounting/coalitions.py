@@ -7,9 +7,9 @@ Computed by the analyzer for the batch that really arrived, and for a task's cla
 from typing import Final
 
 from common.accounting.amplification import Crowd, epsilon_upper
-from common.accounting.guarantee import REPLACE_ONE, Guarantee
 from common.accounting.published import OD_HP_THEOREM_1, od_hp_theorem_1
 from common.errors import AccountingError, BoundRangeError
+from common.guarantee import REPLACE_ONE, Guarantee
 from common.mechanisms.catalogue import mechanism_of
 from common.task import Task
 
@@ -51,8 +51,8 @@ def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee
         theorem=FORMULA_1,
         assumptions=(
             "the shuffler permutes uniformly and does not collude with the analyzer",
-            f"{crowd.users} of the {n_users} users, you among them, are honest: "
-            f"they randomize as the task says and add {task.dummies.per_user} uniform dummies each",
+            f"{crowd.users} of the {n_users} users, you among them, randomize as the task says "  # noqa: ISC004
+            f"and add {task.dummies.per_user} uniform dummy reports each",
             "nobody else knows which reports are theirs",
             "the encryption holds",
         ),
@@ -79,13 +79,11 @@ def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...
     return (central_guarantee(task, n_users, n_refused), local_guarantee(task))
 
 
-def published_claim(task: Task, n_users: int, n_refused: int) -> tuple[str, float] | str:
-    """
-    Give the name and ε of the protocol's published bound, or why it says nothing here.
-    """
+def published_claim(task: Task, n_users: int, n_refused: int) -> str:
+    """Say what the protocol's published bound claims against the analyzer, or why nothing."""
     crowd = honest_crowd(task, n_users, n_refused)
     try:
         epsilon = od_hp_theorem_1(mechanism_of(task).reduction, crowd, task.delta)
     except BoundRangeError as error:
-        return str(error)
-    return OD_HP_THEOREM_1, epsilon
+        return f"{OD_HP_THEOREM_1} makes no claim here: {error}"
+    return f"{OD_HP_THEOREM_1} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"

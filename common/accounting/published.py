@@ -32,9 +32,7 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
     if not 0 < delta < 1:
         raise AccountingError(f"delta is {delta}; it must lie strictly between 0 and 1")
     expected = reduction.blanket * crowd.others
-    blanket = (
-        crowd.dummies + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
-    )
+    blanket = crowd.dummies + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
     if blanket <= 0:
         raise BoundRangeError(
             f"Theorem 1 needs a blanket of more than one report; it counts {blanket:.1f}"

@@ -4,8 +4,8 @@ from common.errors import TaskError
 from common.mechanisms.finite_field import FiniteField
 from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
 from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
 from common.mechanisms.local_hashing import MAX_POINTS, LocalHashing, digits_for, is_prime
+from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
 from common.mechanisms.mechanism import Mechanism
 from common.mechanisms.response_weights import ResponseWeights
 from common.protocols import MechanismName

@@ -42,9 +42,7 @@ class FiniteField:
         return 1 + (self.size - 1) // (self.q - 1)
 
     def hash(self, seeds: NDArray[np.int64], points: NDArray[np.int64]) -> NDArray[np.int64]:
-        """
-        Hash each point with its seed: ⟨a, v⟩ mod q, shape (n,). Cost: t passes over n.
-        """
+        """Hash each point with its seed: ⟨a, v⟩ mod q, shape (n,). Cost: t passes over n."""
         total = np.zeros(np.broadcast_shapes(seeds.shape, points.shape), dtype=np.int64)
         for _ in range(self.t):
             seeds, seed_digit = np.divmod(seeds, self.q)

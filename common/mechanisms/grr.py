@@ -43,12 +43,12 @@ class Grr:
 
     @property
     def p(self) -> float:
-        """true / W."""
+        """Weight true / W."""
         return self.weights.true / self._total
 
     @property
     def q(self) -> float:
-        """other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
+        """Weight other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
         return self.weights.other / self._total
 
     @property

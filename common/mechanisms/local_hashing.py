@@ -49,7 +49,7 @@ def digits_for(domain_size: int, buckets: int) -> int:
 
 
 def _canonical_seeds(buckets: int, digits: int) -> int:
-    return (buckets**digits - 1) // (buckets - 1)
+    return FiniteField(buckets, digits).rows - 1
 
 
 def is_prime(number: int) -> bool:
@@ -100,7 +100,7 @@ class LocalHashing:
 
     @property
     def p(self) -> float:
-        """true / W: the own item is supported when randomized response keeps its bucket."""
+        """Weight true / W: the own item is supported when randomized response keeps its bucket."""
         return self.weights.true / self._total
 
     @property

@@ -23,9 +23,7 @@ _NULL_BYTE: Final = 0xFF
 
 
 class Incidence(Protocol):
-    """
-    Which cells support which items: the linear map A with A[cell, item] in {0, 1} and its adjoint.
-    """
+    """Which cells support which items: the linear map A[cell, item] in {0, 1}, and its adjoint."""
 
     def forward(self, theta: Vector) -> Vector:
         """Sum theta over the items that each cell supports. (domain_size,) -> (cells,)."""
@@ -52,12 +50,15 @@ class Channel:
 
     def forward(self, theta: Vector) -> Vector:
         """Probability of each cell; shape (cells,), sums to 1 if theta does."""
-        return self.scale * (self.kept * self.incidence.forward(theta) + self.floor * theta.sum())
+        mass = self.kept * self.incidence.forward(theta) + self.floor * float(theta.sum())
+        cells: Vector = self.scale * mass
+        return cells
 
     def adjoint(self, weights: Vector) -> Vector:
         """The transposed map; shape (domain_size,)."""
         scaled = self.scale * weights
-        return self.kept * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
+        items: Vector = self.kept * self.incidence.adjoint(scaled) + self.floor * scaled.sum()
+        return items
 
 
 class Mechanism(Protocol):

@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class AnalyzerServiceStub:
+class AnalyzerStub:
     """Sees what, never who.
     """
 
@@ -36,28 +36,28 @@ class AnalyzerServiceStub:
             channel: A grpc.Channel.
         """
         self.CreateTask = channel.unary_unary(
-                '/shuffledp.v1.AnalyzerService/CreateTask',
+                '/shuffledp.v1.Analyzer/CreateTask',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.CreateTaskRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.CreateTaskResponse.FromString,
                 _registered_method=True)
         self.GetTask = channel.unary_unary(
-                '/shuffledp.v1.AnalyzerService/GetTask',
+                '/shuffledp.v1.Analyzer/GetTask',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.FromString,
                 _registered_method=True)
         self.DeliverBatch = channel.stream_unary(
-                '/shuffledp.v1.AnalyzerService/DeliverBatch',
+                '/shuffledp.v1.Analyzer/DeliverBatch',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.FromString,
                 _registered_method=True)
         self.GetResult = channel.unary_unary(
-                '/shuffledp.v1.AnalyzerService/GetResult',
+                '/shuffledp.v1.Analyzer/GetResult',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.FromString,
                 _registered_method=True)
 
 
-class AnalyzerServiceServicer:
+class AnalyzerServicer:
     """Sees what, never who.
     """
 
@@ -90,7 +90,7 @@ class AnalyzerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_AnalyzerServiceServicer_to_server(servicer, server):
+def add_AnalyzerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'CreateTask': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTask,
@@ -114,13 +114,13 @@ def add_AnalyzerServiceServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'shuffledp.v1.AnalyzerService', rpc_method_handlers)
+            'shuffledp.v1.Analyzer', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('shuffledp.v1.AnalyzerService', rpc_method_handlers)
+    server.add_registered_method_handlers('shuffledp.v1.Analyzer', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class AnalyzerService:
+class Analyzer:
     """Sees what, never who.
     """
 
@@ -138,7 +138,7 @@ class AnalyzerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.AnalyzerService/CreateTask',
+            '/shuffledp.v1.Analyzer/CreateTask',
             shuffledp_dot_v1_dot_analyzer__pb2.CreateTaskRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.CreateTaskResponse.FromString,
             options,
@@ -165,7 +165,7 @@ class AnalyzerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.AnalyzerService/GetTask',
+            '/shuffledp.v1.Analyzer/GetTask',
             shuffledp_dot_v1_dot_analyzer__pb2.GetTaskRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.GetTaskResponse.FromString,
             options,
@@ -192,7 +192,7 @@ class AnalyzerService:
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/shuffledp.v1.AnalyzerService/DeliverBatch',
+            '/shuffledp.v1.Analyzer/DeliverBatch',
             shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.FromString,
             options,
@@ -219,7 +219,7 @@ class AnalyzerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.AnalyzerService/GetResult',
+            '/shuffledp.v1.Analyzer/GetResult',
             shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.FromString,
             options,

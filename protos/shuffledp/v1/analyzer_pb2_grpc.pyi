@@ -26,13 +26,13 @@ class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ig
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
-class AnalyzerServiceStub:
+class AnalyzerStub:
     """Sees what, never who."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> AnalyzerServiceAsyncStub: ...
+    def __new__(cls, channel: _aio.Channel) -> AnalyzerAsyncStub: ...
     CreateTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.CreateTaskRequest, _analyzer_pb2.CreateTaskResponse]
     """Publishes a task. Needs an operator's token."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
@@ -44,7 +44,7 @@ class AnalyzerServiceStub:
     """Gives the released result. Needs an operator's token."""
 
 @_typing.type_check_only
-class AnalyzerServiceAsyncStub(AnalyzerServiceStub):
+class AnalyzerAsyncStub(AnalyzerStub):
     """Sees what, never who."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -58,7 +58,7 @@ class AnalyzerServiceAsyncStub(AnalyzerServiceStub):
     GetResult: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]  # type: ignore[assignment]
     """Gives the released result. Needs an operator's token."""
 
-class AnalyzerServiceServicer(metaclass=_abc_1.ABCMeta):
+class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
     """Sees what, never who."""
 
     @_abc_1.abstractmethod
@@ -94,4 +94,4 @@ class AnalyzerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyzer_pb2.GetResultResponse, _abc.Awaitable[_analyzer_pb2.GetResultResponse]]:
         """Gives the released result. Needs an operator's token."""
 
-def add_AnalyzerServiceServicer_to_server(servicer: AnalyzerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_AnalyzerServicer_to_server(servicer: AnalyzerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class ShufflerServiceStub:
+class ShufflerStub:
     """Sees who sends, never what.
     """
 
@@ -36,28 +36,28 @@ class ShufflerServiceStub:
             channel: A grpc.Channel.
         """
         self.FetchTask = channel.unary_unary(
-                '/shuffledp.v1.ShufflerService/FetchTask',
+                '/shuffledp.v1.Shuffler/FetchTask',
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.FetchTaskRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.FetchTaskResponse.FromString,
                 _registered_method=True)
         self.Submit = channel.unary_unary(
-                '/shuffledp.v1.ShufflerService/Submit',
+                '/shuffledp.v1.Shuffler/Submit',
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.SubmitResponse.FromString,
                 _registered_method=True)
         self.SubmitBulk = channel.unary_unary(
-                '/shuffledp.v1.ShufflerService/SubmitBulk',
+                '/shuffledp.v1.Shuffler/SubmitBulk',
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.SubmitBulkRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.SubmitBulkResponse.FromString,
                 _registered_method=True)
         self.GetBatchStatus = channel.unary_unary(
-                '/shuffledp.v1.ShufflerService/GetBatchStatus',
+                '/shuffledp.v1.Shuffler/GetBatchStatus',
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.FromString,
                 _registered_method=True)
 
 
-class ShufflerServiceServicer:
+class ShufflerServicer:
     """Sees who sends, never what.
     """
 
@@ -89,7 +89,7 @@ class ShufflerServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_ShufflerServiceServicer_to_server(servicer, server):
+def add_ShufflerServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'FetchTask': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchTask,
@@ -113,13 +113,13 @@ def add_ShufflerServiceServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'shuffledp.v1.ShufflerService', rpc_method_handlers)
+            'shuffledp.v1.Shuffler', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('shuffledp.v1.ShufflerService', rpc_method_handlers)
+    server.add_registered_method_handlers('shuffledp.v1.Shuffler', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class ShufflerService:
+class Shuffler:
     """Sees who sends, never what.
     """
 
@@ -137,7 +137,7 @@ class ShufflerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.ShufflerService/FetchTask',
+            '/shuffledp.v1.Shuffler/FetchTask',
             shuffledp_dot_v1_dot_shuffler__pb2.FetchTaskRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.FetchTaskResponse.FromString,
             options,
@@ -164,7 +164,7 @@ class ShufflerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.ShufflerService/Submit',
+            '/shuffledp.v1.Shuffler/Submit',
             shuffledp_dot_v1_dot_shuffler__pb2.SubmitRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.SubmitResponse.FromString,
             options,
@@ -191,7 +191,7 @@ class ShufflerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.ShufflerService/SubmitBulk',
+            '/shuffledp.v1.Shuffler/SubmitBulk',
             shuffledp_dot_v1_dot_shuffler__pb2.SubmitBulkRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.SubmitBulkResponse.FromString,
             options,
@@ -218,7 +218,7 @@ class ShufflerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.ShufflerService/GetBatchStatus',
+            '/shuffledp.v1.Shuffler/GetBatchStatus',
             shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.FromString,
             options,

@@ -26,13 +26,13 @@ class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ig
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
-class ShufflerServiceStub:
+class ShufflerStub:
     """Sees who sends, never what."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> ShufflerServiceAsyncStub: ...
+    def __new__(cls, channel: _aio.Channel) -> ShufflerAsyncStub: ...
     FetchTask: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.FetchTaskRequest, _shuffler_pb2.FetchTaskResponse]
     """Fetches a published task, so that the analyzer does not learn who asks."""
     Submit: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitRequest, _shuffler_pb2.SubmitResponse]
@@ -42,7 +42,7 @@ class ShufflerServiceStub:
     GetBatchStatus: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]
 
 @_typing.type_check_only
-class ShufflerServiceAsyncStub(ShufflerServiceStub):
+class ShufflerAsyncStub(ShufflerStub):
     """Sees who sends, never what."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -54,7 +54,7 @@ class ShufflerServiceAsyncStub(ShufflerServiceStub):
     """Takes many users' submissions; each gets an answer of its own."""
     GetBatchStatus: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]  # type: ignore[assignment]
 
-class ShufflerServiceServicer(metaclass=_abc_1.ABCMeta):
+class ShufflerServicer(metaclass=_abc_1.ABCMeta):
     """Sees who sends, never what."""
 
     @_abc_1.abstractmethod
@@ -88,4 +88,4 @@ class ShufflerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetBatchStatusResponse, _abc.Awaitable[_shuffler_pb2.GetBatchStatusResponse]]: ...
 
-def add_ShufflerServiceServicer_to_server(servicer: ShufflerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_ShufflerServicer_to_server(servicer: ShufflerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

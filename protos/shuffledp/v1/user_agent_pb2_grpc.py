@@ -25,7 +25,7 @@ if _version_not_supported:
     )
 
 
-class UserAgentServiceStub:
+class UserAgentStub:
     """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value.
     """
 
@@ -36,13 +36,13 @@ class UserAgentServiceStub:
             channel: A grpc.Channel.
         """
         self.Contribute = channel.unary_unary(
-                '/shuffledp.v1.UserAgentService/Contribute',
+                '/shuffledp.v1.UserAgent/Contribute',
                 request_serializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeResponse.FromString,
                 _registered_method=True)
 
 
-class UserAgentServiceServicer:
+class UserAgentServicer:
     """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value.
     """
 
@@ -55,7 +55,7 @@ class UserAgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_UserAgentServiceServicer_to_server(servicer, server):
+def add_UserAgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Contribute': grpc.unary_unary_rpc_method_handler(
                     servicer.Contribute,
@@ -64,13 +64,13 @@ def add_UserAgentServiceServicer_to_server(servicer, server):
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'shuffledp.v1.UserAgentService', rpc_method_handlers)
+            'shuffledp.v1.UserAgent', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('shuffledp.v1.UserAgentService', rpc_method_handlers)
+    server.add_registered_method_handlers('shuffledp.v1.UserAgent', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class UserAgentService:
+class UserAgent:
     """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value.
     """
 
@@ -88,7 +88,7 @@ class UserAgentService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/shuffledp.v1.UserAgentService/Contribute',
+            '/shuffledp.v1.UserAgent/Contribute',
             shuffledp_dot_v1_dot_user__agent__pb2.ContributeRequest.SerializeToString,
             shuffledp_dot_v1_dot_user__agent__pb2.ContributeResponse.FromString,
             options,

@@ -26,20 +26,20 @@ class _ServicerContext(_grpc.ServicerContext, _aio.ServicerContext):  # type: ig
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
-class UserAgentServiceStub:
+class UserAgentStub:
     """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
-    def __new__(cls, channel: _aio.Channel) -> UserAgentServiceAsyncStub: ...
+    def __new__(cls, channel: _aio.Channel) -> UserAgentAsyncStub: ...
     Contribute: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.ContributeRequest, _user_agent_pb2.ContributeResponse]
     """Randomizes, seals and submits one value. Calling again for the same task never randomizes
     again: it sends the same bytes once more, or reports that they have arrived.
     """
 
 @_typing.type_check_only
-class UserAgentServiceAsyncStub(UserAgentServiceStub):
+class UserAgentAsyncStub(UserAgentStub):
     """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -48,7 +48,7 @@ class UserAgentServiceAsyncStub(UserAgentServiceStub):
     again: it sends the same bytes once more, or reports that they have arrived.
     """
 
-class UserAgentServiceServicer(metaclass=_abc_1.ABCMeta):
+class UserAgentServicer(metaclass=_abc_1.ABCMeta):
     """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value."""
 
     @_abc_1.abstractmethod
@@ -61,4 +61,4 @@ class UserAgentServiceServicer(metaclass=_abc_1.ABCMeta):
         again: it sends the same bytes once more, or reports that they have arrived.
         """
 
-def add_UserAgentServiceServicer_to_server(servicer: UserAgentServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+def add_UserAgentServicer_to_server(servicer: UserAgentServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

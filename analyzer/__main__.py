@@ -1,0 +1,8 @@
+"""Run as `python -m analyzer --settings analyzer.toml`."""
+
+from analyzer.server import start
+from analyzer.settings import AnalyzerSettings
+from common.runtime.process import main
+
+if __name__ == "__main__":
+    main("analyzer", AnalyzerSettings, start)

@@ -1,0 +1,93 @@
+"""
+Expectation maximisation on the exact channel, accelerated, with a stop that needs no truth.
+
+Plain EM takes thousands of steps; SQUAREM [VR08] extrapolates from two steps at a time.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from common.mechanisms.mechanism import Channel, Counts, Vector
+
+MIN_GAIN: Final = 0.5
+"""
+Stop when a cycle raises the log-likelihood by less than this. Fitting one parameter that is pure
+noise raises it by 1/2 on average (Wilks), so a smaller gain is no evidence of signal; going on to
+the maximum would fit noise.
+"""
+
+_MAX_CYCLES: Final = 2000
+_TINY: Final = 1e-300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fit:
+    """A distribution and how it was reached."""
+
+    shares: Vector
+    """At least 0, sum 1."""
+    steps: int
+    """Applications of the EM map."""
+
+
+def maximise_likelihood(
+    cells: Counts, channel: Channel, domain_size: int, *, min_gain: float = MIN_GAIN
+) -> Fit:
+    """
+    Estimate the distribution of items from counts by cell. Run by the analyzer.
+
+    One EM step is θ_v ← θ_v · Σ_c A[c, v]·(n_c / n) / (Aθ)_c, with A the exact channel, dummies
+    included [DLR77].
+
+    Args:
+        cells: Reports by cell, shape (cells,).
+        channel: The law of a report.
+        domain_size: Number of items.
+        min_gain: When to stop.
+
+    Returns:
+        Shares from a uniform start, of a likelihood that never fell on the way.
+
+    Cost: two transforms of the mechanism a step, some 50 to 150 steps.
+    """
+    if cells.sum() == 0:
+        return Fit(shares=np.full(domain_size, 1 / domain_size), steps=0)
+    likelihood = _Likelihood(cells, channel)
+    shares = np.full(domain_size, 1 / domain_size)
+    steps, reached = 0, -np.inf
+    for _ in range(_MAX_CYCLES):
+        first, value = likelihood.step(shares)
+        steps += 1
+        if value - reached < min_gain:
+            break
+        reached = value
+        second, _ = likelihood.step(first)
+        landed, leapt = likelihood.step(_extrapolate(shares, first, second))
+        steps += 2
+        shares = landed if leapt >= value else second
+    return Fit(shares=shares, steps=steps)
+
+
+class _Likelihood:
+    """The likelihood of the cells, with its EM map."""
+
+    def __init__(self, cells: Counts, channel: Channel) -> None:
+        self._cells = cells.astype(np.float64)
+        self._channel = channel
+
+    def step(self, shares: Vector) -> tuple[Vector, float]:
+        """One EM step from `shares`, and the log-likelihood **at** `shares`."""
+        law = np.maximum(self._channel.forward(shares), _TINY)
+        moved = np.maximum(shares * self._channel.adjoint(self._cells / law), 0)
+        return moved / moved.sum(), float(self._cells @ np.log(law))
+
+
+def _extrapolate(start: Vector, first: Vector, second: Vector) -> Vector:
+    """Leap along the two steps [VR08, scheme S3]; back onto the simplex if the leap leaves it."""
+    step, bend = first - start, second - 2 * first + start
+    length = min(-1.0, -float(np.sqrt((step @ step) / max(float(bend @ bend), _TINY))))
+    leap: Vector = np.maximum(start - 2 * length * step + length**2 * bend, 0)
+    leap /= leap.sum()
+    return leap

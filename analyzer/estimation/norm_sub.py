@@ -1,0 +1,27 @@
+"""Norm-Sub: the Euclidean projection onto the probability simplex [WLLSL20, Section 5]."""
+
+import numpy as np
+
+from common.mechanisms.mechanism import Vector
+
+
+def norm_sub(shares: Vector) -> Vector:
+    """
+    Give the non-negative shares that sum to 1 and lie closest to the given ones.
+
+    Subtracts one constant from all and cuts at 0 [DSSC08, Figure 1].
+
+    Args:
+        shares: Debiased shares, shape (domain_size,).
+
+    Returns:
+        Shape (domain_size,), each at least 0, sum 1.
+
+    Cost: one sort.
+    """
+    descending = np.sort(shares)[::-1]
+    excess = np.cumsum(descending) - 1
+    ranks = np.arange(1, len(shares) + 1)
+    last = np.flatnonzero(descending * ranks > excess)[-1]
+    projected: Vector = np.maximum(shares - excess[last] / ranks[last], 0)
+    return projected

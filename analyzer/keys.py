@@ -1,0 +1,53 @@
+"""The only private keys that open reports, and the identity that signs tasks."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Final, Self
+
+from common.hpke import HpkePrivateKey
+from common.runtime.state import StateDirectory
+from common.signing import SigningIdentity
+
+TOKEN_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzerKeys:
+    """Made on first start, kept in the state directory with mode 0600. Shows fingerprints only."""
+
+    identity: SigningIdentity
+    reports: HpkePrivateKey
+    operator_token: "OperatorToken"
+
+    @classmethod
+    def load(cls, state: StateDirectory) -> Self:
+        """Read the keys, or make them on first start; publish what others need to know."""
+        keys = cls(
+            identity=SigningIdentity(
+                state.secret("identity.key", lambda: SigningIdentity.generate().private_bytes())
+            ),
+            reports=HpkePrivateKey(
+                state.secret("reports.key", lambda: HpkePrivateKey.generate().private_bytes())
+            ),
+            operator_token=OperatorToken(
+                state.secret("operator.token", lambda: secrets.token_hex(TOKEN_BYTES).encode())
+            ),
+        )
+        state.publish("identity.pub", keys.identity.public_identity().raw.hex())
+        return keys
+
+
+class OperatorToken:
+    """What an operator shows to create tasks and to read results; devices do not have it."""
+
+    __slots__ = ("_token",)
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+
+    def matches(self, shown: str) -> bool:
+        """Compare in constant time."""
+        return secrets.compare_digest(shown.encode(), self._token)
+
+    def __repr__(self) -> str:
+        return "OperatorToken(secret)"

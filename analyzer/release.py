@@ -1,0 +1,238 @@
+"""
+A batch's way through the analyzer: stage, open, estimate, state the guarantee, charge, release.
+
+A delivery is acknowledged when it is staged whole; whatever happens then, a restart goes on from
+there. A batch is released once.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+from analyzer.estimation.histogram import estimate
+from analyzer.intake import Intake, take_in
+from analyzer.registry import Registry
+from analyzer.store import Store
+from common.accounting.coalitions import guarantees, published_claim
+from common.errors import BatchStateError, ManifestError, NotReleasedError
+from common.hpke import TaskDigest
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.mechanism import Mechanism
+from common.opening import OpeningPool
+from common.result import Result
+from common.runtime import logs
+from common.submission import BatchManifest
+from common.task import Task
+from common.wire import result_from_bytes, result_to_bytes
+
+_GROUP: Final = 64
+"""Chunks staged in one transaction."""
+
+
+class Releases:
+    """Receives batches and releases results."""
+
+    def __init__(self, *, store: Store, registry: Registry, pool: OpeningPool) -> None:
+        self._store = store
+        self._registry = registry
+        self._pool = pool
+        self._receiving: set[TaskDigest] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    # --- receiving --------------------------------------------------------------------------------
+
+    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+        """
+        Stage a batch; when this returns it is on the disk. Delivering again changes nothing.
+
+        Raises:
+            UnknownTaskError: There is no such task.
+            BatchConflictError: Another batch was delivered for this task.
+            ManifestError: The reports are not as many as the manifest and the task say.
+            BatchStateError: The same batch is being delivered at this moment.
+        """
+        signed = await self._registry.get(manifest.task_digest)
+        task = Task.from_bytes(signed.task_bytes)
+        _check_manifest(manifest, task)
+        if manifest.task_digest in self._receiving:
+            raise BatchStateError("this batch is being delivered by another call")
+        self._receiving.add(manifest.task_digest)
+        try:
+            if not await self._store.begin_batch(manifest):
+                return
+            await self._stage(manifest, task, chunks)
+        finally:
+            self._receiving.discard(manifest.task_digest)
+        logs.event(
+            "batch staged", {"batch_id": manifest.batch_id.hex(), "n_users": manifest.n_users}
+        )
+        self._start_release(manifest)
+
+    async def _stage(
+        self, manifest: BatchManifest, task: Task, chunks: AsyncIterator[bytes]
+    ) -> None:
+        received = position = 0
+        group: list[bytes] = []
+        async for chunk in chunks:
+            reports, rest = divmod(len(chunk), task.sealed_report_bytes)
+            received += reports
+            if rest or received > manifest.n_reports:
+                raise ManifestError(
+                    f"a chunk of {len(chunk)} bytes: not whole reports, or more than the "
+                    f"{manifest.n_reports} announced"
+                )
+            group.append(chunk)
+            if len(group) == _GROUP:
+                await self._store.add_chunks(manifest.batch_id, position, group)
+                position += len(group)
+                group = []
+        if received != manifest.n_reports:
+            raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
+        await self._store.add_chunks(manifest.batch_id, position, group)
+        await self._store.finish_batch(manifest.batch_id)
+
+    # --- releasing --------------------------------------------------------------------------------
+
+    async def resume(self) -> None:
+        """Go on with batches that an earlier run had staged."""
+        for manifest in await self._store.staged():
+            self._start_release(manifest)
+
+    def _start_release(self, manifest: BatchManifest) -> None:
+        releasing = asyncio.create_task(self._release(manifest))
+        self._releasing.add(releasing)
+        releasing.add_done_callback(self._releasing.discard)
+
+    async def _release(self, manifest: BatchManifest) -> None:
+        try:
+            await self._estimate_and_keep(manifest)
+        except Exception as error:  # noqa: BLE001  # staged: the next start tries again
+            logs.event(
+                "batch not released",
+                {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
+                level="ERROR",
+            )
+
+    async def _estimate_and_keep(self, manifest: BatchManifest) -> None:
+        signed = await self._registry.get(manifest.task_digest)
+        task = Task.from_bytes(signed.task_bytes)
+        mechanism = mechanism_of(task)
+        started = time.perf_counter()
+        intake = await asyncio.to_thread(
+            take_in,
+            self._chunks(manifest, asyncio.get_running_loop()),
+            task,
+            manifest.task_digest,
+            mechanism,
+            self._pool.submit,
+        )
+        open_seconds = time.perf_counter() - started
+        result = await asyncio.to_thread(
+            conclude, manifest, task, mechanism, intake, open_seconds=open_seconds
+        )
+        await self._store.release(
+            manifest, intake.cells.tobytes(), result_to_bytes(result), result.guarantees[0]
+        )
+        logs.event(
+            "batch released",
+            {
+                "batch_id": manifest.batch_id.hex(),
+                "n_users": manifest.n_users,
+                "refused": sum(intake.refused.values()),
+            },
+        )
+
+    def _chunks(self, manifest: BatchManifest, loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
+        """Read staged chunks from a worker thread."""
+        position = 0
+        while True:
+            reading = self._store.chunk(manifest.batch_id, position)
+            chunk = asyncio.run_coroutine_threadsafe(reading, loop).result()
+            if chunk is None:
+                return
+            yield chunk
+            position += 1
+
+    async def result(self, digest: TaskDigest) -> Result:
+        """
+        Give a released result.
+
+        Raises:
+            UnknownTaskError: There is no such task.
+            NotReleasedError: Its batch has not been released yet.
+        """
+        await self._registry.get(digest)
+        kept = await self._store.result(digest)
+        if kept is None:
+            raise NotReleasedError("the task's batch has not been released yet")
+        return result_from_bytes(kept)
+
+    async def stop(self) -> None:
+        """Leave off; what is staged is released after the next start."""
+        for releasing in self._releasing:
+            releasing.cancel()
+        await asyncio.gather(*self._releasing, return_exceptions=True)
+
+
+def _check_manifest(manifest: BatchManifest, task: Task) -> None:
+    if manifest.n_users < task.n_min:
+        raise ManifestError(
+            f"the batch has {manifest.n_users} users; the task is released from {task.n_min} on"
+        )
+    expected = manifest.n_users * task.reports_per_user
+    if manifest.n_reports != expected:
+        raise ManifestError(
+            f"{manifest.n_reports} reports are announced; {manifest.n_users} users send {expected}"
+        )
+
+
+def conclude(
+    manifest: BatchManifest,
+    task: Task,
+    mechanism: Mechanism,
+    intake: Intake,
+    *,
+    open_seconds: float,
+) -> Result:
+    """
+    Make the result of a batch from its counts. Pure.
+
+    The shares of users' own reports and of dummies among those counted are known only on average
+    once reports were refused; the guarantee takes every refused report for another honest user's.
+
+    Raises:
+        NotReleasedError: No report could be counted.
+    """
+    if intake.counted == 0:
+        raise NotReleasedError("no report of the batch could be counted")
+    started = time.perf_counter()
+    per_user = task.dummies.per_user
+    n_real = intake.counted / (1 + per_user)
+    histogram = estimate(
+        mechanism,
+        intake.cells,
+        n_real=n_real,
+        n_dummies=intake.counted - n_real,
+        refinement=task.composition.refinement,
+    )
+    n_refused = sum(intake.refused.values())
+    return Result(
+        task_digest=manifest.task_digest,
+        protocol=task.protocol,
+        mechanism=task.mechanism.name,
+        buckets=task.mechanism.buckets,
+        local_epsilon=task.local_epsilon,
+        n_users=manifest.n_users,
+        n_reports=manifest.n_reports,
+        n_dummies=manifest.n_users * per_user,
+        refused=intake.refused,
+        frequencies=histogram.frequencies.values,
+        standard_errors=histogram.frequencies.standard_errors,
+        refined=histogram.refined,
+        mse_theory=histogram.mse_theory,
+        guarantees=guarantees(task, manifest.n_users, n_refused),
+        published_bound=published_claim(task, manifest.n_users, n_refused),
+        open_seconds=open_seconds,
+        estimate_seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,57 @@
+"""Composition root of the analyzer: randomness, clock, keys, files and workers are made here."""
+
+import grpc
+
+from analyzer.keys import AnalyzerKeys
+from analyzer.registry import Registry
+from analyzer.release import Releases
+from analyzer.servicer import AnalyzerServicer
+from analyzer.settings import AnalyzerSettings
+from analyzer.store import Store
+from common.opening import OpeningPool
+from common.randomness import secure_generator
+from common.runtime.clock import SystemClock
+from common.runtime.process import Listener
+from common.runtime.state import StateDirectory
+from common.runtime.tls import identity_for
+from protos.shuffledp.v1 import analyzer_pb2_grpc
+
+
+class AnalyzerService:
+    """A running analyzer."""
+
+    def __init__(
+        self, *, listener: Listener, releases: Releases, store: Store, pool: OpeningPool
+    ) -> None:
+        self._listener = listener
+        self._releases = releases
+        self._store = store
+        self._pool = pool
+        self.address = listener.address
+
+    async def stop(self) -> None:
+        """Finish calls in flight and close every file."""
+        await self._listener.stop()
+        await self._releases.stop()
+        self._pool.close()
+        self._store.close()
+
+
+async def start(settings: AnalyzerSettings) -> AnalyzerService:
+    """Start an analyzer, and go on with batches that an earlier run had staged."""
+    clock = SystemClock()
+    state = StateDirectory.open(settings.state_directory)
+    tls = identity_for(settings, "analyzer", clock)
+    keys = AnalyzerKeys.load(state)
+    store = Store(state.path / "analyzer.sqlite")
+    pool = OpeningPool(keys.reports, settings.opening_processes)
+    registry = Registry(store=store, keys=keys, clock=clock, rng=secure_generator())
+    releases = Releases(store=store, registry=registry, pool=pool)
+    await releases.resume()
+
+    def add_services(server: grpc.aio.Server) -> None:
+        servicer = AnalyzerServicer(registry, releases, keys.operator_token)
+        analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
+
+    listener = await Listener.start(settings, tls, "shuffledp.v1.Analyzer", add_services)
+    return AnalyzerService(listener=listener, releases=releases, store=store, pool=pool)

@@ -1,0 +1,85 @@
+"""Wire in, core, wire out."""
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final, Protocol
+
+from analyzer.keys import OperatorToken
+from analyzer.registry import Registry
+from analyzer.release import Releases
+from common.errors import CredentialError, WireError
+from common.wire import (
+    chunk_from_wire,
+    digest_from_wire,
+    draft_from_wire,
+    manifest_from_wire,
+    result_to_wire,
+    signed_task_to_wire,
+)
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+
+_BEARER: Final = "Bearer "
+
+
+class _Call(Protocol):
+    """What is needed of gRPC's context: what the caller showed beside the message."""
+
+    def invocation_metadata(self) -> Any:  # noqa: ANN401  # gRPC's own type varies
+        """Give key-value pairs."""
+
+
+class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
+    """Answers the shuffler and operators."""
+
+    def __init__(
+        self, registry: Registry, releases: Releases, operator_token: OperatorToken
+    ) -> None:
+        self._registry = registry
+        self._releases = releases
+        self._operator_token = operator_token
+
+    async def CreateTask(
+        self,
+        request: analyzer_pb2.CreateTaskRequest,
+        context: _Call,
+    ) -> analyzer_pb2.CreateTaskResponse:
+        """Publish a task. For operators."""
+        self._require_operator(context.invocation_metadata())
+        signed = await self._registry.publish(draft_from_wire(request))
+        return analyzer_pb2.CreateTaskResponse(task=signed_task_to_wire(signed))
+
+    async def GetTask(
+        self, request: analyzer_pb2.GetTaskRequest, _context: object
+    ) -> analyzer_pb2.GetTaskResponse:
+        """Give a published task."""
+        signed = await self._registry.get(digest_from_wire(request.task_digest))
+        return analyzer_pb2.GetTaskResponse(task=signed_task_to_wire(signed))
+
+    async def DeliverBatch(
+        self,
+        request_iterator: AsyncIterator[analyzer_pb2.DeliverBatchRequest],
+        _context: object,
+    ) -> analyzer_pb2.DeliverBatchResponse:
+        """Take a permuted batch."""
+        first = await anext(request_iterator, None)
+        if first is None:
+            raise WireError("a delivery begins with its manifest")
+        chunks = (chunk_from_wire(message) async for message in request_iterator)
+        await self._releases.deliver(manifest_from_wire(first), chunks)
+        return analyzer_pb2.DeliverBatchResponse()
+
+    async def GetResult(
+        self,
+        request: analyzer_pb2.GetResultRequest,
+        context: _Call,
+    ) -> analyzer_pb2.GetResultResponse:
+        """Give a released result. For operators."""
+        self._require_operator(context.invocation_metadata())
+        return result_to_wire(await self._releases.result(digest_from_wire(request.task_digest)))
+
+    def _require_operator(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
+        for key, value in metadata or ():
+            if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
+                if self._operator_token.matches(value.removeprefix(_BEARER)):
+                    return
+                raise CredentialError("the operator's token is not valid")
+        raise CredentialError("this call needs an operator's token")

@@ -1,0 +1,192 @@
+"""The analyzer's file: tasks, staged batches, cell counts, results and the ledger."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from analyzer import ledger
+from common.errors import BatchConflictError
+from common.guarantee import Guarantee
+from common.hpke import TaskDigest
+from common.runtime.database import Database
+from common.signing import SignedTask
+from common.submission import BatchId, BatchManifest
+
+_SCHEMA: Final = (
+    """
+CREATE TABLE IF NOT EXISTS tasks (
+    task_digest BLOB PRIMARY KEY,
+    task BLOB NOT NULL,
+    signature BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS batches (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    batch_id BLOB NOT NULL UNIQUE,
+    n_users INTEGER NOT NULL,
+    n_reports INTEGER NOT NULL,
+    staged INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS chunks (
+    batch_id BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    sealed_reports BLOB NOT NULL,
+    PRIMARY KEY (batch_id, position)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS results (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    cells BLOB NOT NULL,
+    result BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+    + ledger.SCHEMA
+)
+
+
+class Store:
+    """Everything that the analyzer keeps. Each method is one durable transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, _SCHEMA)
+
+    async def add_task(self, signed: SignedTask) -> None:
+        """Keep a published task."""
+        await self._database.run(_add_task, signed)
+
+    async def task(self, digest: TaskDigest) -> SignedTask | None:
+        """Look up a published task."""
+        return await self._database.run(_task, digest)
+
+    async def begin_batch(self, manifest: BatchManifest) -> bool:
+        """
+        Begin to stage a batch, forgetting an earlier delivery that broke off.
+
+        Returns:
+            Whether it is still to be received; False if it is staged or released already.
+
+        Raises:
+            BatchConflictError: Another batch was delivered for this task, or the same one under
+                another manifest.
+        """
+        return await self._database.run(_begin_batch, manifest)
+
+    async def add_chunks(self, batch_id: BatchId, position: int, chunks: Sequence[bytes]) -> None:
+        """Stage consecutive chunks, the first of them at `position`."""
+        await self._database.run(_add_chunks, batch_id, position, chunks)
+
+    async def finish_batch(self, batch_id: BatchId) -> None:
+        """Mark a batch as staged whole."""
+        await self._database.run(_finish_batch, batch_id)
+
+    async def staged(self) -> list[BatchManifest]:
+        """List batches that are staged and not yet released."""
+        return await self._database.run(_staged)
+
+    async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
+        """Give one staged chunk; None past the last."""
+        return await self._database.run(_chunk, batch_id, position)
+
+    async def release(
+        self, manifest: BatchManifest, cells: bytes, result: bytes, guarantee: Guarantee
+    ) -> None:
+        """Keep cells and result, charge the ledger, and drop the staged reports, at once."""
+        await self._database.run(_release, manifest, cells, result, guarantee)
+
+    async def result(self, digest: TaskDigest) -> bytes | None:
+        """Look up a released result."""
+        return await self._database.run(_result, digest)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+def _add_task(connection: sqlite3.Connection, signed: SignedTask) -> None:
+    connection.execute(
+        "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
+    )
+
+
+def _task(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:
+    row = connection.execute(
+        "SELECT task, signature FROM tasks WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
+
+
+def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:
+    described = (manifest.batch_id, manifest.n_users, manifest.n_reports)
+    known = connection.execute(
+        "SELECT batch_id, n_users, n_reports, staged FROM batches WHERE task_digest = ?",
+        (manifest.task_digest,),
+    ).fetchone()
+    if known is None:
+        connection.execute(
+            "INSERT INTO batches (task_digest, batch_id, n_users, n_reports) VALUES (?, ?, ?, ?)",
+            (manifest.task_digest, *described),
+        )
+        return True
+    if tuple(known[:3]) != described:
+        raise BatchConflictError("another batch was delivered for this task: one task, one release")
+    connection.execute(
+        "DELETE FROM chunks WHERE batch_id = ? AND NOT ?", (manifest.batch_id, known[3])
+    )
+    return not known[3]
+
+
+def _add_chunks(
+    connection: sqlite3.Connection, batch_id: BatchId, position: int, chunks: Sequence[bytes]
+) -> None:
+    connection.executemany(
+        "INSERT INTO chunks VALUES (?, ?, ?)",
+        [(batch_id, position + offset, chunk) for offset, chunk in enumerate(chunks)],
+    )
+
+
+def _finish_batch(connection: sqlite3.Connection, batch_id: BatchId) -> None:
+    connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
+
+
+def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
+    rows = connection.execute(
+        "SELECT task_digest, batch_id, n_users, n_reports FROM batches "
+        "WHERE staged AND task_digest NOT IN (SELECT task_digest FROM results)"
+    )
+    return [
+        BatchManifest(
+            task_digest=TaskDigest(digest),
+            batch_id=BatchId(batch_id),
+            n_users=n_users,
+            n_reports=n_reports,
+        )
+        for digest, batch_id, n_users, n_reports in rows
+    ]
+
+
+def _chunk(connection: sqlite3.Connection, batch_id: BatchId, position: int) -> bytes | None:
+    row = connection.execute(
+        "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
+        (batch_id, position),
+    ).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def _release(
+    connection: sqlite3.Connection,
+    manifest: BatchManifest,
+    cells: bytes,
+    result: bytes,
+    guarantee: Guarantee,
+) -> None:
+    connection.execute(
+        "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
+    )
+    ledger.charge(connection, manifest.task_digest, manifest.batch_id, manifest.n_users, guarantee)
+    connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
+
+
+def _result(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
+    row = connection.execute(
+        "SELECT result FROM results WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else bytes(row[0])

@@ -1,0 +1,29 @@
+"""What an operator asks for; the analyzer makes a task of it by adding weights, claims and keys."""
+
+from dataclasses import dataclass
+
+from common.errors import TaskError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDraft:
+    """The operator's part of a task. Its rules are those of Task and are checked there."""
+
+    domain_size: int
+    local_epsilon: float
+    delta: float
+    n_min: int
+    target_size: int
+    deadline: int
+    """Seconds since 1970 UTC."""
+    shuffler_key: bytes
+    protocol: str = "od-hp"
+    labels: tuple[str, ...] = ()
+    buckets: int = 0
+    """For hashing: a prime. Ignored where the protocol reports plain items."""
+    dummies_per_user: int = 0
+    assumed_honest_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.local_epsilon > 0:
+            raise TaskError(f"local_epsilon is {self.local_epsilon}; it must be above 0")

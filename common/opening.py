@@ -1,0 +1,101 @@
+"""
+Opening many ciphertexts of one length: the bottleneck of the shuffler and of the analyzer.
+
+Opening holds the interpreter's lock, so the cores are used by worker processes, each of which
+keeps the private-key object (making it anew for each ciphertext nearly halves the rate). This is
+the one interface behind which a batched X25519 can take its place.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from common.hpke import OVERHEAD_BYTES, HpkePrivateKey, SealContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """Plaintexts of one chunk of ciphertexts."""
+
+    plaintexts: bytes
+    """All plaintexts, one after the other; zeros where a ciphertext did not open."""
+    readable: bytes
+    """One byte a ciphertext: 1 if it opened, 0 if not."""
+
+
+def open_each(
+    key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
+) -> Opened:
+    """
+    Open ciphertexts of `sealed_bytes` bytes each, laid one after the other.
+
+    Raises:
+        ValueError: `sealed` does not hold a whole number of ciphertexts.
+
+    Cost: about 0.05 ms each, on one core.
+    """
+    if len(sealed) % sealed_bytes:
+        raise ValueError("not a whole number of ciphertexts")
+    opener = key.opener(context)
+    view = memoryview(sealed)
+    unread = bytes(sealed_bytes - OVERHEAD_BYTES)
+    plaintexts = [
+        opener(view[start : start + sealed_bytes]) for start in range(0, len(view), sealed_bytes)
+    ]
+    return Opened(
+        plaintexts=b"".join([unread if text is None else text for text in plaintexts]),
+        readable=bytes([text is not None for text in plaintexts]),
+    )
+
+
+_worker_key: HpkePrivateKey | None = None
+
+
+def _start_worker(private_bytes: bytes) -> None:
+    global _worker_key  # noqa: PLW0603  # a worker process has one key, set once
+    _worker_key = HpkePrivateKey(private_bytes)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _open_in_worker(sealed: bytes, sealed_bytes: int, context: SealContext) -> Opened:
+    if _worker_key is None:
+        raise RuntimeError("the worker was not started with a key")
+    return open_each(_worker_key, sealed, sealed_bytes, context)
+
+
+CHUNK_ITEMS: Final = 1000
+"""Ciphertexts worth handing to a worker at a time: some 50 ms of work."""
+
+
+class OpeningPool:
+    """Worker processes that open chunks of ciphertexts. Spawned, never forked."""
+
+    def __init__(self, key: HpkePrivateKey, processes: int) -> None:
+        """Start `processes` workers when they are first needed; 0 means one for each core."""
+        self.processes: Final = processes or os.cpu_count() or 1
+        self._executor = ProcessPoolExecutor(
+            self.processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(key.private_bytes(),),
+        )
+
+    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+        """Hand one chunk to a worker; see `open_each`."""
+        return self._executor.submit(_open_in_worker, sealed, sealed_bytes, context)
+
+    def close(self) -> None:
+        """Stop the workers; chunks not begun are dropped."""
+        self._executor.shutdown(wait=True, cancel_futures=True)

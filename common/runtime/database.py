@@ -1,0 +1,53 @@
+"""A party's SQLite file: write-ahead log, full synchronisation, one thread, one writer."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Database:
+    """
+    Runs functions on one connection, each in a transaction of its own, in one thread.
+
+    When `run` returns, what the function wrote is on the disk (`synchronous=FULL`).
+    """
+
+    def __init__(self, path: Path, schema: str) -> None:
+        """Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
+        self._connection = self._thread.submit(_connect, path, schema).result()
+
+    async def run(
+        self,
+        work: Callable[Concatenate[sqlite3.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `work(connection, ...)` as one transaction: all of it, or none if it raises."""
+
+        def transaction() -> T:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return work(self._connection, *args, **kwargs)
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
+
+    def close(self) -> None:
+        """Finish what was begun, and close the file."""
+        self._thread.submit(self._connection.close).result()
+        self._thread.shutdown()
+
+
+def _connect(path: Path, schema: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    path.chmod(0o600)
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+    connection.executescript(schema)
+    return connection

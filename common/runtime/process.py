@@ -1,0 +1,104 @@
+"""A service from start to a graceful stop."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, Protocol, TypeVar, cast
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health
+
+from common.errors import ShuffleDpError
+from common.runtime import logs
+from common.runtime.logs import Level
+from common.runtime.rpc import bind, make_server
+from common.runtime.settings import ServiceSettings, load
+from common.runtime.state import StateDirectory
+from common.runtime.tls import TlsIdentity
+
+S = TypeVar("S", bound=ServiceSettings)
+
+GRACE: Final = 10.0
+"""Seconds that calls in flight are given at a stop."""
+
+
+class Service(Protocol):
+    """A started service."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+
+    async def stop(self) -> None:
+        """Finish calls in flight and close every file."""
+
+
+class Listener:
+    """A gRPC server with health checks, bound and serving."""
+
+    def __init__(
+        self, server: grpc.aio.Server, address: str, checks: health.HealthServicer
+    ) -> None:
+        self._server = server
+        self._checks = checks
+        self.address: Final = address
+
+    @classmethod
+    async def start(
+        cls,
+        settings: ServiceSettings,
+        identity: TlsIdentity | None,
+        name: str,
+        add_services: Callable[[grpc.aio.Server], None],
+    ) -> "Listener":
+        """Bind, serve, write the address to the state directory, and report healthy."""
+        server = make_server()
+        add_services(server)
+        checks = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        address = bind(server, settings.listen, identity)
+        await server.start()
+        for service in ("", name):
+            await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+        StateDirectory.open(settings.state_directory).publish("address", address)
+        logs.event("serving", {"party": name, "address": address})
+        return cls(server, address, checks)
+
+    async def stop(self) -> None:
+        """Report unhealthy, take no new calls, and let those in flight finish."""
+        await self._checks.enter_graceful_shutdown()
+        await self._server.stop(GRACE)
+
+
+def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
+    """Run one service until SIGTERM or SIGINT. The body of every __main__.py."""
+    prefix = f"SHUFFLEDP_{party.upper()}"
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {party}",
+        description=f"Run the {party.replace('_', ' ')}.",
+        epilog=f"Example: python -m {party} --settings {party}.toml. "
+        f"Every setting may also be given as {prefix}_NAME in the environment.",
+    )
+    parser.add_argument("--settings", type=Path, help="a TOML file of settings")
+    arguments = parser.parse_args()
+    try:
+        settings = load(settings_class, arguments.settings, os.environ, prefix)
+        logs.configure(cast("Level", settings.log_level))
+        asyncio.run(_run(settings, start))
+    except ShuffleDpError as error:
+        sys.exit(f"{party}: {error}")
+
+
+async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    service = await start(settings)
+    await stopping.wait()
+    await service.stop()
+    logs.event("stopped", {"address": service.address})

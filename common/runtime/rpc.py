@@ -1,0 +1,174 @@
+"""Calls between parties: limits and deadlines on every one, errors mapped in one place."""
+
+import asyncio
+import json
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from common.errors import PeerError, PeerRefusalError, SettingsError, ShuffleDpError
+from common.runtime import logs
+from common.runtime.settings import is_local
+from common.runtime.tls import TlsIdentity
+from common.wire import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
+
+T = TypeVar("T")
+
+SHORT_DEADLINE: Final = 15.0
+"""Seconds for a call about one user or one task."""
+LONG_DEADLINE: Final = 600.0
+"""Seconds for a call that moves many reports; no server works longer on any call."""
+
+_MAX_CONCURRENT_CALLS: Final = 4096
+_RETRIES: Final = json.dumps(
+    {
+        "methodConfig": [
+            {
+                "name": [{}],  # every call here may be made again without harm
+                "retryPolicy": {
+                    "maxAttempts": 4,
+                    "initialBackoff": "0.1s",
+                    "maxBackoff": "1s",
+                    "backoffMultiplier": 2,
+                    "retryableStatusCodes": ["UNAVAILABLE"],
+                },
+            }
+        ]
+    }
+)
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Turns the project's errors into their status, and anything else into a bare INTERNAL."""
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:  # noqa: ANN401
+        """Wrap the handler of a call that answers once."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.response_streaming:
+            return handler
+        make = (
+            grpc.stream_unary_rpc_method_handler
+            if handler.request_streaming
+            else grpc.unary_unary_rpc_method_handler
+        )
+        return make(
+            _guarded(handler.stream_unary or handler.unary_unary),
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+
+def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
+    async def call(request: Any, context: Any) -> Any:  # noqa: ANN401  # gRPC's own types vary
+        try:
+            async with asyncio.timeout(LONG_DEADLINE):
+                return await behaviour(request, context)
+        except ShuffleDpError as error:
+            await context.abort(grpc.StatusCode[error.status], str(error))
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long")
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the last line before the wire
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{Path(last.filename).name}:{last.lineno}"
+            # The message is left out: it might repeat what a user sent.
+            logs.event(
+                "internal error", {"error": type(error).__name__, "where": where}, level="ERROR"
+            )
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+
+    return call
+
+
+def make_server() -> grpc.aio.Server:
+    """Make a server with the error interceptor and limits; services are added by the caller."""
+    return grpc.aio.server(
+        interceptors=[ErrorInterceptor()],
+        maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
+        options=[
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.max_send_message_length", MAX_RESULT_BYTES),
+            ("grpc.so_reuseport", 0),
+        ],
+    )
+
+
+def bind(server: grpc.aio.Server, listen: str, identity: TlsIdentity | None) -> str:
+    """
+    Bind a server and give the address it got.
+
+    A Unix socket needs no TLS: the kernel says who may connect. Without an identity, TCP is
+    plaintext, which the settings allow on loopback only.
+
+    Raises:
+        SettingsError: The address is taken or not one.
+    """
+    try:
+        if listen.startswith("unix:"):
+            credentials = grpc.local_server_credentials(grpc.LocalConnectionType.UDS)
+            server.add_secure_port(listen, credentials)
+            return listen
+        if identity is None:
+            port = server.add_insecure_port(listen)
+        else:
+            pair = (identity.key, identity.certificate)
+            port = server.add_secure_port(listen, grpc.ssl_server_credentials([pair]))
+    except RuntimeError as error:
+        raise SettingsError(f"cannot listen on {listen}") from error
+    return f"{listen.rpartition(':')[0]}:{port}"
+
+
+def open_channel(address: str, party: str, authority: bytes | None) -> grpc.aio.Channel:
+    """
+    Open a channel to a party.
+
+    Args:
+        address: host:port or unix:PATH.
+        party: Who must answer: the name in its certificate.
+        authority: PEM of the authority to trust; None for plaintext or a Unix socket.
+
+    Raises:
+        SettingsError: Plaintext to an address that is not local.
+    """
+    options: list[tuple[str, Any]] = [
+        ("grpc.max_receive_message_length", MAX_RESULT_BYTES),
+        ("grpc.service_config", _RETRIES),
+        ("grpc.enable_retries", 1),
+    ]
+    if address.startswith("unix:"):
+        credentials = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
+        return grpc.aio.secure_channel(address, credentials, options=options)
+    if authority is None:
+        if not is_local(address):
+            raise SettingsError(f"plaintext is allowed on loopback only, not to {address}")
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(
+        address,
+        grpc.ssl_channel_credentials(root_certificates=authority),
+        options=[*options, ("grpc.ssl_target_name_override", party)],
+    )
+
+
+async def answer(call: Awaitable[T]) -> T:
+    """
+    Wait for another party's answer.
+
+    Raises:
+        PeerError: It could not be reached, or not in time; the call may be made again.
+        PeerRefusalError: It answered with an error, whose status and message are passed on.
+    """
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        code, details = error.code(), error.details() or ""
+        if code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
+            raise PeerError("the other party cannot be reached at the moment") from error
+        raise PeerRefusalError(code.name, details) from error

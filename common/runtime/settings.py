@@ -1,0 +1,116 @@
+"""Settings of a process: a TOML file, overridden by the environment, into a frozen value."""
+
+import dataclasses
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from common.errors import SettingsError
+from common.runtime.logs import Level
+
+S = TypeVar("S", bound="ServiceSettings")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """What every service needs to know. Paths are relative to the working directory."""
+
+    state_directory: Path
+    listen: str = "127.0.0.1:0"
+    """host:port, or unix:PATH. Port 0 takes a free one and writes it to STATE/address."""
+    log_level: str = "INFO"
+    tls_directory: Path | None = None
+    """Where a development authority and this process's certificate are made on first start."""
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_authority: Path | None = None
+    """PEM files from an authority of your own, instead of tls_directory."""
+    plaintext: bool = False
+    """No TLS at all. Refused unless everything is on loopback."""
+
+    def __post_init__(self) -> None:
+        if self.log_level not in typing.get_args(Level):
+            raise SettingsError(f"log_level must be one of {', '.join(typing.get_args(Level))}")
+        files = (self.tls_certificate, self.tls_key, self.tls_authority)
+        ways = [self.tls_directory is not None, any(files), self.plaintext]
+        if sum(ways) != 1 and not (self.listen.startswith("unix:") and sum(ways) == 0):
+            raise SettingsError(
+                "say how calls are protected, in one way: tls_directory, or tls_certificate with "
+                "tls_key and tls_authority, or plaintext = true"
+            )
+        if any(files) and not all(files):
+            raise SettingsError("tls_certificate, tls_key and tls_authority go together")
+        if self.plaintext and not is_local(self.listen):
+            raise SettingsError("plaintext is allowed on loopback only")
+
+
+def is_local(address: str) -> bool:
+    """Say whether an address stays on this machine: a Unix socket or a loopback address."""
+    host = address.rpartition(":")[0]
+    return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}
+
+
+def load(settings: type[S], path: Path | None, environment: Mapping[str, str], prefix: str) -> S:
+    """
+    Read settings of one party.
+
+    Args:
+        settings: The class to make; its fields are the keys.
+        path: A flat TOML file, or None.
+        environment: Variables; PREFIX_KEY in capitals overrides the file.
+        prefix: Such as SHUFFLEDP_SHUFFLER.
+
+    Raises:
+        SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. Keys are
+            named, values never are: one may be a secret.
+    """
+    kinds = typing.get_type_hints(settings)
+    found: dict[str, Any] = {}
+    if path is not None:
+        try:
+            found.update(tomllib.loads(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        except tomllib.TOMLDecodeError as error:
+            raise SettingsError(f"{path} is not TOML") from error
+    start = f"{prefix}_"
+    found.update(
+        (name.removeprefix(start).lower(), text)
+        for name, text in environment.items()
+        if name.startswith(start)
+    )
+    unknown = sorted(set(found) - set(kinds))
+    if unknown:
+        raise SettingsError(f"unknown setting: {', '.join(unknown)}")
+    required = {
+        field.name for field in dataclasses.fields(settings) if field.default is dataclasses.MISSING
+    }
+    missing = sorted(required - set(found))
+    if missing:
+        raise SettingsError(f"missing setting: {', '.join(missing)}")
+    return settings(**{key: _convert(key, value, kinds[key]) for key, value in found.items()})
+
+
+def _convert(key: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML holds anything
+    """Take a TOML value, or text from the environment, to the field's type."""
+    optional = [option for option in typing.get_args(kind) if option is not type(None)]
+    target = optional[0] if optional else kind
+    if target is Path and isinstance(value, str):
+        return Path(value)
+    if target is bool and isinstance(value, str):
+        if value not in {"true", "false"}:
+            raise SettingsError(f"{key} must be true or false")
+        return value == "true"
+    if target in {int, float} and isinstance(value, str):
+        try:
+            return target(value)
+        except ValueError as error:
+            raise SettingsError(f"{key} must be a number") from error
+    if target is float and type(value) is int:
+        return float(value)
+    if type(value) is not target:
+        raise SettingsError(f"{key} must be of type {target.__name__}")
+    return value

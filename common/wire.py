@@ -1,0 +1,348 @@
+"""
+The only code that turns protocol buffers into the project's values and back.
+
+Every length and every range is checked here, so that nothing behind it sees a malformed field.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, cast
+
+import numpy as np
+
+from common.draft import TaskDraft
+from common.errors import WireError
+from common.guarantee import Coalition, Guarantee
+from common.hpke import DIGEST_BYTES, KEY_BYTES, TaskDigest
+from common.result import RefusalCause, Result
+from common.signing import SIGNATURE_BYTES, SignedTask
+from common.submission import (
+    BATCH_ID_BYTES,
+    BatchId,
+    BatchManifest,
+    BatchState,
+    BatchStatus,
+    Outcome,
+)
+from common.task import (
+    MAX_DOMAIN_SIZE,
+    MAX_ENVELOPE_BYTES,
+    MAX_LABEL_CHARACTERS,
+    MAX_TASK_BYTES,
+    MAX_USERS,
+)
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
+
+MAX_BULK_ENVELOPES: Final = 2_000
+MAX_CHUNK_BYTES: Final = 1024 * 1024
+MAX_PERSON_CHARACTERS: Final = 128
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Largest message that any service takes."""
+MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
+"""Largest result that an operator's client takes: three numbers for each of 2^24 items."""
+
+_MAX_NAME: Final = 64
+
+
+def digest_from_wire(field: bytes) -> TaskDigest:
+    """Read a task digest."""
+    return TaskDigest(_exactly("task_digest", field, DIGEST_BYTES))
+
+
+# --- tasks ---------------------------------------------------------------------------------------
+
+
+def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
+    """Write a published task."""
+    return task_pb2.SignedTask(task=signed.task_bytes, signature=signed.signature)
+
+
+def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
+    """Read a published task; the bytes are kept as they came."""
+    return SignedTask(
+        task_bytes=_at_most("task", message.task, MAX_TASK_BYTES),
+        signature=_exactly("signature", message.signature, SIGNATURE_BYTES),
+    )
+
+
+def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
+    """Write an operator's draft."""
+    return analyzer_pb2.CreateTaskRequest(
+        protocol=draft.protocol,
+        domain_size=draft.domain_size,
+        labels=draft.labels,
+        buckets=draft.buckets,
+        dummies_per_user=draft.dummies_per_user,
+        local_epsilon=draft.local_epsilon,
+        delta=draft.delta,
+        n_min=draft.n_min,
+        target_size=draft.target_size,
+        deadline=draft.deadline,
+        assumed_honest_fraction=draft.assumed_honest_fraction,
+        shuffler_key=draft.shuffler_key,
+    )
+
+
+def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
+    """Read an operator's draft."""
+    for label in message.labels:
+        _short("label", label, MAX_LABEL_CHARACTERS)
+    return TaskDraft(
+        protocol=_short("protocol", message.protocol, _MAX_NAME),
+        domain_size=_count("domain_size", message.domain_size, MAX_DOMAIN_SIZE),
+        labels=tuple(message.labels),
+        buckets=_count("buckets", message.buckets, MAX_DOMAIN_SIZE),
+        dummies_per_user=_count("dummies_per_user", message.dummies_per_user, MAX_ENVELOPE_BYTES),
+        local_epsilon=message.local_epsilon,
+        delta=message.delta,
+        n_min=_count("n_min", message.n_min, MAX_USERS),
+        target_size=_count("target_size", message.target_size, MAX_USERS),
+        deadline=message.deadline,
+        assumed_honest_fraction=message.assumed_honest_fraction,
+        shuffler_key=_exactly("shuffler_key", message.shuffler_key, KEY_BYTES),
+    )
+
+
+# --- user agent ----------------------------------------------------------------------------------
+
+
+def contribution_from_wire(
+    message: user_agent_pb2.ContributeRequest,
+) -> tuple[TaskDigest, int, str]:
+    """Read a person's answer: task, value, person. Run by the user agent."""
+    return (
+        digest_from_wire(message.task_digest),
+        message.value,
+        _short("person", message.person, MAX_PERSON_CHARACTERS),
+    )
+
+
+# --- submissions ---------------------------------------------------------------------------------
+
+
+def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes]:
+    """Read one submission. Run by the shuffler."""
+    envelope = _at_most("envelope", message.envelope, MAX_ENVELOPE_BYTES)
+    return digest_from_wire(message.task_digest), envelope
+
+
+def envelopes_from_wire(
+    message: shuffler_pb2.SubmitBulkRequest,
+) -> tuple[TaskDigest, Sequence[bytes]]:
+    """Read many submissions. Run by the shuffler."""
+    if len(message.envelopes) > MAX_BULK_ENVELOPES:
+        raise WireError(
+            f"{len(message.envelopes)} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
+        )
+    for envelope in message.envelopes:
+        _at_most("envelope", envelope, MAX_ENVELOPE_BYTES)
+    return digest_from_wire(message.task_digest), message.envelopes
+
+
+_OUTCOMES: Final = {
+    Outcome.STORED: shuffler_pb2.SUBMISSION_OUTCOME_STORED,
+    Outcome.REPEATED: shuffler_pb2.SUBMISSION_OUTCOME_REPEATED,
+    Outcome.CONFLICT: shuffler_pb2.SUBMISSION_OUTCOME_CONFLICT,
+    Outcome.CLOSED: shuffler_pb2.SUBMISSION_OUTCOME_CLOSED,
+    Outcome.MALFORMED: shuffler_pb2.SUBMISSION_OUTCOME_MALFORMED,
+}
+_OUTCOME_NUMBERS: Final = {number: outcome for outcome, number in _OUTCOMES.items()}
+
+
+def outcomes_to_wire(outcomes: Sequence[Outcome]) -> shuffler_pb2.SubmitBulkResponse:
+    """Write what became of each submission."""
+    return shuffler_pb2.SubmitBulkResponse(outcomes=[_OUTCOMES[outcome] for outcome in outcomes])
+
+
+def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome]:
+    """Read what became of each submission."""
+    try:
+        return [_OUTCOME_NUMBERS[number] for number in message.outcomes]
+    except KeyError as error:
+        raise WireError("an outcome is not one that this program knows") from error
+
+
+_STATES: Final = {
+    BatchState.COLLECTING: shuffler_pb2.BATCH_STATE_COLLECTING,
+    BatchState.CLOSED: shuffler_pb2.BATCH_STATE_CLOSED,
+    BatchState.PERMUTED: shuffler_pb2.BATCH_STATE_PERMUTED,
+    BatchState.DELIVERED: shuffler_pb2.BATCH_STATE_DELIVERED,
+    BatchState.ERASED: shuffler_pb2.BATCH_STATE_ERASED,
+    BatchState.EXPIRED: shuffler_pb2.BATCH_STATE_EXPIRED,
+    BatchState.QUARANTINED: shuffler_pb2.BATCH_STATE_QUARANTINED,
+}
+_STATE_NUMBERS: Final = {number: state for state, number in _STATES.items()}
+
+
+def status_to_wire(status: BatchStatus) -> shuffler_pb2.GetBatchStatusResponse:
+    """Write a batch's status."""
+    return shuffler_pb2.GetBatchStatusResponse(
+        state=_STATES[status.state],
+        n_users=status.n_users,
+        n_min=status.n_min,
+        shuffle_seconds=status.shuffle_seconds,
+    )
+
+
+def status_from_wire(message: shuffler_pb2.GetBatchStatusResponse) -> BatchStatus:
+    """Read a batch's status."""
+    if message.state not in _STATE_NUMBERS:
+        raise WireError("the batch's state is not one that this program knows")
+    return BatchStatus(
+        state=_STATE_NUMBERS[message.state],
+        n_users=message.n_users,
+        n_min=message.n_min,
+        shuffle_seconds=message.shuffle_seconds,
+    )
+
+
+# --- delivery ------------------------------------------------------------------------------------
+
+
+def manifest_to_wire(manifest: BatchManifest) -> analyzer_pb2.DeliverBatchRequest:
+    """Write the first message of a delivery."""
+    return analyzer_pb2.DeliverBatchRequest(
+        manifest=analyzer_pb2.BatchManifest(
+            task_digest=manifest.task_digest,
+            batch_id=manifest.batch_id,
+            n_users=manifest.n_users,
+            n_reports=manifest.n_reports,
+        )
+    )
+
+
+def manifest_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> BatchManifest:
+    """Read the first message of a delivery. Run by the analyzer."""
+    if message.WhichOneof("part") != "manifest":
+        raise WireError("a delivery begins with its manifest")
+    manifest = message.manifest
+    return BatchManifest(
+        task_digest=digest_from_wire(manifest.task_digest),
+        batch_id=BatchId(_exactly("batch_id", manifest.batch_id, BATCH_ID_BYTES)),
+        n_users=_count("n_users", manifest.n_users, MAX_USERS),
+        n_reports=manifest.n_reports,
+    )
+
+
+def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:
+    """Write a further message of a delivery."""
+    return analyzer_pb2.DeliverBatchRequest(sealed_reports=sealed_reports)
+
+
+def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
+    """Read a further message of a delivery. Run by the analyzer."""
+    if message.WhichOneof("part") != "sealed_reports":
+        raise WireError("after its manifest a delivery holds nothing but sealed reports")
+    return _at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
+    """Write a released result."""
+    return analyzer_pb2.GetResultResponse(
+        task_digest=result.task_digest,
+        protocol=result.protocol,
+        mechanism=result.mechanism,
+        buckets=result.buckets,
+        local_epsilon=result.local_epsilon,
+        n_users=result.n_users,
+        n_reports=result.n_reports,
+        n_dummies=result.n_dummies,
+        refused={str(cause): n for cause, n in result.refused.items()},
+        frequencies=result.frequencies,
+        standard_errors=result.standard_errors,
+        refined=result.refined,
+        mse_theory=result.mse_theory,
+        guarantees=[
+            analyzer_pb2.Guarantee(
+                coalition=guarantee.coalition,
+                epsilon=guarantee.epsilon,
+                delta=guarantee.delta,
+                neighbouring=guarantee.neighbouring,
+                theorem=guarantee.theorem,
+                assumptions=guarantee.assumptions,
+            )
+            for guarantee in result.guarantees
+        ],
+        published_bound=result.published_bound,
+        open_seconds=result.open_seconds,
+        estimate_seconds=result.estimate_seconds,
+    )
+
+
+def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
+    """Read a released result."""
+    frequencies = np.array(message.frequencies)
+    standard_errors, refined = np.array(message.standard_errors), np.array(message.refined)
+    if not len(frequencies) == len(standard_errors) == len(refined):
+        raise WireError("the result's lists have different lengths")
+    if any(math.isnan(guarantee.epsilon) for guarantee in message.guarantees):
+        raise WireError("a guarantee is not a number")
+    return Result(
+        task_digest=digest_from_wire(message.task_digest),
+        protocol=message.protocol,
+        mechanism=message.mechanism,
+        buckets=message.buckets,
+        local_epsilon=message.local_epsilon,
+        n_users=message.n_users,
+        n_reports=message.n_reports,
+        n_dummies=message.n_dummies,
+        refused={cast("RefusalCause", cause): n for cause, n in message.refused.items()},
+        frequencies=frequencies,
+        standard_errors=standard_errors,
+        refined=refined,
+        mse_theory=message.mse_theory,
+        guarantees=tuple(
+            Guarantee(
+                coalition=cast("Coalition", guarantee.coalition),
+                epsilon=guarantee.epsilon,
+                delta=guarantee.delta,
+                neighbouring=guarantee.neighbouring,
+                theorem=guarantee.theorem,
+                assumptions=tuple(guarantee.assumptions),
+            )
+            for guarantee in message.guarantees
+        ),
+        published_bound=message.published_bound,
+        open_seconds=message.open_seconds,
+        estimate_seconds=message.estimate_seconds,
+    )
+
+
+def result_to_bytes(result: Result) -> bytes:
+    """Write a result as the analyzer keeps it."""
+    return result_to_wire(result).SerializeToString()
+
+
+def result_from_bytes(kept: bytes) -> Result:
+    """Read a result that the analyzer kept."""
+    return result_from_wire(analyzer_pb2.GetResultResponse.FromString(kept))
+
+
+# --- fields --------------------------------------------------------------------------------------
+
+
+def _exactly(name: str, field: bytes, length: int) -> bytes:
+    if len(field) != length:
+        raise WireError(f"{name} has {len(field)} bytes; it must have {length}")
+    return field
+
+
+def _at_most(name: str, field: bytes, length: int) -> bytes:
+    if len(field) > length:
+        raise WireError(f"{name} has {len(field)} bytes; it may have at most {length}")
+    return field
+
+
+def _short(name: str, field: str, length: int) -> str:
+    if len(field) > length:
+        raise WireError(f"{name} has {len(field)} characters; it may have at most {length}")
+    return field
+
+
+def _count(name: str, field: int, most: int) -> int:
+    if field > most:
+        raise WireError(f"{name} is {field}; it may be at most {most}")
+    return field

@@ -1,0 +1,201 @@
+"""The command `shuffledp`."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from common.errors import KeyFormatError, SettingsError, ShuffleDpError
+from common.hpke import DIGEST_BYTES, KEY_BYTES, TaskDigest
+from common.task import Task
+from deploy import account as accounting
+from deploy import demo as demonstration
+from deploy import draft_file
+from deploy.datasets import catalogue
+from deploy.operator_client import OperatorClient
+from deploy.result_json import as_json, dumps
+
+app = typer.Typer(
+    help="Three-party collection of histograms under shuffle-model differential privacy.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+task_app = typer.Typer(help="Tasks: what is collected, under which promise.", no_args_is_help=True)
+app.add_typer(task_app, name="task")
+
+AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
+TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]
+Authority = Annotated[
+    Path | None,
+    typer.Option(help="PEM file of the authority to trust. Without it: plaintext, loopback only."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@app.command(
+    epilog="Example: shuffledp demo --users 5000 --seed 7",
+)
+def demo(
+    users: Annotated[
+        str, typer.Option(help="How many of the 602,156 people take part, or 'all'.")
+    ] = "20000",
+    seed: Annotated[
+        int | None, typer.Option(help="Chooses the people; the privacy noise is never seeded.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Where the result is written.")] = Path(
+        "result.json"
+    ),
+    json: AsJson = False,
+) -> None:
+    """Collect the IPUMS 1940 city histogram privately, with three processes on this machine."""
+    if users != "all" and not users.isdigit():
+        raise SettingsError("users must be a whole number, or 'all'")
+    console = Console(stderr=json)
+    n_users = None if users == "all" else int(users)
+    outcomes = demonstration.run(n_users, seed=seed, output=output, console=console)
+    if json:
+        sys.stdout.write(dumps(demonstration.to_json(outcomes)) + "\n")
+        return
+    demonstration.show(outcomes, catalogue.load(catalogue.IPUMS_1940_CITY), console)
+    console.print(f"Written to {output}.")
+
+
+@app.command(
+    epilog="Example: shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
+    "--local-epsilon 4 --dummies 20000 --delta 1e-6",
+)
+def account(
+    mechanism: Annotated[str, typer.Option(help="grr or local-hashing.")] = "local-hashing",
+    users: Annotated[int | None, typer.Option(help="Users in the batch, the victim too.")] = None,
+    alphabet: Annotated[
+        int | None, typer.Option(help="Items for grr, buckets for local-hashing.")
+    ] = None,
+    local_epsilon: Annotated[
+        str | None, typer.Option(help="Local epsilon, or inf for no local noise.")
+    ] = None,
+    dummies: Annotated[int, typer.Option(help="Honest dummies in the batch.")] = 0,
+    colluders: Annotated[int, typer.Option(help="Users whose reports the analyzer knows.")] = 0,
+    delta: Annotated[float | None, typer.Option(help="Give this to get epsilon.")] = None,
+    central_epsilon: Annotated[float | None, typer.Option(help="Give this to get delta.")] = None,
+    batch: Annotated[
+        Path | None, typer.Option(help="Answer a JSON list of questions instead.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Bound epsilon or delta against the analyzer, for an honest shuffler; never too low."""
+    if batch is not None:
+        answers = accounting.answer_file(batch)
+        refused = sum("error" in answer for answer in answers)
+        sys.stdout.write(dumps(answers) + "\n")
+        if refused:
+            sys.stderr.write(f"{refused} of {len(answers)} questions were refused by name\n")
+        return
+    if users is None or alphabet is None or local_epsilon is None:
+        raise SettingsError("give --users, --alphabet and --local-epsilon, or --batch FILE")
+    answer = accounting.Question.ask(
+        mechanism=mechanism,
+        users=users,
+        alphabet=alphabet,
+        local_epsilon=accounting.parse_epsilon(local_epsilon),
+        dummies=dummies,
+        colluders=colluders,
+        delta=delta,
+        central_epsilon=central_epsilon,
+    ).answer()
+    if json:
+        sys.stdout.write(dumps(answer) + "\n")
+        return
+    [(name, bound)] = answer.items()
+    Console().print(
+        f"{name} = {bound}\n"
+        f"Against the analyzer and {colluders} colluding users, with {users - colluders} honest "
+        f"users and {dummies} honest dummies; replace-one neighbours; privacy blanket, rounded up. "
+        f"Against shuffler and analyzer together: epsilon = {local_epsilon}, delta = 0."
+    )
+
+
+@task_app.command(
+    "create",
+    epilog="Example: shuffledp task create draft.toml --analyzer 127.0.0.1:7001 --token-file "
+    "state/analyzer/operator.token --authority state/tls/authority.pem --shuffler-key "
+    "state/shuffler/envelope.pub",
+)
+def task_create(
+    draft: Annotated[Path, typer.Argument(help="A TOML file with the keys of a draft.")],
+    analyzer: AnalyzerAddress,
+    token_file: TokenFile,
+    shuffler_key: Annotated[
+        Path, typer.Option(help="The shuffler's public key: STATE/envelope.pub.")
+    ],
+    authority: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Publish a task, signed by the analyzer. Needs the operator's token."""
+    wanted = draft_file.read(draft, _hexadecimal_file(shuffler_key))
+
+    async def create() -> None:
+        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+            signed = await operator.create_task(wanted)
+        if json:
+            sys.stdout.write(signed.task_bytes.decode("ascii") + "\n")
+            return
+        task = Task.from_bytes(signed.task_bytes)
+        Console().print(
+            f"Task {signed.digest().hex()}\n"
+            f"Users will be promised: epsilon {task.central_epsilon:.4g} at delta {task.delta:g} "
+            f"against the analyzer, if {task.honest_users(task.n_min)} users are honest; "
+            f"epsilon {task.local_epsilon:g} against shuffler and analyzer together."
+        )
+
+    asyncio.run(create())
+
+
+@app.command(
+    epilog="Example: shuffledp result 5b1f… --analyzer 127.0.0.1:7001 --token-file "
+    "state/analyzer/operator.token --authority state/tls/authority.pem",
+)
+def result(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    analyzer: AnalyzerAddress,
+    token_file: TokenFile,
+    authority: Authority = None,
+) -> None:
+    """Print a released result as JSON. Needs the operator's token."""
+    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+
+    async def read() -> None:
+        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+            sys.stdout.write(dumps(as_json(await operator.result(digest))) + "\n")
+
+    asyncio.run(read())
+
+
+def _hexadecimal_file(path: Path) -> bytes:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read") from error
+    return _hexadecimal(str(path), text, KEY_BYTES)
+
+
+def _hexadecimal(name: str, text: str, length: int) -> bytes:
+    try:
+        value = bytes.fromhex(text)
+    except ValueError as error:
+        raise KeyFormatError(f"{name} must be {2 * length} hexadecimal digits") from error
+    if len(value) != length:
+        raise KeyFormatError(f"{name} has {len(text)} digits; it must have {2 * length}")
+    return value
+
+
+def main() -> None:
+    """Run the command; a foreseen failure is one sentence and exit status 1."""
+    try:
+        app()
+    except ShuffleDpError as error:
+        sys.exit(f"shuffledp: {error}")

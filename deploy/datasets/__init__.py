@@ -1,0 +1,1 @@
+"""Data sets that are shipped with the project."""

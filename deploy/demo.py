@@ -1,0 +1,227 @@
+"""The demo: three processes on this machine collect a real histogram privately."""
+
+import asyncio
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from analyzer.estimation.frequencies import Frequencies
+from common.draft import TaskDraft
+from common.errors import BatchStateError
+from common.hpke import TaskDigest
+from common.result import Result
+from common.runtime.rpc import LONG_DEADLINE, answer, open_channel
+from common.signing import SignedTask
+from common.submission import BatchState, BatchStatus, Outcome
+from common.wire import status_from_wire
+from deploy.cluster import Cluster
+from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
+from deploy.load import contribute_all
+from deploy.result_json import as_json, dumps
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2, user_agent_pb2_grpc
+
+LOCAL_EPSILON: Final = 4.0
+BUCKETS: Final = 53
+DUMMIES_PER_USER: Final = 1
+DELTA: Final = 1e-6
+CONFIDENCE: Final = 0.95
+
+_THROUGH_USER_AGENT: Final = 5
+"""Users that go through the real user_agent process; the rest run its code in bulk."""
+_SHOWN: Final = 15
+_DEADLINE_SECONDS: Final = 24 * 3600
+_PATIENCE_SECONDS: Final = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcomes:
+    """What a demo run came to."""
+
+    result: Result
+    truth: NDArray[np.float64]
+    """Shares among the very users who contributed."""
+    submit_seconds: float
+    shuffle_seconds: float
+
+    @property
+    def mse(self) -> float:
+        """Mean over items of the squared error of the unrefined shares."""
+        return float(np.mean((self.result.frequencies - self.truth) ** 2))
+
+
+async def collect(
+    dataset: Dataset, n_users: int, *, seed: int | None, directory: Path, console: Console
+) -> Outcomes:
+    """
+    Start the three services, publish a task, let the users contribute, wait for the result.
+
+    Args:
+        dataset: Whose people contribute.
+        n_users: How many of them.
+        seed: Chooses the people, for a run that can be repeated; their randomness never is.
+        directory: Where the services keep their state.
+        console: Where progress is shown.
+    """
+    values = dataset.draw(n_users, np.random.default_rng(seed))
+    console.print("Starting analyzer, shuffler and user agent …")
+    async with Cluster(directory) as cluster, cluster.operator() as operator:
+        signed = await operator.create_task(
+            TaskDraft(
+                protocol="od-hp",
+                domain_size=len(dataset.labels),
+                labels=dataset.labels,
+                buckets=BUCKETS,
+                dummies_per_user=DUMMIES_PER_USER,
+                local_epsilon=LOCAL_EPSILON,
+                delta=DELTA,
+                n_min=n_users,
+                target_size=n_users,
+                deadline=int(time.time()) + _DEADLINE_SECONDS,
+                shuffler_key=cluster.shuffler_key,
+            )
+        )
+        console.print(f"Task {signed.digest().hex()}")
+        authority = cluster.authority.read_bytes()
+        async with open_channel(cluster.shuffler.address, "shuffler", authority) as shuffler:
+            started = time.perf_counter()
+            await _contribute(values, signed, cluster, shuffler, console)
+            submitted = time.perf_counter()
+            with console.status("Shuffling, opening, estimating …"):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    status = await _wait_until_delivered(shuffler, signed.digest())
+                    result = await operator.wait_for_result(signed.digest())
+    truth = np.bincount(values, minlength=len(dataset.labels)) / n_users
+    return Outcomes(
+        result=result,
+        truth=truth,
+        submit_seconds=submitted - started,
+        shuffle_seconds=status.shuffle_seconds,
+    )
+
+
+async def _contribute(
+    values: NDArray[np.int64],
+    signed: SignedTask,
+    cluster: Cluster,
+    shuffler: grpc.aio.Channel,
+    console: Console,
+) -> None:
+    columns = (
+        TextColumn("Users contributing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        shown = bar.add_task("", total=len(values))
+        async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
+            agent = user_agent_pb2_grpc.UserAgentStub(channel)
+            for number, value in enumerate(values[:_THROUGH_USER_AGENT].tolist()):
+                request = user_agent_pb2.ContributeRequest(
+                    task_digest=signed.digest(), value=value, person=f"person {number}"
+                )
+                await answer(agent.Contribute(request, timeout=LONG_DEADLINE))
+                bar.advance(shown)
+        outcomes = await contribute_all(
+            values[_THROUGH_USER_AGENT:],
+            signed,
+            shuffler,
+            progress=lambda more: bar.advance(shown, more),
+        )
+    lost = outcomes.total() - outcomes[Outcome.STORED]
+    if lost:
+        raise BatchStateError(f"{lost} submissions were not stored")
+
+
+async def _wait_until_delivered(shuffler: grpc.aio.Channel, digest: TaskDigest) -> BatchStatus:
+    stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
+    request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
+    while True:
+        status = status_from_wire(await answer(stub.GetBatchStatus(request, timeout=LONG_DEADLINE)))
+        if status.state in {BatchState.EXPIRED, BatchState.QUARANTINED}:
+            raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
+        if status.state in {BatchState.DELIVERED, BatchState.ERASED}:
+            return status
+        await asyncio.sleep(0.1)
+
+
+def to_json(outcomes: Outcomes) -> dict[str, Any]:
+    """Give the content of result.json: the result, and what only a demo knows."""
+    fields = as_json(outcomes.result)
+    fields["mse_vs_truth"] = outcomes.mse
+    fields["seconds"] = {
+        "submit": outcomes.submit_seconds,
+        "shuffle": outcomes.shuffle_seconds,
+        **fields["seconds"],
+    }
+    return fields
+
+
+def show(outcomes: Outcomes, dataset: Dataset, console: Console) -> None:
+    """Print the largest items, the errors and the guarantees."""
+    result = outcomes.result
+    frequencies = Frequencies(values=result.frequencies, standard_errors=result.standard_errors)
+    low, high = frequencies.interval(CONFIDENCE)
+    table = Table(title=f"The {_SHOWN} largest of {len(dataset.labels)} cities, share of users")
+    for heading in (
+        "city (IPUMS code)",
+        "truth",
+        "estimate",
+        f"{CONFIDENCE:.0%} interval",
+        "refined",
+    ):
+        table.add_column(heading, justify="right")
+    for item in np.argsort(outcomes.truth)[::-1][:_SHOWN]:
+        table.add_row(
+            dataset.labels[item],
+            f"{outcomes.truth[item]:.4f}",
+            f"{result.frequencies[item]:.4f}",
+            f"{low[item]:.4f} … {high[item]:.4f}",
+            f"{result.refined[item]:.4f}",
+        )
+    console.print(table)
+    covered = float(np.mean((low <= outcomes.truth) & (outcomes.truth <= high)))
+    refined = float(np.mean((result.refined - outcomes.truth) ** 2))
+    console.print(
+        f"Mean squared error {outcomes.mse:.3g}, in theory {result.mse_theory:.3g}; "
+        f"refined {refined:.3g}. "
+        f"The intervals cover {covered:.1%} of the cities."
+    )
+    show_guarantees(result, console)
+
+
+def show_guarantees(result: Result, console: Console) -> None:
+    """Print who is promised what."""
+    table = Table(title="What each user is promised", show_lines=True)
+    for heading in ("against", "epsilon", "delta", "if"):
+        table.add_column(heading)
+    for guarantee in result.guarantees:
+        table.add_row(
+            guarantee.coalition,
+            f"{guarantee.epsilon:.4g}",
+            f"{guarantee.delta:g}",
+            "; ".join(guarantee.assumptions),
+        )
+    console.print(table)
+    console.print(f"For comparison: {result.published_bound}.", style="dim")
+
+
+def run(n_users: int | None, *, seed: int | None, output: Path, console: Console) -> Outcomes:
+    """Run the demo with n_users people, or all, and write the result."""
+    dataset = load(IPUMS_1940_CITY)
+    n_users = int(dataset.counts.sum()) if n_users is None else n_users
+    with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
+        outcomes = asyncio.run(
+            collect(dataset, n_users, seed=seed, directory=Path(directory), console=console)
+        )
+    output.write_text(dumps(to_json(outcomes)), encoding="utf-8")
+    return outcomes

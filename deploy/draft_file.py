@@ -1,0 +1,54 @@
+"""A task's draft as a TOML file, for `shuffledp task create`."""
+
+import dataclasses
+import datetime
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any
+
+from common.draft import TaskDraft
+from common.errors import TaskError
+
+
+def read(path: Path, shuffler_key: bytes) -> TaskDraft:
+    """
+    Read a draft. Its keys are TaskDraft's; `deadline` is a TOML date-time.
+
+    Raises:
+        TaskError: The file cannot be read, or a key is unknown, missing or of the wrong type.
+    """
+    try:
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TaskError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TaskError(f"{path} is not TOML") from error
+    known = {field.name: field for field in dataclasses.fields(TaskDraft)}
+    unknown = sorted(set(fields) - set(known) | ({"shuffler_key"} & set(fields)))
+    if unknown:
+        raise TaskError(f"unknown key in the draft: {', '.join(unknown)}")
+    fields["shuffler_key"] = shuffler_key
+    missing = sorted(
+        name
+        for name, field in known.items()
+        if field.default is dataclasses.MISSING and name not in fields
+    )
+    if missing:
+        raise TaskError(f"missing key in the draft: {', '.join(missing)}")
+    kinds = typing.get_type_hints(TaskDraft)
+    return TaskDraft(**{name: _convert(name, value, kinds[name]) for name, value in fields.items()})
+
+
+def _convert(name: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML holds anything
+    if name == "deadline" and isinstance(value, datetime.datetime):
+        if value.tzinfo is None:
+            raise TaskError("deadline needs a time zone, such as 2027-01-31T12:00:00Z")
+        return int(value.timestamp())
+    if name == "labels" and isinstance(value, list) and all(isinstance(v, str) for v in value):
+        return tuple(value)
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise TaskError(f"{name} has the wrong type in the draft")
+    return value

@@ -1,0 +1,88 @@
+"""
+Plays many users against running services, with the code that real devices run.
+
+Every simulated user goes through `Contribution.prepare`, in worker processes because sealing is
+the work; the submissions travel in bulk.
+"""
+
+import asyncio
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
+from typing import Final
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from common.hpke import TaskDigest
+from common.randomness import secure_generator
+from common.runtime.rpc import LONG_DEADLINE, answer
+from common.signing import SignedTask
+from common.submission import Outcome
+from common.task import Task
+from common.wire import outcomes_from_wire
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from user_agent.contribution import Contribution
+
+CHUNK_USERS: Final = 500
+"""Users prepared by one worker, and submitted in one call, at a time."""
+
+
+async def contribute_all(
+    values: NDArray[np.int64],
+    signed: SignedTask,
+    shuffler: grpc.aio.Channel,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+    processes: int = 0,
+) -> Counter[Outcome]:
+    """
+    Let one user contribute each value.
+
+    Args:
+        values: Items, shape (n,).
+        signed: The task.
+        shuffler: A channel to the shuffler.
+        progress: Told how many more users are through.
+        processes: Worker processes; 0 means one for each core.
+
+    Returns:
+        How many submissions had each outcome.
+    """
+    stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
+    workers = processes or os.cpu_count() or 1
+    room = asyncio.Semaphore(2 * workers)
+    outcomes: Counter[Outcome] = Counter()
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+
+        async def submit(chunk: NDArray[np.int64]) -> None:
+            async with room:
+                envelopes = await asyncio.wrap_future(
+                    pool.submit(_prepare, signed.task_bytes, signed.digest(), chunk.tolist())
+                )
+                request = shuffler_pb2.SubmitBulkRequest(
+                    task_digest=signed.digest(), envelopes=envelopes
+                )
+                response = await answer(stub.SubmitBulk(request, timeout=LONG_DEADLINE))
+            outcomes.update(outcomes_from_wire(response))
+            progress(len(chunk))
+
+        async with asyncio.TaskGroup() as group:
+            for start in range(0, len(values), CHUNK_USERS):
+                group.create_task(submit(values[start : start + CHUNK_USERS]))
+    return outcomes
+
+
+@lru_cache(maxsize=1)
+def _worker(task_bytes: bytes, digest: TaskDigest) -> tuple[Contribution, np.random.Generator]:
+    """Lay a task out once a worker process, with a generator of the worker's own."""
+    return Contribution(Task.from_bytes(task_bytes), digest), secure_generator()
+
+
+def _prepare(task_bytes: bytes, digest: TaskDigest, values: list[int]) -> list[bytes]:
+    contribution, rng = _worker(task_bytes, digest)
+    return [contribution.prepare(value, rng).envelope for value in values]

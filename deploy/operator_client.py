@@ -1,0 +1,92 @@
+"""An operator's calls to the analyzer: publish tasks, read results."""
+
+import asyncio
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from common.draft import TaskDraft
+from common.errors import NotReleasedError, PeerRefusalError, SettingsError
+from common.hpke import TaskDigest
+from common.result import Result
+from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, answer, open_channel
+from common.signing import SignedTask
+from common.wire import draft_to_wire, result_from_wire, signed_task_from_wire
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+
+
+class OperatorClient:
+    """An analyzer at the other end of a channel, for whoever holds its operator's token."""
+
+    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+        self._channel = channel
+        self._stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+        self._metadata = (("authorization", f"Bearer {token}"),)
+
+    @classmethod
+    def connect(cls, address: str, authority: Path | None, token_file: Path) -> Self:
+        """
+        Open a channel.
+
+        Args:
+            address: The analyzer's host:port.
+            authority: PEM file of the authority to trust; None for plaintext on loopback.
+            token_file: Where the operator's token is kept.
+
+        Raises:
+            SettingsError: A file cannot be read.
+        """
+        try:
+            token = token_file.read_text(encoding="ascii").strip()
+            trusted = authority.read_bytes() if authority else None
+        except OSError as error:
+            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
+        return cls(open_channel(address, "analyzer", trusted), token)
+
+    async def create_task(self, draft: TaskDraft) -> SignedTask:
+        """Publish a task."""
+        call = self._stub.CreateTask(
+            draft_to_wire(draft), metadata=self._metadata, timeout=SHORT_DEADLINE
+        )
+        return signed_task_from_wire((await answer(call)).task)
+
+    async def result(self, digest: TaskDigest) -> Result:
+        """
+        Read a released result.
+
+        Raises:
+            NotReleasedError: It is not there yet.
+        """
+        request = analyzer_pb2.GetResultRequest(task_digest=digest)
+        call = self._stub.GetResult(request, metadata=self._metadata, timeout=LONG_DEADLINE)
+        try:
+            return result_from_wire(await answer(call))
+        except PeerRefusalError as error:
+            if error.status == NotReleasedError.status:
+                raise NotReleasedError(str(error)) from error
+            raise
+
+    async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:
+        """Read a result as soon as it is released. Bound it with asyncio.timeout."""
+        while True:
+            try:
+                return await self.result(digest)
+            except NotReleasedError:
+                await asyncio.sleep(pause)
+
+    async def close(self) -> None:
+        """Close the channel."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,45 @@
+"""A result as JSON: the file that programs read."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from common.result import Result
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """Give a result's fields; infinite numbers become the text "inf"."""
+    return {
+        "task_digest": result.task_digest.hex(),
+        "protocol": result.protocol,
+        "mechanism": {
+            "name": result.mechanism,
+            "buckets": result.buckets,
+            "local_epsilon": result.local_epsilon,
+        },
+        "n_users": result.n_users,
+        "n_reports": result.n_reports,
+        "n_dummies": result.n_dummies,
+        "refused": dict(result.refused),
+        "frequencies": result.frequencies.tolist(),
+        "standard_errors": result.standard_errors.tolist(),
+        "refined": result.refined.tolist(),
+        "mse_theory": result.mse_theory,
+        "guarantees": [
+            {name: number_or_text(value) for name, value in dataclasses.asdict(guarantee).items()}
+            for guarantee in result.guarantees
+        ],
+        "published_bound": result.published_bound,
+        "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
+    }
+
+
+def number_or_text(value: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
+    """Make an infinite number into text, which JSON can hold."""
+    return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+def dumps(value: object) -> str:
+    """Write JSON that any program can read."""
+    return json.dumps(value, indent=1, allow_nan=False)

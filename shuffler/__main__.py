@@ -1,0 +1,8 @@
+"""Run as `python -m shuffler --settings shuffler.toml`."""
+
+from common.runtime.process import main
+from shuffler.server import start
+from shuffler.settings import ShufflerSettings
+
+if __name__ == "__main__":
+    main("shuffler", ShufflerSettings, start)

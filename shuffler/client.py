@@ -1,0 +1,46 @@
+"""The calls that a shuffler makes: all of them to the analyzer."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import grpc
+
+from common.hpke import TaskDigest
+from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, answer
+from common.signing import SignedTask
+from common.submission import BatchManifest
+from common.wire import chunk_to_wire, manifest_to_wire, signed_task_from_wire
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+
+
+class Analyzer(Protocol):
+    """What a shuffler needs of an analyzer."""
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a published task."""
+
+    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+        """Deliver a batch; when it returns, the analyzer has stored it durably."""
+
+
+class AnalyzerClient:
+    """An analyzer at the other end of a channel."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a published task."""
+        request = analyzer_pb2.GetTaskRequest(task_digest=digest)
+        response = await answer(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
+        return signed_task_from_wire(response.task)
+
+    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+        """Deliver a batch; when it returns, the analyzer has stored it durably."""
+
+        async def messages() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
+            yield manifest_to_wire(manifest)
+            async for chunk in chunks:
+                yield chunk_to_wire(chunk)
+
+        await answer(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))

@@ -1,0 +1,85 @@
+"""Composition root of the shuffler: randomness, clock, keys, files and channels are made here."""
+
+import asyncio
+
+import grpc
+
+from common.hpke import HpkePrivateKey
+from common.opening import OpeningPool
+from common.randomness import secure_generator
+from common.runtime.clock import SystemClock
+from common.runtime.process import Listener
+from common.runtime.rpc import open_channel
+from common.runtime.state import StateDirectory
+from common.runtime.tls import identity_for
+from common.signing import identity_from_hex
+from protos.shuffledp.v1 import shuffler_pb2_grpc
+from shuffler.client import AnalyzerClient
+from shuffler.collection import Collection
+from shuffler.servicer import ShufflerServicer
+from shuffler.settings import ShufflerSettings
+from shuffler.spool import Spool
+
+
+class ShufflerService:
+    """A running shuffler."""
+
+    def __init__(
+        self,
+        *,
+        listener: Listener,
+        collection: Collection,
+        spool: Spool,
+        pool: OpeningPool,
+        channel: grpc.aio.Channel,
+    ) -> None:
+        self._listener = listener
+        self._spool = spool
+        self._pool = pool
+        self._channel = channel
+        self._running = asyncio.create_task(collection.run())
+        self.address = listener.address
+
+    async def stop(self) -> None:
+        """Finish calls in flight and close every file."""
+        await self._listener.stop()
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        await self._channel.close()
+        self._pool.close()
+        self._spool.close()
+
+
+async def start(settings: ShufflerSettings) -> ShufflerService:
+    """Start a shuffler, and go on with the batches of an earlier run."""
+    clock = SystemClock()
+    state = StateDirectory.open(settings.state_directory)
+    tls = identity_for(settings, "shuffler", clock)
+    key = HpkePrivateKey(
+        state.secret("envelope.key", lambda: HpkePrivateKey.generate().private_bytes())
+    )
+    state.publish("envelope.pub", key.public_key().raw.hex())
+    channel = open_channel(settings.analyzer, "analyzer", tls.authority if tls else None)
+    spool = Spool(state.path / "spool.sqlite")
+    pool = OpeningPool(key, settings.opening_processes)
+    collection = Collection(
+        spool=spool,
+        state=state,
+        analyzer=AnalyzerClient(channel),
+        identity=identity_from_hex(settings.analyzer_identity),
+        key=key,
+        pool=pool,
+        minimum_batch=settings.minimum_batch,
+        clock=clock,
+        rng=secure_generator(),
+    )
+
+    await collection.resume()
+
+    def add_services(server: grpc.aio.Server) -> None:
+        shuffler_pb2_grpc.add_ShufflerServicer_to_server(ShufflerServicer(collection), server)
+
+    listener = await Listener.start(settings, tls, "shuffledp.v1.Shuffler", add_services)
+    return ShufflerService(
+        listener=listener, collection=collection, spool=spool, pool=pool, channel=channel
+    )

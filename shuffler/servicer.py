@@ -1,0 +1,46 @@
+"""Wire in, core, wire out."""
+
+from common.submission import Outcome
+from common.wire import (
+    digest_from_wire,
+    envelope_from_wire,
+    envelopes_from_wire,
+    outcomes_to_wire,
+    signed_task_to_wire,
+    status_to_wire,
+)
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffler.collection import Collection
+
+
+class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
+    """Answers devices."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    async def FetchTask(
+        self, request: shuffler_pb2.FetchTaskRequest, _context: object
+    ) -> shuffler_pb2.FetchTaskResponse:
+        """Give a published task."""
+        signed = await self._collection.fetch_task(digest_from_wire(request.task_digest))
+        return shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+
+    async def Submit(
+        self, request: shuffler_pb2.SubmitRequest, _context: object
+    ) -> shuffler_pb2.SubmitResponse:
+        """Take one submission."""
+        outcome = await self._collection.submit(*envelope_from_wire(request))
+        return shuffler_pb2.SubmitResponse(repeated=outcome is Outcome.REPEATED)
+
+    async def SubmitBulk(
+        self, request: shuffler_pb2.SubmitBulkRequest, _context: object
+    ) -> shuffler_pb2.SubmitBulkResponse:
+        """Take many submissions."""
+        return outcomes_to_wire(await self._collection.submit_bulk(*envelopes_from_wire(request)))
+
+    async def GetBatchStatus(
+        self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
+    ) -> shuffler_pb2.GetBatchStatusResponse:
+        """Tell how far a batch is."""
+        return status_to_wire(await self._collection.status(digest_from_wire(request.task_digest)))

@@ -1,0 +1,8 @@
+"""Run as `python -m user_agent --settings user_agent.toml`."""
+
+from common.runtime.process import main
+from user_agent.server import start
+from user_agent.settings import UserAgentSettings
+
+if __name__ == "__main__":
+    main("user_agent", UserAgentSettings, start)

@@ -1,0 +1,39 @@
+"""The calls that a user agent makes: all of them to the shuffler."""
+
+from typing import Protocol
+
+import grpc
+
+from common.hpke import TaskDigest
+from common.runtime.rpc import SHORT_DEADLINE, answer
+from common.signing import SignedTask
+from common.wire import signed_task_from_wire
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+
+
+class Shuffler(Protocol):
+    """What a user agent needs of a shuffler."""
+
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a published task."""
+
+    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
+        """Submit; when it returns, the submission is durably stored."""
+
+
+class ShufflerClient:
+    """A shuffler at the other end of a channel."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
+
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a published task."""
+        request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
+        response = await answer(self._stub.FetchTask(request, timeout=SHORT_DEADLINE))
+        return signed_task_from_wire(response.task)
+
+    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
+        """Submit; when it returns, the submission is durably stored."""
+        request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
+        await answer(self._stub.Submit(request, timeout=SHORT_DEADLINE))

@@ -1,0 +1,71 @@
+"""Composition root of the user agent: randomness, clock, files and channels are made here."""
+
+import asyncio
+
+import grpc
+
+from common.randomness import secure_generator
+from common.runtime.clock import SystemClock
+from common.runtime.process import Listener
+from common.runtime.rpc import open_channel
+from common.runtime.state import StateDirectory
+from common.runtime.tls import identity_for
+from common.signing import identity_from_hex
+from protos.shuffledp.v1 import user_agent_pb2_grpc
+from user_agent.agent import Agent
+from user_agent.budget import Budget
+from user_agent.client import ShufflerClient
+from user_agent.policy import Policy
+from user_agent.servicer import UserAgentServicer
+from user_agent.settings import UserAgentSettings
+
+
+class UserAgentService:
+    """A running user agent."""
+
+    def __init__(
+        self,
+        listener: Listener,
+        budget: Budget,
+        channel: grpc.aio.Channel,
+        resending: asyncio.Task[None],
+    ) -> None:
+        self._listener = listener
+        self._budget = budget
+        self._channel = channel
+        self._resending = resending
+        self.address = listener.address
+
+    async def stop(self) -> None:
+        """Finish calls in flight and close every file."""
+        await self._listener.stop()
+        self._resending.cancel()
+        await asyncio.gather(self._resending, return_exceptions=True)
+        await self._channel.close()
+        self._budget.close()
+
+
+async def start(settings: UserAgentSettings) -> UserAgentService:
+    """Start a user agent, and send what an earlier run could not."""
+    clock = SystemClock()
+    state = StateDirectory.open(settings.state_directory)
+    tls = identity_for(settings, "user_agent", clock)
+    channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
+    budget = Budget(state.path / "budget.sqlite")
+    agent = Agent(
+        shuffler=ShufflerClient(channel),
+        budget=budget,
+        policy=Policy(
+            identity=identity_from_hex(settings.analyzer_identity),
+            local_epsilon_cap=settings.local_epsilon_cap,
+        ),
+        several_persons=settings.several_persons,
+        clock=clock,
+        rng=secure_generator(),
+    )
+
+    def add_services(server: grpc.aio.Server) -> None:
+        user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
+
+    listener = await Listener.start(settings, tls, "shuffledp.v1.UserAgent", add_services)
+    return UserAgentService(listener, budget, channel, asyncio.create_task(agent.resend_pending()))

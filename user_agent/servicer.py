@@ -1,0 +1,22 @@
+"""Wire in, core, wire out."""
+
+from common.wire import contribution_from_wire
+from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+from user_agent.agent import Agent
+
+
+class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
+    """Answers the person's own calls."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def Contribute(
+        self, request: user_agent_pb2.ContributeRequest, _context: object
+    ) -> user_agent_pb2.ContributeResponse:
+        """Randomize, seal and submit one value."""
+        digest, value, person = contribution_from_wire(request)
+        receipt = await self._agent.contribute(digest, value, person)
+        return user_agent_pb2.ContributeResponse(
+            repeated=receipt.repeated, local_epsilon=receipt.local_epsilon
+        )

@@ -1,0 +1,33 @@
+"""Settings of the user agent."""
+
+from dataclasses import dataclass
+
+from common.errors import SettingsError
+from common.runtime.settings import ServiceSettings, is_local
+from common.task import MAX_LOCAL_EPSILON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserAgentSettings(ServiceSettings):
+    """Of one device."""
+
+    shuffler: str
+    """Address of the shuffler."""
+    analyzer_identity: str
+    """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
+    local_epsilon_cap: float = 4.0
+    """The most that one answer may give away if nobody else is honest."""
+    several_persons: bool = False
+    """Answer for several people, told apart by name. For tests and shared devices."""
+
+    def __post_init__(self) -> None:
+        ServiceSettings.__post_init__(self)
+        if not is_local(self.listen):
+            raise SettingsError(
+                "the user agent is told true values; it listens on unix: or loopback only"
+            )
+        if not 0 < self.local_epsilon_cap <= MAX_LOCAL_EPSILON:
+            raise SettingsError(
+                f"local_epsilon_cap is {self.local_epsilon_cap}; "
+                f"it must be above 0 and at most {MAX_LOCAL_EPSILON}"
+            )
