@@ -162,7 +162,7 @@ class Cluster:
             )
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while process.returncode is None and not (state / "address").exists():
+                while process.returncode is None and not (state / "address").exists():  # noqa: ASYNC110  # a file
                     await asyncio.sleep(_POLL_SECONDS)
         except BaseException:
             process.kill()
