@@ -9,7 +9,7 @@ probability are bounded integers, which numpy draws exactly (by rejection), neve
 import os
 import secrets
 import weakref
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from randomgen import ChaCha
@@ -47,16 +47,18 @@ class _SecureChaCha(ChaCha):  # type: ignore[misc]  # randomgen publishes no stu
 _living: weakref.WeakSet[_SecureGenerator] = weakref.WeakSet()
 
 
-def _fresh_state() -> dict[str, Any]:
+def _fresh_bits() -> _SecureChaCha:
     key = int.from_bytes(secrets.token_bytes(_KEY_BYTES), "little")
-    state: dict[str, Any] = ChaCha(key=key, rounds=20).state
-    return state
+    return _SecureChaCha(key=key, rounds=20)
 
 
 def _rekey_after_fork() -> None:
     """Give every generator of a forked child a new key, so that it never repeats its parent."""
-    for generator in list(_living):
-        generator.bit_generator.state = _fresh_state()
+    try:
+        for generator in list(_living):
+            generator.bit_generator.state = _fresh_bits().state
+    except BaseException:  # noqa: BLE001  # Python would only print it and go on with the old key
+        os._exit(os.EX_SOFTWARE)
 
 
 os.register_at_fork(after_in_child=_rekey_after_fork)
@@ -73,7 +75,6 @@ def secure_generator() -> np.random.Generator:
     Cost: about 1.4 times numpy's default generator for a permutation.
     Source: RFC 8439 for the cipher; the stream equals it block for block.
     """
-    key = int.from_bytes(secrets.token_bytes(_KEY_BYTES), "little")
-    generator = _SecureGenerator(_SecureChaCha(key=key, rounds=20))
+    generator = _SecureGenerator(_fresh_bits())
     _living.add(generator)
     return generator

@@ -1,0 +1,73 @@
+"""
+The true δ of tiny shuffled protocols, by enumerating every multiset of messages.
+
+Slow and obvious on purpose: it shares no formula with the accountant.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+Message = tuple[int, ...]
+Law = Mapping[Message, float]
+
+
+def grr_law(value: int, items: int, local_epsilon: float) -> Law:
+    """Law of one GRR report."""
+    total = math.exp(local_epsilon) + items - 1
+    return {
+        (item,): (math.exp(local_epsilon) if item == value else 1) / total for item in range(items)
+    }
+
+
+def hashing_law(value: int, q: int, local_epsilon: float, seeds: Iterable[int]) -> Law:
+    """Law of one report of local hashing over F_q with one digit: bucket seed·value mod q."""
+    drawn = list(seeds)
+    total = (math.exp(local_epsilon) + q - 1) * len(drawn)
+    return {
+        (seed, bucket): (math.exp(local_epsilon) if bucket == seed * value % q else 1) / total
+        for seed in drawn
+        for bucket in range(q)
+    }
+
+
+def uniform_law(messages: Sequence[Message]) -> Law:
+    """Law of a dummy."""
+    return {message: 1 / len(messages) for message in messages}
+
+
+def _multisets(laws: Iterable[Law]) -> dict[tuple[Message, ...], float]:
+    spread: dict[tuple[Message, ...], float] = {(): 1.0}
+    for law in laws:
+        grown: dict[tuple[Message, ...], float] = defaultdict(float)
+        for messages, chance in spread.items():
+            for message, probability in law.items():
+                grown[tuple(sorted((*messages, message)))] += chance * probability
+        spread = grown
+    return spread
+
+
+def true_delta(
+    laws: Sequence[Law], *, users: int, dummies: int, dummy: Law, epsilon: float
+) -> float:
+    """Give the largest δ over the victim's two values and every choice of the others' values."""
+    worst = 0.0
+    values = range(len(laws))
+    for others in itertools.combinations_with_replacement(values, users - 1):
+        rest = [*(laws[value] for value in others), *([dummy] * dummies)]
+        surroundings = _multisets(rest)
+        worlds = []
+        for value in values:
+            world: dict[tuple[Message, ...], float] = defaultdict(float)
+            for messages, chance in surroundings.items():
+                for message, probability in laws[value].items():
+                    world[tuple(sorted((*messages, message)))] += chance * probability
+            worlds.append(world)
+        for one, other in itertools.permutations(worlds, 2):
+            excess = sum(
+                max(0.0, chance - math.exp(epsilon) * other.get(messages, 0.0))
+                for messages, chance in one.items()
+            )
+            worst = max(worst, excess)
+    return worst

@@ -1,0 +1,12 @@
+"""Time under a test's control."""
+
+
+class ManualClock:
+    """Stands still until it is moved."""
+
+    def __init__(self, seconds: float = 1_000_000_000.0) -> None:
+        self.seconds = seconds
+
+    def now(self) -> float:
+        """Seconds since 1970 UTC."""
+        return self.seconds

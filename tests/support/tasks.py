@@ -1,0 +1,54 @@
+"""Tasks as an analyzer would publish them, for tests."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from analyzer.registry import complete
+from common.draft import TaskDraft
+from common.hpke import HpkePrivateKey
+from common.signing import SignedTask, SigningIdentity
+from common.task import Task
+
+FAR_FUTURE: Final = 4_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTask:
+    """A signed task and every key that belongs to it."""
+
+    task: Task
+    signed: SignedTask
+    identity: SigningIdentity
+    analyzer_key: HpkePrivateKey
+    shuffler_key: HpkePrivateKey
+
+
+def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraft:
+    """Give a small valid draft: 100 items, g = 13, local epsilon 2, one dummy."""
+    fields: dict[str, Any] = {
+        "domain_size": 100,
+        "buckets": 13,
+        "dummies_per_user": 1,
+        "local_epsilon": 2.0,
+        "delta": 1e-6,
+        "n_min": 10,
+        "target_size": 20,
+        "deadline": FAR_FUTURE,
+        "shuffler_key": shuffler_key,
+    }
+    return TaskDraft(**fields | changes)
+
+
+def published(**changes: Any) -> PublishedTask:
+    """Publish a task made of a small draft with some fields changed."""
+    identity, analyzer_key = SigningIdentity.generate(), HpkePrivateKey.generate()
+    shuffler_key = HpkePrivateKey.generate()
+    wanted = draft(shuffler_key.public_key().raw, **changes)
+    task = complete(wanted, analyzer_key=analyzer_key.public_key().raw, nonce=bytes(range(32)))
+    return PublishedTask(
+        task=task,
+        signed=identity.sign(task.to_bytes()),
+        identity=identity,
+        analyzer_key=analyzer_key,
+        shuffler_key=shuffler_key,
+    )

@@ -1,0 +1,34 @@
+import dataclasses
+
+import pytest
+
+from common.errors import TaskError
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.grr import Grr
+from common.mechanisms.local_hashing import LocalHashing
+from tests.support.tasks import published
+
+
+def test_a_task_names_its_mechanism() -> None:
+    """Hashing where there are fewer buckets than items, GRR where there are not."""
+    assert isinstance(mechanism_of(published().task), LocalHashing)
+    assert isinstance(mechanism_of(published(domain_size=13).task), Grr)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"buckets": 12}, "prime"),
+        ({"digits": 8}, "points"),
+        ({"report_bytes": 13}, "report_bytes is 13"),
+    ],
+)
+def test_integers_that_describe_no_mechanism_are_refused(
+    change: dict[str, int], message: str
+) -> None:
+    """A signed task may still be nonsense."""
+    task = published().task
+    odd = dataclasses.replace(task, mechanism=dataclasses.replace(task.mechanism, **change))
+
+    with pytest.raises(TaskError, match=message):
+        mechanism_of(odd)

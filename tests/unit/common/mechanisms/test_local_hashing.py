@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+
+from common.errors import ReportError, TaskError, ValueRangeError
+from common.mechanisms.finite_field import FiniteField
+from common.mechanisms.local_hashing import LocalHashing, digits_for
+from common.mechanisms.mechanism import is_null, null_reports
+from common.mechanisms.response_weights import ResponseWeights
+
+
+def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
+    field = FiniteField(q, digits_for(domain_size, q))
+    return LocalHashing(domain_size, field, ResponseWeights.for_epsilon(epsilon), b"n" * 32)
+
+
+@pytest.mark.parametrize(
+    ("domain_size", "buckets", "digits"),
+    [(915, 53, 2), (41_270, 3, 10), (41_270, 211, 2), (41_270, 53, 3), (2000, 47, 3), (10, 3, 5)],
+)
+def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, digits: int) -> None:
+    """t is the least with q^t ≥ d, raised only where fewer than 50 canonical seeds are left."""
+    assert digits == digits_for(domain_size, buckets)
+
+
+@pytest.mark.parametrize(
+    ("domain_size", "buckets", "message"),
+    [
+        (53, 53, "fewer buckets than items"),
+        (915, 54, "prime"),
+        (915, 1, "prime"),
+        (2**24, 1009, "can be decoded"),
+    ],
+)
+def test_buckets_that_do_not_fit_are_refused(domain_size: int, buckets: int, message: str) -> None:
+    """With as many buckets as items GRR serves; other than prime there is no field."""
+    with pytest.raises(TaskError, match=message):
+        digits_for(domain_size, buckets)
+
+
+def test_support_counts_are_those_of_hashing_report_by_report() -> None:
+    """Decoding all items at once agrees with the definition, for users' reports and dummies."""
+    mechanism, rng = _hashing(), np.random.default_rng(1)
+    reports = np.concatenate(
+        [mechanism.randomize(rng.integers(0, 100, 400), rng), mechanism.dummies(400, rng)]
+    )
+    counts = mechanism.support_counts(mechanism.tally(reports))
+    seeds = reports["seed"].astype(np.int64)
+    for item in range(100):
+        point = mechanism._place(np.array([item]))
+        expected = (mechanism.field.hash(seeds, point) == reports["bucket"]).sum()
+        assert expected == counts[item]
+
+
+def test_every_seed_can_be_drawn() -> None:
+    """Seed 0 included, by users and by dummies: without it the privacy bound is false."""
+    mechanism, rng = _hashing(10, 2), np.random.default_rng(2)
+    everything = set(range(mechanism.field.size))
+
+    assert everything == set(mechanism.randomize(np.zeros(5000, np.int64), rng)["seed"].tolist())
+    assert everything == set(mechanism.dummies(5000, rng)["seed"].tolist())
+
+
+def test_dummies_carry_seeds_of_their_own() -> None:
+    """A user's dummies do not share its seed, as the printed protocol would have it."""
+    mechanism, rng = _hashing(915, 53), np.random.default_rng(3)
+    own = mechanism.randomize(np.zeros(200, np.int64), rng)
+    dummies = mechanism.dummies(200, rng)
+
+    assert (own["seed"] == dummies["seed"]).mean() < 0.05
+    assert len(np.unique(dummies["seed"])) > 150
+
+
+def test_the_channel_is_the_law_of_a_cell() -> None:
+    """It sums to 1, and its forward and adjoint maps are transposes."""
+    mechanism, rng = _hashing(), np.random.default_rng(4)
+    channel = mechanism.channel(0.5)
+    theta, weights = rng.dirichlet(np.ones(100)), rng.random(mechanism.field.rows * 13)
+
+    assert channel.forward(theta).sum() == pytest.approx(1, abs=1e-12)
+    assert weights @ channel.forward(theta) == pytest.approx(channel.adjoint(weights) @ theta)
+
+
+@pytest.mark.parametrize("value", [-1, 100, 2**40])
+def test_a_value_outside_the_domain_is_refused_and_not_repeated(value: int) -> None:
+    """The message names the domain, never the value."""
+    with pytest.raises(ValueRangeError) as caught:
+        _hashing().randomize(np.array([value]), np.random.default_rng(0))
+
+    assert "between 0 and 99" in str(caught.value)
+    assert str(value) not in str(caught.value)
+
+
+def test_reports_out_of_range_are_not_counted() -> None:
+    """A seed or a bucket beyond the field, and padding, are none of this mechanism's reports."""
+    mechanism = _hashing()
+    reports = mechanism.dummies(4, np.random.default_rng(5))
+    reports["seed"][1] = mechanism.field.size
+    reports["bucket"][2] = 13
+    padding = null_reports(1, reports.dtype)
+
+    assert [True, False, False, True] == mechanism.valid(reports).tolist()
+    assert not mechanism.valid(padding).any()
+    assert is_null(padding).all()
+    assert not is_null(reports).any()
+    with pytest.raises(ReportError):
+        mechanism.tally(reports)
+
+
+def test_probabilities_come_from_the_integers() -> None:
+    """p = true/W; another item, or a dummy, is supported with probability exactly 1/g."""
+    mechanism = _hashing(q=13, epsilon=1.0)
+    weights = mechanism.weights
+
+    assert mechanism.p == weights.true / (weights.true + 12 * weights.other)
+    assert mechanism.q == mechanism.q_dummy == 1 / 13

@@ -1,0 +1,71 @@
+from decimal import Context, Decimal
+
+import numpy as np
+import pytest
+
+from common.errors import TaskError
+from common.mechanisms.response_weights import ResponseWeights
+
+_PRECISE = Context(prec=80)
+_THOUSAND = sorted({round(float(e), 12) for e in np.geomspace(1e-6, 20, 997)} | {1.0, 4.0, 20.0})
+
+
+def test_no_two_inputs_differ_by_more_than_the_promise() -> None:
+    """For a thousand ε the exact ratio is at most e^ε, and short of it by less than 1e-9."""
+    for local_epsilon in _THOUSAND:
+        weights = ResponseWeights.for_epsilon(local_epsilon)
+        promise = _PRECISE.exp(Decimal(local_epsilon))
+        ratio = _PRECISE.divide(Decimal(weights.true), Decimal(weights.other))
+
+        assert ratio <= promise
+        assert ratio >= promise * (1 - Decimal("1e-9"))
+        assert weights.keeps_promise(local_epsilon)
+
+
+def test_a_weight_more_breaks_the_promise() -> None:
+    """The check is sharp to one unit of weight, so it would notice rounding up."""
+    for local_epsilon in _THOUSAND:
+        weights = ResponseWeights.for_epsilon(local_epsilon)
+        more = ResponseWeights(true=weights.true + 1, other=weights.other)
+
+        assert not more.keeps_promise(local_epsilon)
+
+
+def test_floating_point_would_break_the_promise() -> None:
+    """The reason for decimal arithmetic: a float exponential exceeds e^ε for many ε above 15."""
+    too_high = sum(
+        not ResponseWeights(true=int(np.floor(np.exp(epsilon) * 2**32)), other=2**32).keeps_promise(
+            float(epsilon)
+        )
+        for epsilon in np.linspace(15, 20, 200)
+    )
+
+    assert too_high > 50
+
+
+@pytest.mark.parametrize("local_epsilon", [0.0, -1.0, float("nan"), float("inf"), 20.0001])
+def test_epsilon_has_a_range(local_epsilon: float) -> None:
+    """Above 0 and at most 20."""
+    with pytest.raises(TaskError, match="local_epsilon is"):
+        ResponseWeights.for_epsilon(local_epsilon)
+
+
+def test_answers_follow_the_integers_exactly() -> None:
+    """Every possible draw is mapped: `true` of them to the truth, `other` to each other answer."""
+
+    class EveryDraw:
+        def integers(self, low: int, high: int, **_: object) -> np.ndarray:
+            return np.arange(low, high)
+
+    weights = ResponseWeights(true=7, other=3)
+    for truth in range(4):
+        answers = weights.respond(np.full(16, truth), 4, EveryDraw())  # type: ignore[arg-type]
+        expected = [3] * 4
+        expected[truth] = 7
+        assert expected == np.bincount(answers, minlength=4).tolist()
+
+
+def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:
+    """Otherwise a draw could not be a 64-bit integer."""
+    with pytest.raises(TaskError, match="2\\^63"):
+        ResponseWeights(true=2**62, other=2**61).total(4)

@@ -1,0 +1,39 @@
+import pytest
+
+from common.hpke import HpkePrivateKey, TaskDigest, report_context
+from common.opening import OpeningPool, open_each
+
+_CONTEXT = report_context(TaskDigest(bytes(32)))
+
+
+def _sealed(key: HpkePrivateKey, count: int) -> list[bytes]:
+    seal = key.public_key().sealer(_CONTEXT)
+    return [seal(number.to_bytes(12, "big")) for number in range(count)]
+
+
+def test_what_does_not_open_is_marked_and_the_rest_opens() -> None:
+    """Every ciphertext keeps its place."""
+    key = HpkePrivateKey.generate()
+    sealed = _sealed(key, 4)
+    sealed[2] = bytes(60)
+    opened = open_each(key, b"".join(sealed), 60, _CONTEXT)
+
+    assert bytes([1, 1, 0, 1]) == opened.readable
+    assert b"".join(n.to_bytes(12, "big") for n in (0, 1, 0, 3)) == opened.plaintexts
+
+
+def test_worker_processes_open_the_same() -> None:
+    """The pool is `open_each` elsewhere."""
+    key = HpkePrivateKey.generate()
+    blob = b"".join(_sealed(key, 50))
+    pool = OpeningPool(key, 2)
+    try:
+        assert open_each(key, blob, 60, _CONTEXT) == pool.submit(blob, 60, _CONTEXT).result()
+    finally:
+        pool.close()
+
+
+def test_half_a_ciphertext_is_a_mistake_of_the_caller() -> None:
+    """Chunks hold whole ciphertexts."""
+    with pytest.raises(ValueError, match="whole number"):
+        open_each(HpkePrivateKey.generate(), bytes(61), 60, _CONTEXT)

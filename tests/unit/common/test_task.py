@@ -1,0 +1,168 @@
+import dataclasses
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import TaskError
+from common.task import DummySpec, MechanismSpec, Task
+from tests.support.tasks import published
+
+
+def test_a_task_is_read_back_from_its_bytes_exactly() -> None:
+    """Bytes, task and bytes again are the same, so digests never differ."""
+    task = published().task
+
+    assert task == Task.from_bytes(task.to_bytes())
+    assert task.to_bytes() == Task.from_bytes(task.to_bytes()).to_bytes()
+
+
+def test_a_task_has_one_byte_form_only() -> None:
+    """Spaces, another key order or an unknown key make it another document, which is refused."""
+    raw = published().task.to_bytes()
+    fields = json.loads(raw)
+
+    for other in (
+        json.dumps(fields).encode(),
+        json.dumps(dict(reversed(fields.items())), separators=(",", ":")).encode(),
+        raw.replace(b'{"', b'{"a":1,"', 1),
+        raw + b"\n",
+    ):
+        with pytest.raises(TaskError):
+            Task.from_bytes(other)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"domain_size": 1}, "domain_size is 1; it must lie between 2"),
+        ({"delta": 0.0}, "delta is 0.0"),
+        ({"delta": 1.0}, "delta is 1.0"),
+        ({"delta": math.nan}, "delta is nan"),
+        ({"local_epsilon": 0.0}, "local_epsilon is 0.0; it must be above 0"),
+        ({"local_epsilon": -1.0}, "local_epsilon is -1.0"),
+        ({"local_epsilon": math.nan}, "local_epsilon is nan"),
+        ({"local_epsilon": 20.5}, "local_epsilon is 20.5; it must be above 0 and at most 20"),
+        ({"central_epsilon": 2.5}, "central_epsilon is 2.5"),
+        ({"central_epsilon": math.nan}, "central_epsilon is nan"),
+        ({"n_min": 0}, "n_min is 0"),
+        ({"target_size": 5}, "target_size is 5; it must lie between 10"),
+        ({"deadline": 0}, "deadline is 0"),
+        ({"assumed_honest_fraction": 0.0}, "assumed_honest_fraction is 0.0"),
+        ({"assumed_honest_fraction": 1.5}, "assumed_honest_fraction is 1.5"),
+        ({"assumed_honest_fraction": math.nan}, "assumed_honest_fraction is nan"),
+        ({"protocol": "no-such"}, "the known ones are od-hp"),
+        ({"suite": "rot13"}, "the suite must be one of"),
+        ({"nonce": b"short"}, "nonce has 5 bytes"),
+        ({"analyzer_key": b""}, "analyzer_key has 0 bytes"),
+        ({"labels": ("a", "b")}, "there are 2 labels for a domain_size of 100"),
+        ({"labels": ("a",) * 100}, "two items have the same label"),
+    ],
+)
+def test_a_task_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message: str) -> None:
+    """The message names the rule and the number that broke it."""
+    with pytest.raises(TaskError) as caught:
+        dataclasses.replace(published().task, **change)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"true_weight": 2**63, "other_weight": 1},
+        {"true_weight": 1, "other_weight": 2},
+        {"other_weight": 0},
+        {"buckets": 1},
+        {"digits": 0},
+        {"report_bytes": 0},
+        {"buckets": 2**24, "other_weight": 2**40, "true_weight": 2**41},
+    ],
+)
+def test_integer_weights_stay_within_exact_arithmetic(change: dict[str, int]) -> None:
+    """Weights are ordered and their sum stays below 2^63."""
+    spec = published().task.mechanism
+
+    with pytest.raises(TaskError):
+        dataclasses.replace(spec, **change)
+
+
+def test_the_digits_must_tell_all_items_apart() -> None:
+    """Two digits in base 13 name 169 items."""
+    task = published().task
+    narrow = dataclasses.replace(task.mechanism, digits=1)
+
+    with pytest.raises(TaskError, match="cannot tell"):
+        dataclasses.replace(task, mechanism=narrow)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "users", "honest"), [(0.9, 10, 9), (1.0, 7, 7), (0.7, 10, 7), (0.1, 9, 0)]
+)
+def test_the_honest_fraction_is_the_decimal_that_is_shown(
+    fraction: float, users: int, honest: int
+) -> None:
+    """.7 of 10 is 7, not the 6 of binary arithmetic, and never more than the decimal's."""
+    task = dataclasses.replace(published().task, assumed_honest_fraction=fraction)
+
+    assert honest == task.honest_users(users)
+
+
+def test_every_length_on_the_wire_follows_from_the_task() -> None:
+    """12 bytes a report, 48 for each seal, 16 for the id."""
+    task = published(dummies_per_user=3).task
+
+    assert task.reports_per_user == 4
+    assert task.sealed_report_bytes == 12 + 48
+    assert task.envelope_bytes == 16 + 4 * 60 + 48
+
+
+def test_a_submission_that_would_not_fit_is_refused() -> None:
+    """At most 1 MiB travels in one envelope."""
+    task = published().task
+    many = DummySpec(law="fixed", per_user=20_000, added_by="user-agent")
+
+    with pytest.raises(TaskError, match="a submission would have"):
+        dataclasses.replace(task, dummies=many)
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_a_task_or_a_task_error(raw: bytes) -> None:
+    """Nothing else ever comes out of the parser."""
+    with pytest.raises(TaskError):
+        Task.from_bytes(raw)
+
+
+@given(data=st.data())
+def test_a_task_with_any_field_replaced_is_a_task_or_a_task_error(data: st.DataObject) -> None:
+    """Whatever JSON stands in a field, the parser gives a valid task or a TaskError."""
+    fields = json.loads(published().task.to_bytes())
+    name = data.draw(st.sampled_from(sorted(fields)))
+    values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+        max_leaves=4,
+    )
+    fields[name] = data.draw(values)
+    raw = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+    try:
+        task = Task.from_bytes(raw)
+    except TaskError:
+        return
+    assert raw == task.to_bytes()
+
+
+def test_grr_has_as_many_buckets_as_items() -> None:
+    """A GRR task cannot state another alphabet than its domain."""
+    task = published(domain_size=5, buckets=13).task
+    assert task.mechanism.name == "grr"
+    wrong = MechanismSpec(
+        name="grr", buckets=6, digits=1, true_weight=4, other_weight=1, report_bytes=4
+    )
+
+    with pytest.raises(TaskError, match="GRR over 5 items"):
+        dataclasses.replace(task, mechanism=wrong)

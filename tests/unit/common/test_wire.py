@@ -1,0 +1,132 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common import wire
+from common.errors import ShuffleDpError, WireError
+from common.guarantee import REPLACE_ONE, Guarantee
+from common.hpke import TaskDigest
+from common.result import Result
+from common.signing import SignedTask
+from common.submission import BatchId, BatchManifest, BatchState, BatchStatus, Outcome
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
+from tests.support.tasks import draft
+
+_DIGEST = TaskDigest(b"d" * 32)
+
+
+def test_every_value_is_read_back_as_it_was_written() -> None:
+    """Both directions of each pair agree."""
+    signed = SignedTask(task_bytes=b"task", signature=bytes(64))
+    manifest = BatchManifest(
+        task_digest=_DIGEST, batch_id=BatchId(b"b" * 16), n_users=3, n_reports=6
+    )
+    status = BatchStatus(state=BatchState.PERMUTED, n_users=5, n_min=2, shuffle_seconds=0.5)
+    wanted = draft(labels=("a", "b"), domain_size=2)
+
+    assert signed == wire.signed_task_from_wire(wire.signed_task_to_wire(signed))
+    assert manifest == wire.manifest_from_wire(wire.manifest_to_wire(manifest))
+    assert status == wire.status_from_wire(wire.status_to_wire(status))
+    assert wanted == wire.draft_from_wire(wire.draft_to_wire(wanted))
+    assert list(Outcome) == wire.outcomes_from_wire(wire.outcomes_to_wire(list(Outcome)))
+    assert b"chunk" == wire.chunk_from_wire(wire.chunk_to_wire(b"chunk"))
+    for state in BatchState:
+        moved = BatchStatus(state=state, n_users=0, n_min=1, shuffle_seconds=0.0)
+        assert moved == wire.status_from_wire(wire.status_to_wire(moved))
+
+
+def test_a_result_survives_the_wire_and_the_file() -> None:
+    """Infinite epsilon included."""
+    result = Result(
+        task_digest=_DIGEST,
+        protocol="od-hp",
+        mechanism="grr",
+        buckets=3,
+        local_epsilon=2.0,
+        n_users=10,
+        n_reports=20,
+        n_dummies=10,
+        refused={"repeated": 1, "unreadable": 0, "malformed": 0},
+        frequencies=np.array([0.5, -0.1, 0.6]),
+        standard_errors=np.array([0.1, 0.1, 0.1]),
+        refined=np.array([0.45, 0.0, 0.55]),
+        mse_theory=0.01,
+        guarantees=(
+            Guarantee(
+                coalition="analyzer",
+                epsilon=math.inf,
+                delta=1e-6,
+                neighbouring=REPLACE_ONE,
+                theorem="t",
+                assumptions=("a", "b"),
+            ),
+        ),
+        published_bound="none",
+        open_seconds=1.0,
+        estimate_seconds=2.0,
+    )
+    again = wire.result_from_bytes(wire.result_to_bytes(result))
+
+    assert result.guarantees == again.guarantees
+    assert result.refused == again.refused
+    np.testing.assert_array_equal(result.frequencies, again.frequencies)
+    np.testing.assert_array_equal(result.refined, again.refined)
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_a_digest_has_32_bytes(length: int) -> None:
+    """The message names the field, its length and the rule."""
+    with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
+        wire.digest_from_wire(bytes(length))
+
+
+def test_a_bulk_call_has_a_limit() -> None:
+    """2,001 envelopes are one too many."""
+    request = shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[b""] * 2001)
+
+    with pytest.raises(WireError, match="2001 envelopes"):
+        wire.envelopes_from_wire(request)
+
+
+def test_a_delivery_begins_with_its_manifest_and_goes_on_with_reports() -> None:
+    """The two kinds of message do not change places."""
+    manifest = wire.manifest_to_wire(
+        BatchManifest(task_digest=_DIGEST, batch_id=BatchId(bytes(16)), n_users=1, n_reports=1)
+    )
+    with pytest.raises(WireError):
+        wire.manifest_from_wire(wire.chunk_to_wire(b""))
+    with pytest.raises(WireError):
+        wire.chunk_from_wire(manifest)
+    with pytest.raises(WireError):
+        wire.manifest_from_wire(analyzer_pb2.DeliverBatchRequest())
+
+
+_PARSERS = (
+    (task_pb2.SignedTask, wire.signed_task_from_wire),
+    (analyzer_pb2.CreateTaskRequest, wire.draft_from_wire),
+    (user_agent_pb2.ContributeRequest, wire.contribution_from_wire),
+    (shuffler_pb2.SubmitRequest, wire.envelope_from_wire),
+    (shuffler_pb2.SubmitBulkRequest, wire.envelopes_from_wire),
+    (shuffler_pb2.SubmitBulkResponse, wire.outcomes_from_wire),
+    (shuffler_pb2.GetBatchStatusResponse, wire.status_from_wire),
+    (analyzer_pb2.DeliverBatchRequest, wire.manifest_from_wire),
+    (analyzer_pb2.DeliverBatchRequest, wire.chunk_from_wire),
+    (analyzer_pb2.GetResultResponse, wire.result_from_wire),
+)
+
+
+@pytest.mark.parametrize(("message", "parse"), _PARSERS, ids=lambda p: getattr(p, "__name__", ""))
+@given(raw=st.binary(max_size=200))
+def test_any_message_is_a_value_or_a_foreseen_error(message, parse, raw) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    """Whatever protobuf accepts, the project accepts or refuses with its own error."""
+    try:
+        parsed = message.FromString(raw)
+    except Exception:  # noqa: BLE001  # protobuf's own refusal never reaches the project
+        return
+    try:
+        parse(parsed)
+    except ShuffleDpError:
+        return

@@ -1,0 +1,159 @@
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.errors import PeerError, PeerRefusalError, PolicyError, ValueRangeError
+from tests.support.clocks import ManualClock
+from tests.support.shufflers import MemoryShuffler
+from tests.support.tasks import PublishedTask, published
+from user_agent.agent import Agent
+from user_agent.budget import AnswerState, Budget
+from user_agent.policy import Policy
+
+_CASE = published()
+_DIGEST = _CASE.signed.digest()
+
+
+def _agent(
+    path: Path, shuffler: MemoryShuffler, *, case: PublishedTask = _CASE, several: bool = False
+) -> tuple[Agent, Budget]:
+    budget = Budget(path / "budget.sqlite")
+    agent = Agent(
+        shuffler=shuffler,
+        budget=budget,
+        policy=Policy(identity=case.identity.public_identity(), local_epsilon_cap=4.0),
+        several_persons=several,
+        clock=ManualClock(),
+        rng=np.random.default_rng(1),
+    )
+    return agent, budget
+
+
+async def test_a_retry_sends_the_same_bytes(tmp_path: Path) -> None:
+    """After a failure to send, and after a restart: randomizing again would spend ε again."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    shuffler.reachable = False
+    agent, budget = _agent(tmp_path, shuffler)
+    with pytest.raises(PeerError):
+        await agent.contribute(_DIGEST, 3, "")
+    [saved] = await budget.pending()
+    budget.close()
+
+    shuffler.reachable = True
+    agent, budget = _agent(tmp_path, shuffler)
+    await agent.resend_pending()
+
+    assert [saved.envelope] == shuffler.received
+    assert await budget.pending() == []
+    budget.close()
+
+
+async def test_the_answer_is_saved_before_it_is_sent(tmp_path: Path) -> None:
+    """The spend and the sealed bytes are on the disk when the shuffler first sees them."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = _agent(tmp_path, shuffler)
+    found: list[AnswerState] = []
+
+    async def look(digest: object, envelope: bytes) -> None:
+        answer = await budget.find("", _DIGEST)
+        assert digest == _DIGEST
+        assert answer is not None
+        assert envelope == answer.envelope
+        found.append(answer.state)
+
+    shuffler.submit = look  # type: ignore[method-assign]
+    receipt = await agent.contribute(_DIGEST, 3, "")
+
+    assert [AnswerState.PENDING] == found
+    assert _CASE.task.local_epsilon == receipt.local_epsilon
+    budget.close()
+
+
+async def test_a_task_is_answered_once(tmp_path: Path) -> None:
+    """A second call neither randomizes nor sends; its value is not used."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = _agent(tmp_path, shuffler)
+    first = await agent.contribute(_DIGEST, 3, "")
+    second = await agent.contribute(_DIGEST, 4, "")
+
+    assert (False, True) == (first.repeated, second.repeated)
+    assert len(shuffler.received) == 1
+    budget.close()
+
+
+async def test_calls_at_the_same_time_send_one_answer(tmp_path: Path) -> None:
+    """The first one saved is the one that counts."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = _agent(tmp_path, shuffler)
+    await asyncio.gather(*(agent.contribute(_DIGEST, value, "") for value in range(5)))
+
+    assert len(set(shuffler.received)) == 1
+    budget.close()
+
+
+async def test_a_refusal_is_final_and_the_spend_stands(tmp_path: Path) -> None:
+    """It is passed on, and not sent again by itself."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    shuffler.closed = True
+    agent, budget = _agent(tmp_path, shuffler)
+    with pytest.raises(PeerRefusalError) as caught:
+        await agent.contribute(_DIGEST, 3, "")
+    answer = await budget.find("", _DIGEST)
+
+    assert caught.value.status == "FAILED_PRECONDITION"
+    assert answer is not None
+    assert AnswerState.REFUSED is answer.state
+    assert await budget.pending() == []
+    budget.close()
+
+
+async def test_one_agent_is_one_person_unless_configured(tmp_path: Path) -> None:
+    """A name is refused, before anything is fetched."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = _agent(tmp_path, shuffler)
+    with pytest.raises(PolicyError, match="one person"):
+        await agent.contribute(_DIGEST, 3, "someone else")
+    assert shuffler.fetched == 0
+    budget.close()
+
+    agent, budget = _agent(tmp_path, shuffler, several=True)
+    await agent.contribute(_DIGEST, 3, "one")
+    await agent.contribute(_DIGEST, 3, "two")
+    assert len(set(shuffler.received)) == 2
+    budget.close()
+
+
+async def test_a_refused_value_spends_nothing(tmp_path: Path) -> None:
+    """Nothing is saved, nothing is sent."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = _agent(tmp_path, shuffler)
+    with pytest.raises(ValueRangeError):
+        await agent.contribute(_DIGEST, 100, "")
+
+    assert await budget.find("", _DIGEST) is None
+    assert shuffler.received == []
+    budget.close()
+
+
+async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
+    """Two agents that answer differently keep files that differ in ciphertext alone: no plaintext."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = _agent(tmp_path, shuffler)
+    await agent.contribute(_DIGEST, 97, "")
+    budget.close()
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    assert shuffler.received[0] in stored
+    assert len(_columns(tmp_path)) == 5
+
+
+def _columns(path: Path) -> list[str]:
+    """Names of the columns of the budget's only table."""
+    connection = sqlite3.connect(path / "budget.sqlite")
+    names = [row[1] for row in connection.execute("PRAGMA table_info(answers)")]
+    connection.close()
+    assert names == ["person", "task_digest", "envelope", "local_epsilon", "state"]
+    return names
