@@ -1,0 +1,102 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzer.keys import AnalyzerKeys, OperatorToken
+from analyzer.registry import Registry
+from analyzer.store import Store
+from common.errors import TaskError, UnknownTaskError
+from common.hpke import TaskDigest
+from common.runtime.state import StateDirectory
+from common.task import Task
+from tests.support.clocks import ManualClock
+from tests.support.tasks import draft
+
+
+def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
+    keys = AnalyzerKeys.load(StateDirectory.open(path))
+    store = Store(path / "analyzer.sqlite")
+    registry = Registry(store=store, keys=keys, clock=ManualClock(), rng=np.random.default_rng(1))
+    return registry, store, keys
+
+
+async def test_a_published_task_is_signed_and_found_after_a_restart(tmp_path: Path) -> None:
+    """Same keys, same bytes."""
+    registry, store, keys = _registry(tmp_path)
+    signed = await registry.publish(draft())
+    store.close()
+
+    registry, store, keys_again = _registry(tmp_path)
+    assert signed == await registry.get(signed.digest())
+    keys_again.identity.public_identity().verify(signed)
+    task = Task.from_bytes(signed.task_bytes)
+    assert keys.reports.public_key().raw == task.analyzer_key
+    store.close()
+
+
+async def test_two_tasks_from_one_draft_are_different_tasks(tmp_path: Path) -> None:
+    """The nonce is fresh: collecting again is a new task."""
+    registry, store, _ = _registry(tmp_path)
+    one, other = await registry.publish(draft()), await registry.publish(draft())
+
+    assert one.digest() != other.digest()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"deadline": 999_999_999},
+        {"domain_size": 1},
+        {"buckets": 12},
+        {"local_epsilon": 25.0},
+        {"delta": 0.0},
+        {"delta": float("nan")},
+        {"delta": 1e-20},
+        {"assumed_honest_fraction": float("nan")},
+        {"protocol": "no-such"},
+        {"n_min": 0},
+        {"labels": ("only one",)},
+    ],
+)
+async def test_a_draft_that_breaks_a_rule_is_not_published(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    """The error is the operator's to mend."""
+    registry, store, _ = _registry(tmp_path)
+    with pytest.raises(TaskError):
+        await registry.publish(draft(**changes))
+    store.close()
+
+
+async def test_an_unknown_task_is_not_found(tmp_path: Path) -> None:
+    """By any digest that was never published."""
+    registry, store, _ = _registry(tmp_path)
+    with pytest.raises(UnknownTaskError):
+        await registry.get(TaskDigest(bytes(32)))
+    store.close()
+
+
+def test_keys_are_made_once_and_closed_to_others(tmp_path: Path) -> None:
+    """Mode 0600, and shown as fingerprints."""
+    keys = AnalyzerKeys.load(StateDirectory.open(tmp_path))
+    again = AnalyzerKeys.load(StateDirectory.open(tmp_path))
+
+    assert keys.reports.private_bytes() == again.reports.private_bytes()
+    for name in ("identity.key", "reports.key", "operator.token"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    shown = repr(keys)
+    for name in ("identity.key", "reports.key", "operator.token"):
+        secret = (tmp_path / name).read_bytes()
+        assert secret.hex() not in shown
+        assert repr(secret) not in shown
+
+
+def test_the_operators_token_is_compared_whole() -> None:
+    """A prefix does not do."""
+    token = OperatorToken(b"secret")
+
+    assert token.matches("secret")
+    assert not token.matches("secre")
+    assert not token.matches("")

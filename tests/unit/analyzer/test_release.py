@@ -1,0 +1,225 @@
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analyzer.keys import AnalyzerKeys
+from analyzer.registry import Registry
+from analyzer.release import Releases
+from analyzer.store import Store
+from common.accounting.coalitions import guarantees
+from common.errors import (
+    BatchConflictError,
+    ManifestError,
+    NotReleasedError,
+    UnknownTaskError,
+)
+from common.hpke import TaskDigest, report_context
+from common.mechanisms.catalogue import mechanism_of
+from common.runtime.state import StateDirectory
+from common.signing import SignedTask
+from common.submission import BatchId, BatchManifest
+from common.task import Task
+from tests.support.clocks import ManualClock
+from tests.support.pools import InlinePool
+from tests.support.tasks import draft
+
+_BATCH = BatchId(b"b" * 16)
+
+
+@dataclass
+class Analyzer:
+    """An analyzer's core, with one published task."""
+
+    path: Path
+
+    async def start(self) -> None:
+        """Start, or start again after a crash."""
+        self.keys = AnalyzerKeys.load(StateDirectory.open(self.path))
+        self.store = Store(self.path / "analyzer.sqlite")
+        self.registry = Registry(
+            store=self.store, keys=self.keys, clock=ManualClock(), rng=np.random.default_rng(1)
+        )
+        self.releases = Releases(
+            store=self.store,
+            registry=self.registry,
+            pool=InlinePool(self.keys.reports),  # type: ignore[arg-type]
+        )
+
+    async def publish(self) -> SignedTask:
+        """Publish a small task."""
+        self.signed = await self.registry.publish(draft(n_min=3, target_size=3))
+        self.task = Task.from_bytes(self.signed.task_bytes)
+        return self.signed
+
+    def sealed(self, users: int) -> list[bytes]:
+        """Reports of some users who all hold item 0, and their dummies."""
+        mechanism, rng = mechanism_of(self.task), np.random.default_rng(2)
+        own = mechanism.randomize(np.zeros(users, np.int64), rng)
+        reports = np.concatenate([own, mechanism.dummies(users, rng)])
+        seal = self.keys.reports.public_key().sealer(report_context(self.signed.digest()))
+        return [seal(report.tobytes()) for report in reports]
+
+    def manifest(self, users: int, *, batch: BatchId = _BATCH) -> BatchManifest:
+        """What the shuffler says of a batch."""
+        return BatchManifest(
+            task_digest=self.signed.digest(), batch_id=batch, n_users=users, n_reports=2 * users
+        )
+
+    async def settle(self) -> None:
+        """Wait until nothing is being released."""
+        while self.releases._releasing:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def analyzer(tmp_path: Path) -> AsyncIterator[Analyzer]:
+    """A started analyzer with a task."""
+    started = Analyzer(tmp_path)
+    await started.start()
+    await started.publish()
+    yield started
+    await started.releases.stop()
+    started.store.close()
+
+
+async def _chunks(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:
+    for start in range(0, len(sealed), size):
+        yield b"".join(sealed[start : start + size])
+
+
+async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: Analyzer) -> None:
+    """And the ledger says what it cost; the staged reports are gone."""
+    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(analyzer.sealed(50)))
+    await analyzer.settle()
+    result = await analyzer.releases.result(analyzer.signed.digest())
+
+    assert (50, 100, 50) == (result.n_users, result.n_reports, result.n_dummies)
+    assert guarantees(analyzer.task, 50, 0) == result.guarantees
+    assert int(result.frequencies.argmax()) == 0
+    assert await analyzer.store.chunk(_BATCH, 0) is None
+    connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
+    rows = connection.execute("SELECT n_users, epsilon, delta FROM ledger").fetchall()
+    connection.close()
+    assert [(50, result.guarantees[0].epsilon, analyzer.task.delta)] == rows
+
+
+async def test_refused_reports_are_counted_and_cost_privacy(analyzer: Analyzer) -> None:
+    """Repeats and unreadable ones are named by cause, and taken for honest users' reports."""
+    sealed = analyzer.sealed(50)
+    sealed[3] = sealed[4]
+    sealed[5] = bytes(60)
+    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(sealed))
+    await analyzer.settle()
+    result = await analyzer.releases.result(analyzer.signed.digest())
+
+    assert {"repeated": 1, "unreadable": 1, "malformed": 0} == result.refused
+    assert guarantees(analyzer.task, 50, 2) == result.guarantees
+
+
+async def test_delivering_again_changes_nothing(analyzer: Analyzer) -> None:
+    """Before and after the release: one batch, one ledger entry."""
+    sealed = analyzer.sealed(50)
+    for _ in range(3):
+        await analyzer.releases.deliver(analyzer.manifest(50), _chunks(sealed))
+        await analyzer.settle()
+    connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
+    assert [(1,)] == connection.execute("SELECT count(*) FROM ledger").fetchall()
+    connection.close()
+
+
+async def test_one_task_is_one_release(analyzer: Analyzer) -> None:
+    """A second batch for the task is refused."""
+    await analyzer.releases.deliver(analyzer.manifest(3), _chunks(analyzer.sealed(3)))
+    other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
+    with pytest.raises(BatchConflictError):
+        await analyzer.releases.deliver(other, _chunks(analyzer.sealed(3)))
+
+
+async def test_a_delivery_that_broke_off_is_forgotten(analyzer: Analyzer) -> None:
+    """The next try starts from the beginning and counts every report once."""
+    sealed = analyzer.sealed(200)
+
+    async def broken() -> AsyncIterator[bytes]:
+        async for chunk in _chunks(sealed[:250]):
+            yield chunk
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await analyzer.releases.deliver(analyzer.manifest(200), broken())
+    with pytest.raises(NotReleasedError):
+        await analyzer.releases.result(analyzer.signed.digest())
+    await analyzer.releases.deliver(analyzer.manifest(200), _chunks(sealed))
+    await analyzer.settle()
+
+    assert {"repeated": 0, "unreadable": 0, "malformed": 0} == (
+        await analyzer.releases.result(analyzer.signed.digest())
+    ).refused
+
+
+async def test_a_staged_batch_is_released_after_a_crash(analyzer: Analyzer) -> None:
+    """Acknowledged means staged; the next start goes on from there."""
+    manifest = analyzer.manifest(50)
+    await analyzer.store.begin_batch(manifest)
+    await analyzer.store.add_chunks(_BATCH, 0, [b"".join(analyzer.sealed(50))])
+    await analyzer.store.finish_batch(_BATCH)
+    analyzer.store.close()
+    await analyzer.start()
+    await analyzer.releases.resume()
+    await analyzer.settle()
+
+    assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+
+
+@pytest.mark.parametrize(
+    ("users", "reports", "sent", "message"),
+    [
+        (2, 4, 4, "released from 3 on"),
+        (5, 9, 9, "5 users send 10"),
+        (5, 10, 9, "9 reports came; 10 were announced"),
+        (5, 10, 11, "more than the 10 announced"),
+    ],
+)
+async def test_a_batch_must_be_what_its_manifest_says(
+    analyzer: Analyzer, users: int, reports: int, sent: int, message: str
+) -> None:
+    """Users, reports and what really came must agree, and n_min is kept here too."""
+    manifest = BatchManifest(
+        task_digest=analyzer.signed.digest(), batch_id=_BATCH, n_users=users, n_reports=reports
+    )
+    with pytest.raises(ManifestError, match=message):
+        await analyzer.releases.deliver(manifest, _chunks(analyzer.sealed(6)[:sent]))
+
+
+async def test_half_a_report_is_refused(analyzer: Analyzer) -> None:
+    """Chunks hold whole sealed reports."""
+
+    async def odd() -> AsyncIterator[bytes]:
+        yield bytes(61)
+
+    with pytest.raises(ManifestError, match="not whole reports"):
+        await analyzer.releases.deliver(analyzer.manifest(3), odd())
+
+
+async def test_a_batch_for_an_unknown_task_is_refused(analyzer: Analyzer) -> None:
+    """Nothing is staged."""
+    manifest = BatchManifest(
+        task_digest=TaskDigest(bytes(32)), batch_id=_BATCH, n_users=3, n_reports=6
+    )
+    with pytest.raises(UnknownTaskError):
+        await analyzer.releases.deliver(manifest, _chunks([]))
+
+
+@pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])
+async def test_the_ledger_is_append_only(analyzer: Analyzer, statement: str) -> None:
+    """The file itself refuses to forget."""
+    await analyzer.releases.deliver(analyzer.manifest(3), _chunks(analyzer.sealed(3)))
+    await analyzer.settle()
+    connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
+    with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        connection.execute(statement)
+    connection.close()

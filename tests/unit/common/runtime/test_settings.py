@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from common.errors import SettingsError
+from common.runtime.settings import ServiceSettings, load
+from shuffler.settings import ShufflerSettings
+from user_agent.settings import UserAgentSettings
+
+_GOOD = """
+state_directory = "state"
+listen = "127.0.0.1:7002"
+tls_directory = "tls"
+analyzer = "127.0.0.1:7001"
+analyzer_identity = "00"
+"""
+
+
+def _load(tmp_path: Path, text: str, **environment: str) -> ShufflerSettings:
+    file = tmp_path / "shuffler.toml"
+    file.write_text(text, encoding="utf-8")
+    return load(ShufflerSettings, file, environment, "SHUFFLEDP_SHUFFLER")
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    """Text becomes the field's type."""
+    settings = _load(
+        tmp_path,
+        _GOOD,
+        SHUFFLEDP_SHUFFLER_MINIMUM_BATCH="50",
+        SHUFFLEDP_SHUFFLER_LISTEN="127.0.0.1:9",
+        SHUFFLEDP_ANALYZER_LISTEN="ignored: another party's",
+    )
+
+    assert (50, "127.0.0.1:9") == (settings.minimum_batch, settings.listen)
+    assert settings.state_directory == Path("state")
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "message"),
+    [
+        (_GOOD + "surprise = 1", {}, "unknown setting: surprise"),
+        (_GOOD, {"SHUFFLEDP_SHUFFLER_SURPRISE": "1"}, "unknown setting: surprise"),
+        (_GOOD.replace("analyzer =", "#"), {}, "missing setting: analyzer"),
+        (_GOOD + "minimum_batch = 'ten'", {}, "minimum_batch must be a number"),
+        (_GOOD + "minimum_batch = 1.5", {}, "minimum_batch must be of type int"),
+        (_GOOD + "minimum_batch = 0", {}, "minimum_batch is 0"),
+        (_GOOD + "plaintext = true", {}, "in one way"),
+        (_GOOD.replace('tls_directory = "tls"', ""), {}, "in one way"),
+        (_GOOD.replace("tls_directory", "tls_key"), {}, "go together"),
+        (_GOOD + "log_level = 'LOUD'", {}, "log_level must be one of"),
+        (_GOOD + "listen", {}, "is not TOML"),
+    ],
+)
+def test_settings_that_break_a_rule_stop_the_start(
+    tmp_path: Path, text: str, environment: dict[str, str], message: str
+) -> None:
+    """Unknown keys fail too, from the file and from the environment."""
+    with pytest.raises(SettingsError, match=message):
+        _load(tmp_path, text, **environment)
+
+
+def test_plaintext_stays_on_loopback() -> None:
+    """An explicit flag, and a local address."""
+    ServiceSettings(state_directory=Path(), listen="127.0.0.1:1", plaintext=True)
+    with pytest.raises(SettingsError, match="loopback only"):
+        ServiceSettings(state_directory=Path(), listen="0.0.0.0:1", plaintext=True)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "[::]:1", "example.org:1"])
+def test_the_user_agent_listens_locally_only(listen: str) -> None:
+    """It is told true values."""
+    with pytest.raises(SettingsError, match="loopback only"):
+        UserAgentSettings(
+            state_directory=Path(),
+            listen=listen,
+            tls_directory=Path(),
+            shuffler="",
+            analyzer_identity="",
+        )
+
+
+def test_a_local_epsilon_cap_has_a_range() -> None:
+    """Above 0 and at most 20."""
+    with pytest.raises(SettingsError, match="local_epsilon_cap is 0"):
+        UserAgentSettings(
+            state_directory=Path(),
+            listen="unix:a",
+            shuffler="",
+            analyzer_identity="",
+            local_epsilon_cap=0.0,
+        )

@@ -1,0 +1,30 @@
+from pathlib import Path
+
+from cryptography import x509
+
+from common.runtime.tls import development_identity
+from tests.support.clocks import ManualClock
+
+
+def test_parties_share_an_authority_and_nothing_else(tmp_path: Path) -> None:
+    """Made on first start, kept afterwards, keys closed to others."""
+    clock = ManualClock()
+    shuffler = development_identity(tmp_path, "shuffler", clock)
+    analyzer = development_identity(tmp_path, "analyzer", clock)
+
+    assert shuffler.authority == analyzer.authority
+    assert shuffler.key != analyzer.key
+    assert shuffler.certificate == development_identity(tmp_path, "shuffler", clock).certificate
+    for file in tmp_path.glob("*.key"):
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_certificate_names_its_party(tmp_path: Path) -> None:
+    """So that a caller can tell the analyzer from the shuffler."""
+    identity = development_identity(tmp_path, "analyzer", ManualClock())
+    certificate = x509.load_pem_x509_certificate(identity.certificate)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+    assert "analyzer" in names.get_values_for_type(x509.DNSName)
+    assert "shuffler" not in names.get_values_for_type(x509.DNSName)
+    certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(identity.authority))

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+
+from common.errors import TaskError
+from deploy import draft_file
+
+_GOOD = """
+protocol = "od-hp"
+domain_size = 3
+labels = ["a", "b", "c"]
+dummies_per_user = 1
+local_epsilon = 2
+delta = 1e-6
+n_min = 100
+target_size = 200
+deadline = 2033-05-18T03:33:20Z
+"""
+
+
+def _read(tmp_path: Path, text: str) -> draft_file.TaskDraft:
+    file = tmp_path / "draft.toml"
+    file.write_text(text, encoding="utf-8")
+    return draft_file.read(file, bytes(32))
+
+
+def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
+    """Times become seconds, lists tuples, whole numbers floats where floats are meant."""
+    draft = _read(tmp_path, _GOOD)
+
+    assert draft.deadline == 2_000_000_000
+    assert draft.labels == ("a", "b", "c")
+    assert draft.local_epsilon == 2.0
+    assert draft.assumed_honest_fraction == 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("n_min = 100", "n_mim = 100"), "unknown key in the draft: n_mim"),
+        (("n_min = 100", ""), "missing key in the draft: n_min"),
+        (("n_min = 100", "n_min = 1.5"), "n_min has the wrong type"),
+        (("20Z", "20"), "deadline needs a time zone"),
+        (("local_epsilon = 2", "local_epsilon = -1"), "local_epsilon is -1.0"),
+        (("delta = 1e-6", "delta = "), "is not TOML"),
+        (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),
+    ],
+)
+def test_a_draft_with_a_mistake_is_refused_by_name(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    """The key, and the rule."""
+    with pytest.raises(TaskError, match=message):
+        _read(tmp_path, _GOOD.replace(*change))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """With the system's reason."""
+    with pytest.raises(TaskError, match="cannot be read"):
+        draft_file.read(tmp_path / "none.toml", bytes(32))
