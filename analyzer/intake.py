@@ -1,24 +1,34 @@
 """Open a batch on all cores and count it by cell; refuse what is not a report, by cause. Pure."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from common.hpke import SealContext, TaskDigest, report_context
+from common.hpke import SealContext, report_context
 from common.mechanisms.mechanism import Counts, Mechanism, Reports, is_null
 from common.opening import Opened
 from common.result import RefusalCause
 from common.task import Task
+from common.task_digest import TaskDigest
 
-Submit = Callable[[bytes, int, SealContext], "Future[Opened]"]
-"""Hands a chunk of sealed reports to whoever opens it; see OpeningPool.submit."""
 
-_IN_FLIGHT: Final = 8
-"""Chunks handed out ahead, so that no worker waits."""
+class Pool(Protocol):
+    """Opens chunks of sealed reports elsewhere; see OpeningPool."""
+
+    @property
+    def processes(self) -> int:
+        """How many workers there are."""
+
+    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+        """Open a chunk."""
+
+
+_AHEAD: Final = 4
+"""Chunks handed out ahead for each worker, so that none waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +45,7 @@ class Intake:
 
 
 def take_in(
-    chunks: Iterable[bytes], task: Task, digest: TaskDigest, mechanism: Mechanism, submit: Submit
+    chunks: Iterable[bytes], task: Task, digest: TaskDigest, mechanism: Mechanism, pool: Pool
 ) -> Intake:
     """
     Drop repeats, open, check and count a batch. Run by the analyzer.
@@ -45,7 +55,7 @@ def take_in(
         task: The task they belong to.
         digest: Its digest, which every report is bound to.
         mechanism: The task's mechanism.
-        submit: Opens a chunk elsewhere.
+        pool: Opens chunks elsewhere.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would tell a
@@ -66,7 +76,8 @@ def take_in(
             refused["repeated"] += (len(chunk) - len(fresh)) // size
             yield fresh
 
-    for opened in _in_order(submit(chunk, size, context) for chunk in fresh_chunks()):
+    opening = (pool.submit(chunk, size, context) for chunk in fresh_chunks())
+    for opened in _in_order(opening, ahead=_AHEAD * pool.processes):
         readable = np.frombuffer(opened.readable, dtype=np.bool_)
         reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
         padding, fine = is_null(reports), mechanism.valid(reports)
@@ -89,12 +100,12 @@ def _without_repeats(chunk: bytes, size: int, seen: set[bytes]) -> bytes:
     return b"".join(fresh)
 
 
-def _in_order(futures: Iterator["Future[Opened]"]) -> Iterator[Opened]:
+def _in_order(futures: Iterator[Future[Opened]], *, ahead: int) -> Iterator[Opened]:
     """Give results in order, with a bounded number of chunks handed out ahead."""
-    ahead: deque[Future[Opened]] = deque()
+    waiting: deque[Future[Opened]] = deque()
     for future in futures:
-        ahead.append(future)
-        if len(ahead) > _IN_FLIGHT:
-            yield ahead.popleft().result()
-    while ahead:
-        yield ahead.popleft().result()
+        waiting.append(future)
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -3,9 +3,9 @@
 import sqlite3
 from typing import Final
 
+from common.batch import BatchId
 from common.guarantee import Guarantee
-from common.hpke import TaskDigest
-from common.submission import BatchId
+from common.task_digest import TaskDigest
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS ledger (

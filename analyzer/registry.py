@@ -10,12 +10,13 @@ from analyzer.store import Store
 from common.accounting.coalitions import central_guarantee
 from common.draft import TaskDraft
 from common.errors import TaskError, UnknownTaskError
-from common.hpke import SUITE_NAME, TaskDigest
+from common.hpke import SUITE_NAME
 from common.mechanisms.catalogue import specify
 from common.protocols import protocol_named
 from common.runtime.clock import Clock
 from common.signing import SignedTask
 from common.task import NONCE_BYTES, DummySpec, Task
+from common.task_digest import TaskDigest
 
 
 class Registry:

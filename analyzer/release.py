@@ -6,34 +6,42 @@ there. A batch is released once.
 """
 
 import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from analyzer.estimation.histogram import estimate
-from analyzer.intake import Intake, take_in
+from analyzer.intake import Intake, Pool, take_in
 from analyzer.registry import Registry
 from analyzer.store import Store
 from common.accounting.coalitions import guarantees, published_claim
-from common.errors import BatchStateError, ManifestError, NotReleasedError
-from common.hpke import TaskDigest
+from common.batch import BatchManifest
+from common.errors import (
+    DeliveryUnderWayError,
+    ManifestError,
+    NotReleasedError,
+    UnusableBatchError,
+)
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism
-from common.opening import OpeningPool
 from common.result import Result
 from common.runtime import logs
-from common.submission import BatchManifest
 from common.task import Task
+from common.task_digest import TaskDigest
 from common.wire import result_from_bytes, result_to_bytes
 
 _GROUP: Final = 64
 """Chunks staged in one transaction."""
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds before a release that failed is tried again, doubled each time."""
 
 
 class Releases:
     """Receives batches and releases results."""
 
-    def __init__(self, *, store: Store, registry: Registry, pool: OpeningPool) -> None:
+    def __init__(self, *, store: Store, registry: Registry, pool: Pool) -> None:
         self._store = store
         self._registry = registry
         self._pool = pool
@@ -50,13 +58,13 @@ class Releases:
             UnknownTaskError: There is no such task.
             BatchConflictError: Another batch was delivered for this task.
             ManifestError: The reports are not as many as the manifest and the task say.
-            BatchStateError: The same batch is being delivered at this moment.
+            DeliveryUnderWayError: The same batch is being delivered at this moment.
         """
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
         _check_manifest(manifest, task)
         if manifest.task_digest in self._receiving:
-            raise BatchStateError("this batch is being delivered by another call")
+            raise DeliveryUnderWayError("this batch is being delivered by another call")
         self._receiving.add(manifest.task_digest)
         try:
             if not await self._store.begin_batch(manifest):
@@ -77,11 +85,13 @@ class Releases:
         async for chunk in chunks:
             reports, rest = divmod(len(chunk), task.sealed_report_bytes)
             received += reports
-            if rest or received > manifest.n_reports:
+            if rest:
                 raise ManifestError(
-                    f"a chunk of {len(chunk)} bytes: not whole reports, or more than the "
-                    f"{manifest.n_reports} announced"
+                    f"a chunk has {len(chunk)} bytes; it must hold whole reports of "
+                    f"{task.sealed_report_bytes}"
                 )
+            if received > manifest.n_reports:
+                raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
             group.append(chunk)
             if len(group) == _GROUP:
                 await self._store.add_chunks(manifest.batch_id, position, group)
@@ -105,14 +115,24 @@ class Releases:
         releasing.add_done_callback(self._releasing.discard)
 
     async def _release(self, manifest: BatchManifest) -> None:
-        try:
-            await self._estimate_and_keep(manifest)
-        except Exception as error:  # noqa: BLE001  # staged: the next start tries again
-            logs.event(
-                "batch not released",
-                {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
-                level="ERROR",
-            )
+        """Release a staged batch, trying again until it is released or known to be unusable."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                await self._estimate_and_keep(manifest)
+            except UnusableBatchError as error:
+                await self._store.give_up(manifest, str(error))
+                logs.event("batch unusable", {"batch_id": manifest.batch_id.hex()}, level="ERROR")
+            except Exception as error:  # noqa: BLE001  # staged as it is, it is tried again
+                logs.event(
+                    "batch not released yet",
+                    {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
+                    level="ERROR",
+                )
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            return
 
     async def _estimate_and_keep(self, manifest: BatchManifest) -> None:
         signed = await self._registry.get(manifest.task_digest)
@@ -125,11 +145,13 @@ class Releases:
             task,
             manifest.task_digest,
             mechanism,
-            self._pool.submit,
+            self._pool,
         )
         open_seconds = time.perf_counter() - started
-        result = await asyncio.to_thread(
-            conclude, manifest, task, mechanism, intake, open_seconds=open_seconds
+        started = time.perf_counter()
+        result = await asyncio.to_thread(conclude, manifest, task, mechanism, intake)
+        result = dataclasses.replace(
+            result, open_seconds=open_seconds, estimate_seconds=time.perf_counter() - started
         )
         await self._store.release(
             manifest, intake.cells.tobytes(), result_to_bytes(result), result.guarantees[0]
@@ -161,12 +183,16 @@ class Releases:
         Raises:
             UnknownTaskError: There is no such task.
             NotReleasedError: Its batch has not been released yet.
+            UnusableBatchError: It never will be.
         """
         await self._registry.get(digest)
         kept = await self._store.result(digest)
-        if kept is None:
-            raise NotReleasedError("the task's batch has not been released yet")
-        return result_from_bytes(kept)
+        if kept is not None:
+            return result_from_bytes(kept)
+        failure = await self._store.failure(digest)
+        if failure is not None:
+            raise UnusableBatchError(failure)
+        raise NotReleasedError("the task's batch has not been released yet")
 
     async def stop(self) -> None:
         """Leave off; what is staged is released after the next start."""
@@ -187,36 +213,27 @@ def _check_manifest(manifest: BatchManifest, task: Task) -> None:
         )
 
 
-def conclude(
-    manifest: BatchManifest,
-    task: Task,
-    mechanism: Mechanism,
-    intake: Intake,
-    *,
-    open_seconds: float,
-) -> Result:
+def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: Intake) -> Result:
     """
-    Make the result of a batch from its counts. Pure.
+    Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
 
     The shares of users' own reports and of dummies among those counted are known only on average
     once reports were refused; the guarantee takes every refused report for another honest user's.
+    A law of dummies with a fixed number leaves no room for null reports: they are malformed.
 
     Raises:
-        NotReleasedError: No report could be counted.
+        UnusableBatchError: No report could be counted.
     """
     if intake.counted == 0:
-        raise NotReleasedError("no report of the batch could be counted")
-    started = time.perf_counter()
+        raise UnusableBatchError(
+            f"none of the batch's {manifest.n_reports} reports could be counted"
+        )
     per_user = task.dummies.per_user
+    padding = manifest.n_users * (task.dummies.maximum - per_user)
+    refused = dict(intake.refused)
+    refused["malformed"] += max(0, intake.null - padding)
+    n_refused = sum(refused.values())
     n_real = intake.counted / (1 + per_user)
-    histogram = estimate(
-        mechanism,
-        intake.cells,
-        n_real=n_real,
-        n_dummies=intake.counted - n_real,
-        refinement=task.composition.refinement,
-    )
-    n_refused = sum(intake.refused.values())
     return Result(
         task_digest=manifest.task_digest,
         protocol=task.protocol,
@@ -226,13 +243,16 @@ def conclude(
         n_users=manifest.n_users,
         n_reports=manifest.n_reports,
         n_dummies=manifest.n_users * per_user,
-        refused=intake.refused,
-        frequencies=histogram.frequencies.values,
-        standard_errors=histogram.frequencies.standard_errors,
-        refined=histogram.refined,
-        mse_theory=histogram.mse_theory,
+        refused=refused,
+        histogram=estimate(
+            mechanism,
+            intake.cells,
+            n_real=n_real,
+            n_dummies=intake.counted - n_real,
+            refinement=task.composition.refinement,
+        ),
         guarantees=guarantees(task, manifest.n_users, n_refused),
-        published_bound=published_claim(task, manifest.n_users, n_refused),
-        open_seconds=open_seconds,
-        estimate_seconds=time.perf_counter() - started,
+        published_claim=published_claim(task, manifest.n_users, n_refused),
+        open_seconds=0.0,
+        estimate_seconds=0.0,
     )

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from analyzer.keys import OperatorToken
 from analyzer.registry import Registry
 from analyzer.release import Releases
-from common.errors import CredentialError, WireError
+from common.errors import CredentialError
 from common.wire import (
     chunk_from_wire,
     digest_from_wire,
@@ -60,9 +60,7 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         _context: object,
     ) -> analyzer_pb2.DeliverBatchResponse:
         """Take a permuted batch."""
-        first = await anext(request_iterator, None)
-        if first is None:
-            raise WireError("a delivery begins with its manifest")
+        first = await anext(request_iterator, analyzer_pb2.DeliverBatchRequest())
         chunks = (chunk_from_wire(message) async for message in request_iterator)
         await self._releases.deliver(manifest_from_wire(first), chunks)
         return analyzer_pb2.DeliverBatchResponse()

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from analyzer import ledger
+from common.batch import BatchId, BatchManifest
 from common.errors import BatchConflictError
 from common.guarantee import Guarantee
-from common.hpke import TaskDigest
 from common.runtime.database import Database
 from common.signing import SignedTask
-from common.submission import BatchId, BatchManifest
+from common.task_digest import TaskDigest
 
 _SCHEMA: Final = (
     """
@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS batches (
     batch_id BLOB NOT NULL UNIQUE,
     n_users INTEGER NOT NULL,
     n_reports INTEGER NOT NULL,
-    staged INTEGER NOT NULL DEFAULT 0
+    staged INTEGER NOT NULL DEFAULT 0,
+    failure TEXT
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS chunks (
     batch_id BLOB NOT NULL,
@@ -92,6 +93,14 @@ class Store:
         """Keep cells and result, charge the ledger, and drop the staged reports, at once."""
         await self._database.run(_release, manifest, cells, result, guarantee)
 
+    async def give_up(self, manifest: BatchManifest, failure: str) -> None:
+        """Record why a staged batch can never be released; its reports are kept."""
+        await self._database.run(_give_up, manifest, failure)
+
+    async def failure(self, digest: TaskDigest) -> str | None:
+        """Look up why a task's batch can never be released."""
+        return await self._database.run(_failure, digest)
+
     async def result(self, digest: TaskDigest) -> bytes | None:
         """Look up a released result."""
         return await self._database.run(_result, digest)
@@ -128,10 +137,10 @@ def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> boo
         return True
     if tuple(known[:3]) != described:
         raise BatchConflictError("another batch was delivered for this task: one task, one release")
-    connection.execute(
-        "DELETE FROM chunks WHERE batch_id = ? AND NOT ?", (manifest.batch_id, known[3])
-    )
-    return not known[3]
+    staged = bool(known[3])
+    if not staged:
+        connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
+    return not staged
 
 
 def _add_chunks(
@@ -150,7 +159,7 @@ def _finish_batch(connection: sqlite3.Connection, batch_id: BatchId) -> None:
 def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
     rows = connection.execute(
         "SELECT task_digest, batch_id, n_users, n_reports FROM batches "
-        "WHERE staged AND task_digest NOT IN (SELECT task_digest FROM results)"
+        "WHERE staged AND failure IS NULL AND task_digest NOT IN (SELECT task_digest FROM results)"
     )
     return [
         BatchManifest(
@@ -183,6 +192,19 @@ def _release(
     )
     ledger.charge(connection, manifest.task_digest, manifest.batch_id, manifest.n_users, guarantee)
     connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
+
+
+def _give_up(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:
+    connection.execute(
+        "UPDATE batches SET failure = ? WHERE task_digest = ?", (failure, manifest.task_digest)
+    )
+
+
+def _failure(connection: sqlite3.Connection, digest: TaskDigest) -> str | None:
+    row = connection.execute(
+        "SELECT failure FROM batches WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else row[0]
 
 
 def _result(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:

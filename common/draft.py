@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from common.errors import TaskError
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDraft:
@@ -23,7 +21,3 @@ class TaskDraft:
     """For hashing: a prime. Ignored where the protocol reports plain items."""
     dummies_per_user: int = 0
     assumed_honest_fraction: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.local_epsilon > 0:
-            raise TaskError(f"local_epsilon is {self.local_epsilon}; it must be above 0")

@@ -90,6 +90,18 @@ class ManifestError(ShuffleDpError):
     status = "INVALID_ARGUMENT"
 
 
+class DeliveryUnderWayError(ShuffleDpError):
+    """The same batch is being delivered by another call; try again when that has ended."""
+
+    status = "ABORTED"
+
+
+class UnusableBatchError(ShuffleDpError):
+    """A batch arrived whole and no result can ever be made of it."""
+
+    status = "DATA_LOSS"
+
+
 class NotReleasedError(ShuffleDpError):
     """The task is known, its result is not there yet."""
 

@@ -9,13 +9,14 @@ analyzer; the envelope around a user's reports by the user agent to the shuffler
 import hashlib
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NewType, Self
+from typing import Final, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from common.errors import KeyFormatError, SealError
+from common.errors import KeyFormatError, SealError, WireError
+from common.task_digest import DIGEST_BYTES, TaskDigest
 
 SUITE_NAME: Final = "x25519-hkdf-sha256-chacha20poly1305"
 """The one suite so far, by the name that a task carries."""
@@ -25,12 +26,6 @@ KEY_BYTES: Final = 32
 
 OVERHEAD_BYTES: Final = 48
 """What sealing adds to a plaintext: the encapsulated key (32) and the authentication tag (16)."""
-
-DIGEST_BYTES: Final = 32
-"""Length of a task digest."""
-
-TaskDigest = NewType("TaskDigest", bytes)
-"""SHA-256 of a task's bytes exactly as published."""
 
 _LABEL: Final = b"shuffledp v1 seal"
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
@@ -54,7 +49,7 @@ class SealContext:
 
     def __post_init__(self) -> None:
         if len(self.task_digest) != DIGEST_BYTES:
-            raise KeyFormatError(
+            raise WireError(
                 f"a task digest has {len(self.task_digest)} bytes; it must have {DIGEST_BYTES}"
             )
 
@@ -87,14 +82,7 @@ class HpkePublicKey:
         object.__setattr__(self, "raw", raw)
 
     def seal(self, plaintext: bytes, context: SealContext) -> bytes:
-        """
-        Encrypt to this key: encapsulated key ‖ ciphertext ‖ tag.
-
-        Raises:
-            SealError: The key is a point of small order, to which nothing can be sealed.
-
-        Cost: two X25519 operations, about 0.1 ms.
-        """
+        """Seal one plaintext under a context; see Sealer."""
         return self.sealer(context)(plaintext)
 
     def sealer(self, context: SealContext) -> "Sealer":
@@ -115,11 +103,18 @@ class Sealer:
         self._info = info
 
     def __call__(self, plaintext: bytes) -> bytes:
-        """Seal one plaintext."""
+        """
+        Seal one plaintext: encapsulated key ‖ ciphertext ‖ tag.
+
+        Raises:
+            KeyFormatError: The key is a point of small order, to which nothing can be sealed.
+
+        Cost: two X25519 operations, about 0.1 ms.
+        """
         try:
             return _SUITE.encrypt(plaintext, self._key, self._info)
         except ValueError as error:
-            raise SealError("nothing can be sealed to this public key") from error
+            raise KeyFormatError("nothing can be sealed to this public key") from error
 
 
 class HpkePrivateKey:

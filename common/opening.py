@@ -11,6 +11,7 @@ import os
 import signal
 import threading
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Final
 
@@ -75,27 +76,43 @@ def _open_in_worker(sealed: bytes, sealed_bytes: int, context: SealContext) -> O
     return open_each(_worker_key, sealed, sealed_bytes, context)
 
 
-CHUNK_ITEMS: Final = 1000
-"""Ciphertexts worth handing to a worker at a time: some 50 ms of work."""
-
-
 class OpeningPool:
     """Worker processes that open chunks of ciphertexts. Spawned, never forked."""
 
     def __init__(self, key: HpkePrivateKey, processes: int) -> None:
         """Start `processes` workers when they are first needed; 0 means one for each core."""
         self.processes: Final = processes or os.cpu_count() or 1
-        self._executor = ProcessPoolExecutor(
-            self.processes,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
-            initargs=(key.private_bytes(),),
-        )
+        self._private_bytes = key.private_bytes()
+        self._lock = threading.Lock()
+        self._executor = self._start()
 
     def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
-        """Hand one chunk to a worker; see `open_each`."""
-        return self._executor.submit(_open_in_worker, sealed, sealed_bytes, context)
+        """
+        Hand one chunk to a worker; see `open_each`.
+
+        If a worker died, chunks in its hands fail with BrokenProcessPool; the next call starts
+        new workers.
+        """
+        with self._lock:
+            try:
+                return self._executor.submit(_open_in_worker, sealed, sealed_bytes, context)
+            except BrokenProcessPool:
+                self._executor.shutdown(wait=False)
+                self._executor = self._start()
+                return self._executor.submit(_open_in_worker, sealed, sealed_bytes, context)
 
     def close(self) -> None:
         """Stop the workers; chunks not begun are dropped."""
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            self.processes,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(self._private_bytes,),
+        )
+
+    def __repr__(self) -> str:
+        return f"OpeningPool({self.processes} processes)"

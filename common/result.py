@@ -2,17 +2,43 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from common.errors import WireError
 from common.guarantee import Guarantee
-from common.hpke import TaskDigest
+from common.task_digest import TaskDigest
 
 RefusalCause = Literal["repeated", "unreadable", "malformed"]
 """Why a report was not counted: the same ciphertext came twice; it did not open; it opened to
 something that the task's mechanism cannot make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Histogram:
+    """The estimate of one batch, with its errors."""
+
+    frequencies: NDArray[np.float64]
+    """Debiased shares, one an item; may be negative, sum to about 1."""
+    standard_errors: NDArray[np.float64]
+    """Of the debiased shares. Intervals belong to these, never to the refined ones."""
+    refined: NDArray[np.float64]
+    """A distribution: at least 0, sum 1. Usually closer to the truth, but biased."""
+    mse_theory: float
+    """Mean over items of the debiased shares' exact variance."""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.frequencies), len(self.standard_errors), len(self.refined)}
+        if len(lengths) != 1:
+            raise WireError(f"a histogram's lists have different lengths: {sorted(lengths)}")
+
+    def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give the ends of each item's own interval, by the normal approximation."""
+        reach = NormalDist().inv_cdf((1 + confidence) / 2) * self.standard_errors
+        return self.frequencies - reach, self.frequencies + reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,17 +54,11 @@ class Result:
     n_reports: int
     """Sealed reports that arrived: users' own, dummies and null reports."""
     n_dummies: int
+    """Dummies that n_users users send, by the task."""
     refused: Mapping[RefusalCause, int]
-    frequencies: NDArray[np.float64]
-    """Debiased shares, one an item; may be negative, sum to about 1."""
-    standard_errors: NDArray[np.float64]
-    """Of the debiased shares. Intervals belong to these, never to the refined ones."""
-    refined: NDArray[np.float64]
-    """Shares at least 0 that sum to 1."""
-    mse_theory: float
-    """Mean over items of the debiased shares' exact variance."""
+    histogram: Histogram
     guarantees: tuple[Guarantee, ...]
-    published_bound: str
+    published_claim: str
     """What the protocol's paper would have claimed against the analyzer, in words."""
     open_seconds: float
     estimate_seconds: float

@@ -13,7 +13,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from common.errors import KeyFormatError, SignatureError
-from common.hpke import TaskDigest, fingerprint
+from common.hpke import fingerprint
+from common.task_digest import TaskDigest
 
 SIGNATURE_BYTES: Final = 64
 IDENTITY_BYTES: Final = 32

@@ -1,15 +1,16 @@
-"""The small agreed values that travel between user agent, shuffler and analyzer."""
+"""
+A submission: all sealed reports of one user, laid out inside one envelope.
+
+The envelope's plaintext is submission id ‖ sealed reports, of fixed length.
+Fixed-length binary, because a protocol buffer inside a ciphertext would leak its content by its
+length. The user agent packs, the shuffler unpacks.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NewType
 
-from common.hpke import TaskDigest
-
-BatchId = NewType("BatchId", bytes)
-"""16 random bytes, drawn by the shuffler."""
-
-BATCH_ID_BYTES: Final = 16
+from common.errors import WireError
+from common.task import SUBMISSION_ID_BYTES, Task
 
 
 class Outcome(Enum):
@@ -26,33 +27,35 @@ class Outcome(Enum):
     """It does not open, or has the wrong length."""
 
 
-class BatchState(Enum):
-    """Where a batch is on its way through the shuffler."""
-
-    COLLECTING = "collecting"
-    CLOSED = "closed"
-    PERMUTED = "permuted"
-    DELIVERED = "delivered"
-    ERASED = "erased"
-    EXPIRED = "expired"
-    QUARANTINED = "quarantined"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchStatus:
-    """What the shuffler tells of a batch: nothing finer than the batch."""
+class Submission:
+    """What an envelope holds: sealed reports, under an id that makes a retry recognisable."""
 
-    state: BatchState
-    n_users: int
-    n_min: int
-    shuffle_seconds: float
+    submission_id: bytes
+    sealed_reports: bytes
+    """The task's reports_per_user sealed reports, one after the other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchManifest:
-    """What the shuffler says of a batch that it delivers. The analyzer trusts it for n_users."""
+def pack(submission: Submission) -> bytes:
+    """Lay a submission out as an envelope's plaintext."""
+    return submission.submission_id + submission.sealed_reports
 
-    task_digest: TaskDigest
-    batch_id: BatchId
-    n_users: int
-    n_reports: int
+
+def unpack(plaintext: bytes, task: Task) -> Submission:
+    """
+    Take an envelope's plaintext apart. Run by the shuffler.
+
+    Raises:
+        WireError: It does not hold an id and exactly the task's number of sealed reports.
+    """
+    room = len(plaintext) - SUBMISSION_ID_BYTES
+    expected = task.reports_per_user * task.sealed_report_bytes
+    if room != expected:
+        raise WireError(
+            f"the envelope holds {max(room, 0)} bytes of sealed reports; a submission of this task "
+            f"holds {task.reports_per_user} reports of {task.sealed_report_bytes} bytes"
+        )
+    return Submission(
+        submission_id=plaintext[:SUBMISSION_ID_BYTES],
+        sealed_reports=plaintext[SUBMISSION_ID_BYTES:],
+    )

@@ -8,7 +8,6 @@ what every device was promised.
 """
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, get_args
@@ -57,7 +56,7 @@ class MechanismSpec:
         _within("digits", self.digits, 1, 24)
         _within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
         _within("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
-        _within("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
+        _within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
         total = self.true_weight + (self.buckets - 1) * self.other_weight
         _within("the sum of the weights", total, 2, MAX_WEIGHT_SUM)
 
@@ -121,13 +120,9 @@ class Task:
         _within("n_min", self.n_min, 1, MAX_USERS)
         _within("target_size", self.target_size, self.n_min, MAX_USERS)
         _within("deadline", self.deadline, 1, MAX_UNIX_TIME)
-        if not 0 < self.assumed_honest_fraction <= 1:
-            raise TaskError(
-                f"assumed_honest_fraction is {self.assumed_honest_fraction}; "
-                "it must be above 0 and at most 1"
-            )
+        _between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
         check_local_epsilon(self.local_epsilon)
-        if not 0 <= self.central_epsilon <= self.local_epsilon:
+        if not 0 <= _real("central_epsilon", self.central_epsilon) <= self.local_epsilon:
             raise TaskError(
                 f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
                 f"local_epsilon, {self.local_epsilon}"
@@ -206,13 +201,20 @@ class Task:
         return n_users * numerator // denominator
 
     def to_bytes(self) -> bytes:
-        """Give the canonical bytes, to be signed and published."""
+        """
+        Give the canonical bytes, to be signed and published.
+
+        Raises:
+            TaskError: There are more than MAX_TASK_BYTES of them.
+        """
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": "categorical", **asdict(self)}
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = fields[name].hex()
         text = json.dumps(
             fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
+        if len(text) > MAX_TASK_BYTES:
+            raise TaskError(f"the task has {len(text)} bytes; at most {MAX_TASK_BYTES} are read")
         return text.encode("ascii")
 
     @classmethod
@@ -264,10 +266,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
     Raises:
         TaskError: It is not a number above 0 and at most MAX_LOCAL_EPSILON.
     """
-    if not (0 < local_epsilon <= MAX_LOCAL_EPSILON):
-        raise TaskError(
-            f"local_epsilon is {local_epsilon}; it must be above 0 and at most {MAX_LOCAL_EPSILON}"
-        )
+    _between("local_epsilon", local_epsilon, 0.0, MAX_LOCAL_EPSILON, or_high=True)
 
 
 def _decimal_ratio(number: float) -> tuple[int, int]:
@@ -282,9 +281,16 @@ def _within(name: str, value: int, least: int, most: int) -> None:
         raise TaskError(f"{name} is {value}; it must lie between {least} and {most}")
 
 
-def _between(name: str, value: float, low: float, high: float) -> None:
-    if type(value) is not float or math.isnan(value) or not low < value < high:
-        raise TaskError(f"{name} is {value}; it must lie strictly between {low} and {high}")
+def _between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
+    if not (low < _real(name, value) < high or (or_high and value == high)):
+        most = "at most" if or_high else "below"
+        raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
+
+
+def _real(name: str, value: float) -> float:
+    if type(value) is not float:
+        raise TaskError(f"{name} must be a number with a decimal point")
+    return value
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

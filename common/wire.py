@@ -2,28 +2,23 @@
 The only code that turns protocol buffers into the project's values and back.
 
 Every length and every range is checked here, so that nothing behind it sees a malformed field.
+A message of a single field is written where it is sent; it is read here all the same.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final, get_args
 
 import numpy as np
 
+from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest, BatchState, BatchStatus
 from common.draft import TaskDraft
 from common.errors import WireError
 from common.guarantee import Coalition, Guarantee
-from common.hpke import DIGEST_BYTES, KEY_BYTES, TaskDigest
-from common.result import RefusalCause, Result
+from common.hpke import KEY_BYTES
+from common.result import Histogram, RefusalCause, Result
 from common.signing import SIGNATURE_BYTES, SignedTask
-from common.submission import (
-    BATCH_ID_BYTES,
-    BatchId,
-    BatchManifest,
-    BatchState,
-    BatchStatus,
-    Outcome,
-)
+from common.submission import Outcome
 from common.task import (
     MAX_DOMAIN_SIZE,
     MAX_ENVELOPE_BYTES,
@@ -31,6 +26,7 @@ from common.task import (
     MAX_TASK_BYTES,
     MAX_USERS,
 )
+from common.task_digest import DIGEST_BYTES, TaskDigest
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -42,6 +38,8 @@ MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 """Largest result that an operator's client takes: three numbers for each of 2^24 items."""
 
 _MAX_NAME: Final = 64
+_CAUSES: Final[tuple[RefusalCause, ...]] = get_args(RefusalCause)
+_COALITIONS: Final[tuple[Coalition, ...]] = get_args(Coalition)
 
 
 def digest_from_wire(field: bytes) -> TaskDigest:
@@ -159,7 +157,7 @@ def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome
     try:
         return [_OUTCOME_NUMBERS[number] for number in message.outcomes]
     except KeyError as error:
-        raise WireError("an outcome is not one that this program knows") from error
+        raise WireError(f"outcome {error} is not one that this program knows") from error
 
 
 _STATES: Final = {
@@ -187,7 +185,7 @@ def status_to_wire(status: BatchStatus) -> shuffler_pb2.GetBatchStatusResponse:
 def status_from_wire(message: shuffler_pb2.GetBatchStatusResponse) -> BatchStatus:
     """Read a batch's status."""
     if message.state not in _STATE_NUMBERS:
-        raise WireError("the batch's state is not one that this program knows")
+        raise WireError(f"batch state {message.state} is not one that this program knows")
     return BatchStatus(
         state=_STATE_NUMBERS[message.state],
         n_users=message.n_users,
@@ -251,10 +249,10 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
         n_reports=result.n_reports,
         n_dummies=result.n_dummies,
         refused={str(cause): n for cause, n in result.refused.items()},
-        frequencies=result.frequencies,
-        standard_errors=result.standard_errors,
-        refined=result.refined,
-        mse_theory=result.mse_theory,
+        frequencies=result.histogram.frequencies,
+        standard_errors=result.histogram.standard_errors,
+        refined=result.histogram.refined,
+        mse_theory=result.histogram.mse_theory,
         guarantees=[
             analyzer_pb2.Guarantee(
                 coalition=guarantee.coalition,
@@ -266,7 +264,7 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
             )
             for guarantee in result.guarantees
         ],
-        published_bound=result.published_bound,
+        published_claim=result.published_claim,
         open_seconds=result.open_seconds,
         estimate_seconds=result.estimate_seconds,
     )
@@ -274,10 +272,6 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
 
 def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
     """Read a released result."""
-    frequencies = np.array(message.frequencies)
-    standard_errors, refined = np.array(message.standard_errors), np.array(message.refined)
-    if not len(frequencies) == len(standard_errors) == len(refined):
-        raise WireError("the result's lists have different lengths")
     if any(math.isnan(guarantee.epsilon) for guarantee in message.guarantees):
         raise WireError("a guarantee is not a number")
     return Result(
@@ -289,14 +283,16 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
         n_users=message.n_users,
         n_reports=message.n_reports,
         n_dummies=message.n_dummies,
-        refused={cast("RefusalCause", cause): n for cause, n in message.refused.items()},
-        frequencies=frequencies,
-        standard_errors=standard_errors,
-        refined=refined,
-        mse_theory=message.mse_theory,
+        refused={_cause(cause): n for cause, n in message.refused.items()},
+        histogram=Histogram(
+            frequencies=np.array(message.frequencies),
+            standard_errors=np.array(message.standard_errors),
+            refined=np.array(message.refined),
+            mse_theory=message.mse_theory,
+        ),
         guarantees=tuple(
             Guarantee(
-                coalition=cast("Coalition", guarantee.coalition),
+                coalition=_coalition(guarantee.coalition),
                 epsilon=guarantee.epsilon,
                 delta=guarantee.delta,
                 neighbouring=guarantee.neighbouring,
@@ -305,7 +301,7 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
             )
             for guarantee in message.guarantees
         ),
-        published_bound=message.published_bound,
+        published_claim=message.published_claim,
         open_seconds=message.open_seconds,
         estimate_seconds=message.estimate_seconds,
     )
@@ -322,6 +318,20 @@ def result_from_bytes(kept: bytes) -> Result:
 
 
 # --- fields --------------------------------------------------------------------------------------
+
+
+def _cause(field: str) -> RefusalCause:
+    for cause in _CAUSES:
+        if cause == field:
+            return cause
+    raise WireError(f"a cause of refusal must be one of {', '.join(_CAUSES)}")
+
+
+def _coalition(field: str) -> Coalition:
+    for coalition in _COALITIONS:
+        if coalition == field:
+            return coalition
+    raise WireError(f"a coalition must be one of {', '.join(_COALITIONS)}")
 
 
 def _exactly(name: str, field: bytes, length: int) -> bytes:

@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 from common.errors import KeyFormatError, SettingsError, ShuffleDpError
-from common.hpke import DIGEST_BYTES, KEY_BYTES, TaskDigest
+from common.hpke import KEY_BYTES
 from common.task import Task
+from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import account as accounting
 from deploy import demo as demonstration
 from deploy import draft_file

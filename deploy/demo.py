@@ -14,14 +14,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from analyzer.estimation.frequencies import Frequencies
+from common.batch import BatchState, BatchStatus
 from common.draft import TaskDraft
 from common.errors import BatchStateError
-from common.hpke import TaskDigest
 from common.result import Result
-from common.runtime.rpc import LONG_DEADLINE, answer, open_channel
+from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.signing import SignedTask
-from common.submission import BatchState, BatchStatus, Outcome
+from common.submission import Outcome
+from common.task_digest import TaskDigest
 from common.wire import status_from_wire
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
@@ -55,7 +55,7 @@ class Outcomes:
     @property
     def mse(self) -> float:
         """Mean over items of the squared error of the unrefined shares."""
-        return float(np.mean((self.result.frequencies - self.truth) ** 2))
+        return float(np.mean((self.result.histogram.frequencies - self.truth) ** 2))
 
 
 async def collect(
@@ -129,7 +129,7 @@ async def _contribute(
                 request = user_agent_pb2.ContributeRequest(
                     task_digest=signed.digest(), value=value, person=f"person {number}"
                 )
-                await answer(agent.Contribute(request, timeout=LONG_DEADLINE))
+                await reply(agent.Contribute(request, timeout=LONG_DEADLINE))
                 bar.advance(shown)
         outcomes = await contribute_all(
             values[_THROUGH_USER_AGENT:],
@@ -146,7 +146,7 @@ async def _wait_until_delivered(shuffler: grpc.aio.Channel, digest: TaskDigest) 
     stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
     request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
     while True:
-        status = status_from_wire(await answer(stub.GetBatchStatus(request, timeout=LONG_DEADLINE)))
+        status = status_from_wire(await reply(stub.GetBatchStatus(request, timeout=LONG_DEADLINE)))
         if status.state in {BatchState.EXPIRED, BatchState.QUARANTINED}:
             raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
         if status.state in {BatchState.DELIVERED, BatchState.ERASED}:
@@ -169,8 +169,8 @@ def to_json(outcomes: Outcomes) -> dict[str, Any]:
 def show(outcomes: Outcomes, dataset: Dataset, console: Console) -> None:
     """Print the largest items, the errors and the guarantees."""
     result = outcomes.result
-    frequencies = Frequencies(values=result.frequencies, standard_errors=result.standard_errors)
-    low, high = frequencies.interval(CONFIDENCE)
+    histogram = result.histogram
+    low, high = histogram.interval(CONFIDENCE)
     table = Table(title=f"The {_SHOWN} largest of {len(dataset.labels)} cities, share of users")
     for heading in (
         "city (IPUMS code)",
@@ -184,15 +184,15 @@ def show(outcomes: Outcomes, dataset: Dataset, console: Console) -> None:
         table.add_row(
             dataset.labels[item],
             f"{outcomes.truth[item]:.4f}",
-            f"{result.frequencies[item]:.4f}",
+            f"{histogram.frequencies[item]:.4f}",
             f"{low[item]:.4f} … {high[item]:.4f}",
-            f"{result.refined[item]:.4f}",
+            f"{histogram.refined[item]:.4f}",
         )
     console.print(table)
     covered = float(np.mean((low <= outcomes.truth) & (outcomes.truth <= high)))
-    refined = float(np.mean((result.refined - outcomes.truth) ** 2))
+    refined = float(np.mean((histogram.refined - outcomes.truth) ** 2))
     console.print(
-        f"Mean squared error {outcomes.mse:.3g}, in theory {result.mse_theory:.3g}; "
+        f"Mean squared error {outcomes.mse:.3g}, in theory {histogram.mse_theory:.3g}; "
         f"refined {refined:.3g}. "
         f"The intervals cover {covered:.1%} of the cities."
     )
@@ -212,7 +212,7 @@ def show_guarantees(result: Result, console: Console) -> None:
             "; ".join(guarantee.assumptions),
         )
     console.print(table)
-    console.print(f"For comparison: {result.published_bound}.", style="dim")
+    console.print(f"For comparison: {result.published_claim}.", style="dim")
 
 
 def run(n_users: int | None, *, seed: int | None, output: Path, console: Console) -> Outcomes:

@@ -1,7 +1,7 @@
 """
 Plays many users against running services, with the code that real devices run.
 
-Every simulated user goes through `Contribution.prepare`, in worker processes because sealing is
+Every simulated user goes through `Contributor.prepare`, in worker processes because sealing is
 the work; the submissions travel in bulk.
 """
 
@@ -18,18 +18,18 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from common.hpke import TaskDigest
 from common.randomness import secure_generator
-from common.runtime.rpc import LONG_DEADLINE, answer
+from common.runtime.rpc import LONG_DEADLINE, reply
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task import Task
-from common.wire import outcomes_from_wire
+from common.task_digest import TaskDigest
+from common.wire import MAX_MESSAGE_BYTES, outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from user_agent.contribution import Contribution
+from user_agent.contribution import Contributor
 
-CHUNK_USERS: Final = 500
-"""Users prepared by one worker, and submitted in one call, at a time."""
+_CHUNK_USERS: Final = 500
+"""Users prepared by one worker and submitted in one call, unless their envelopes are long."""
 
 
 async def contribute_all(
@@ -55,6 +55,8 @@ async def contribute_all(
     """
     stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
     workers = processes or os.cpu_count() or 1
+    envelope_bytes = Task.from_bytes(signed.task_bytes).envelope_bytes
+    together = max(1, min(_CHUNK_USERS, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
     room = asyncio.Semaphore(2 * workers)
     outcomes: Counter[Outcome] = Counter()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -67,22 +69,22 @@ async def contribute_all(
                 request = shuffler_pb2.SubmitBulkRequest(
                     task_digest=signed.digest(), envelopes=envelopes
                 )
-                response = await answer(stub.SubmitBulk(request, timeout=LONG_DEADLINE))
+                response = await reply(stub.SubmitBulk(request, timeout=LONG_DEADLINE))
             outcomes.update(outcomes_from_wire(response))
             progress(len(chunk))
 
         async with asyncio.TaskGroup() as group:
-            for start in range(0, len(values), CHUNK_USERS):
-                group.create_task(submit(values[start : start + CHUNK_USERS]))
+            for start in range(0, len(values), together):
+                group.create_task(submit(values[start : start + together]))
     return outcomes
 
 
 @lru_cache(maxsize=1)
-def _worker(task_bytes: bytes, digest: TaskDigest) -> tuple[Contribution, np.random.Generator]:
+def _worker(task_bytes: bytes, digest: TaskDigest) -> tuple[Contributor, np.random.Generator]:
     """Lay a task out once a worker process, with a generator of the worker's own."""
-    return Contribution(Task.from_bytes(task_bytes), digest), secure_generator()
+    return Contributor(Task.from_bytes(task_bytes), digest), secure_generator()
 
 
 def _prepare(task_bytes: bytes, digest: TaskDigest, values: list[int]) -> list[bytes]:
-    contribution, rng = _worker(task_bytes, digest)
-    return [contribution.prepare(value, rng).envelope for value in values]
+    contributor, rng = _worker(task_bytes, digest)
+    return [contributor.prepare(value, rng) for value in values]

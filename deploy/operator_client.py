@@ -9,11 +9,11 @@ import grpc
 
 from common.draft import TaskDraft
 from common.errors import NotReleasedError, PeerRefusalError, SettingsError
-from common.hpke import TaskDigest
 from common.result import Result
-from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, answer, open_channel
+from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
 from common.signing import SignedTask
-from common.wire import draft_to_wire, result_from_wire, signed_task_from_wire
+from common.task_digest import TaskDigest
+from common.wire import MAX_RESULT_BYTES, draft_to_wire, result_from_wire, signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 
@@ -43,14 +43,16 @@ class OperatorClient:
             trusted = authority.read_bytes() if authority else None
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        return cls(open_channel(address, "analyzer", trusted), token)
+        return cls(
+            open_channel(address, "analyzer", trusted, receive_limit=MAX_RESULT_BYTES), token
+        )
 
     async def create_task(self, draft: TaskDraft) -> SignedTask:
         """Publish a task."""
         call = self._stub.CreateTask(
             draft_to_wire(draft), metadata=self._metadata, timeout=SHORT_DEADLINE
         )
-        return signed_task_from_wire((await answer(call)).task)
+        return signed_task_from_wire((await reply(call)).task)
 
     async def result(self, digest: TaskDigest) -> Result:
         """
@@ -62,7 +64,7 @@ class OperatorClient:
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         call = self._stub.GetResult(request, metadata=self._metadata, timeout=LONG_DEADLINE)
         try:
-            return result_from_wire(await answer(call))
+            return result_from_wire(await reply(call))
         except PeerRefusalError as error:
             if error.status == NotReleasedError.status:
                 raise NotReleasedError(str(error)) from error

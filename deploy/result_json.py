@@ -22,15 +22,15 @@ def as_json(result: Result) -> dict[str, Any]:
         "n_reports": result.n_reports,
         "n_dummies": result.n_dummies,
         "refused": dict(result.refused),
-        "frequencies": result.frequencies.tolist(),
-        "standard_errors": result.standard_errors.tolist(),
-        "refined": result.refined.tolist(),
-        "mse_theory": result.mse_theory,
+        "frequencies": result.histogram.frequencies.tolist(),
+        "standard_errors": result.histogram.standard_errors.tolist(),
+        "refined": result.histogram.refined.tolist(),
+        "mse_theory": result.histogram.mse_theory,
         "guarantees": [
             {name: number_or_text(value) for name, value in dataclasses.asdict(guarantee).items()}
             for guarantee in result.guarantees
         ],
-        "published_bound": result.published_bound,
+        "published_claim": result.published_claim,
         "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
     }
 

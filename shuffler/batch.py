@@ -12,8 +12,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+from common.batch import BatchState
 from common.errors import BatchStateError
-from common.submission import BatchState
 
 
 class Event(Enum):
@@ -40,6 +40,9 @@ TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxy
 
 FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
 """States that nothing leads out of."""
+
+KEPT_STATES: Final = frozenset({BatchState.QUARANTINED})
+"""Final states in which batch and key are kept, for an operator to look into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,16 @@
 """The calls that a shuffler makes: all of them to the analyzer."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Protocol
 
 import grpc
 
-from common.hpke import TaskDigest
-from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, answer
+from common.batch import BatchManifest
+from common.errors import PeerError
+from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
-from common.submission import BatchManifest
+from common.task_digest import TaskDigest
 from common.wire import chunk_to_wire, manifest_to_wire, signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
@@ -32,15 +34,27 @@ class AnalyzerClient:
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
-        response = await answer(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
+        response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
     async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
         """Deliver a batch; when it returns, the analyzer has stored it durably."""
 
+        failures: list[Exception] = []
+
         async def messages() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
             yield manifest_to_wire(manifest)
-            async for chunk in chunks:
-                yield chunk_to_wire(chunk)
+            try:
+                async for chunk in chunks:
+                    yield chunk_to_wire(chunk)
+            except Exception as error:
+                failures.append(error)
+                raise
 
-        await answer(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))
+        try:
+            await reply(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))
+        except (asyncio.CancelledError, PeerError):
+            # gRPC turns a failure to read our own chunks into a cancelled call: say what it was.
+            if failures:
+                raise failures[0] from None
+            raise

@@ -16,6 +16,8 @@ from common.signing import identity_from_hex
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.client import AnalyzerClient
 from shuffler.collection import Collection
+from shuffler.delivery import Deliveries
+from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.spool import Spool
@@ -28,7 +30,7 @@ class ShufflerService:
         self,
         *,
         listener: Listener,
-        collection: Collection,
+        deliveries: Deliveries,
         spool: Spool,
         pool: OpeningPool,
         channel: grpc.aio.Channel,
@@ -37,7 +39,7 @@ class ShufflerService:
         self._spool = spool
         self._pool = pool
         self._channel = channel
-        self._running = asyncio.create_task(collection.run())
+        self._running = asyncio.create_task(deliveries.run())
         self.address = listener.address
 
     async def stop(self) -> None:
@@ -62,24 +64,25 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     channel = open_channel(settings.analyzer, "analyzer", tls.authority if tls else None)
     spool = Spool(state.path / "spool.sqlite")
     pool = OpeningPool(key, settings.opening_processes)
-    collection = Collection(
+    rng = secure_generator()
+    analyzer = AnalyzerClient(channel)
+    rounds = Rounds(
         spool=spool,
         state=state,
-        analyzer=AnalyzerClient(channel),
+        analyzer=analyzer,
         identity=identity_from_hex(settings.analyzer_identity),
-        key=key,
-        pool=pool,
+        key=key.public_key(),
         minimum_batch=settings.minimum_batch,
-        clock=clock,
-        rng=secure_generator(),
+        rng=rng,
     )
-
-    await collection.resume()
+    await rounds.resume()
+    collection = Collection(rounds=rounds, spool=spool, key=key, pool=pool, clock=clock)
+    deliveries = Deliveries(rounds=rounds, spool=spool, analyzer=analyzer, clock=clock, rng=rng)
 
     def add_services(server: grpc.aio.Server) -> None:
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(ShufflerServicer(collection), server)
 
     listener = await Listener.start(settings, tls, "shuffledp.v1.Shuffler", add_services)
     return ShufflerService(
-        listener=listener, collection=collection, spool=spool, pool=pool, channel=channel
+        listener=listener, deliveries=deliveries, spool=spool, pool=pool, channel=channel
     )

@@ -21,8 +21,9 @@ class ShufflerSettings(ServiceSettings):
 
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)
-        if self.minimum_batch < 1 or self.opening_processes < 0:
+        if self.minimum_batch < 1:
+            raise SettingsError(f"minimum_batch is {self.minimum_batch}; it must be at least 1")
+        if self.opening_processes < 0:
             raise SettingsError(
-                f"minimum_batch is {self.minimum_batch} and opening_processes is "
-                f"{self.opening_processes}; they must be at least 1 and at least 0"
+                f"opening_processes is {self.opening_processes}; it must be at least 0"
             )

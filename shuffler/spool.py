@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.hpke import TaskDigest
+from common.batch import BatchId, BatchState
+from common.errors import BatchStateError, UnknownTaskError
 from common.runtime.database import Database
 from common.signing import SignedTask
-from common.submission import BatchId, BatchState, Outcome
+from common.submission import Outcome
+from common.task_digest import TaskDigest
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batches (
@@ -64,6 +66,8 @@ class Row:
     content_tag: bytes
     """Keyed hash of its sealed reports: tells a retry from a conflict."""
     sealed: bytes
+    in_time: bool
+    """Came before the deadline. A late one is only compared with what is stored."""
 
 
 class Spool:
@@ -78,9 +82,14 @@ class Spool:
         """Begin to collect for a task, or give the batch that was begun."""
         return await self._database.run(_open_batch, batch_id, signed)
 
-    async def find(self, digest: TaskDigest) -> StoredBatch | None:
-        """Look up the batch of a task."""
-        return await self._database.run(_find, digest)
+    async def get(self, digest: TaskDigest) -> StoredBatch:
+        """
+        Look up the batch of a task.
+
+        Raises:
+            UnknownTaskError: There is none.
+        """
+        return await self._database.run(_get, digest)
 
     async def all(self) -> list[StoredBatch]:
         """List every batch, also those that are over."""
@@ -112,27 +121,27 @@ class Spool:
                 if not future.done():
                     future.set_result(outcome)
 
-    async def set_state(self, batch_id: BatchId, state: BatchState) -> None:
-        """Record a batch's state."""
-        await self._database.run(_set_state, batch_id, state)
+    async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
+        """Record a batch's next state."""
+        await self._database.run(_set_state, batch, state)
 
     async def submissions(self, batch_id: BatchId) -> list[bytes]:
         """Give every sealed row of a batch, in the order of the keyed hash."""
         return await self._database.run(_submissions, batch_id)
 
     async def replace_by_permuted(
-        self, batch_id: BatchId, chunks: Sequence[bytes], seconds: float
+        self, batch: StoredBatch, state: BatchState, chunks: Sequence[bytes], seconds: float
     ) -> None:
-        """Store the permuted batch and drop the submissions, in one transaction."""
-        await self._database.run(_replace_by_permuted, batch_id, chunks, seconds)
+        """Store the permuted batch, drop the submissions, record the state: at once."""
+        await self._database.run(_replace_by_permuted, batch, state, chunks, seconds)
 
     async def permuted_chunk(self, batch_id: BatchId, position: int) -> bytes | None:
         """Give one sealed chunk of a permuted batch; None past the last."""
         return await self._database.run(_permuted_chunk, batch_id, position)
 
-    async def drop(self, batch_id: BatchId, state: BatchState) -> None:
+    async def drop(self, batch: StoredBatch, state: BatchState) -> None:
         """Delete a batch's rows and record its last state."""
-        await self._database.run(_drop, batch_id, state)
+        await self._database.run(_drop, batch, state)
 
     def close(self) -> None:
         """Close the file."""
@@ -167,16 +176,15 @@ def _open_batch(
             BatchState.COLLECTING.value,
         ),
     )
-    stored = _find(connection, signed.digest())
-    if stored is None:
-        raise RuntimeError("a batch that was just stored is not there")
-    return stored
+    return _get(connection, signed.digest())
 
 
-def _find(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch | None:
+def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:
     query = f"SELECT {_COLUMNS} FROM batches WHERE task_digest = ?"  # noqa: S608
     row = connection.execute(query, (digest,)).fetchone()
-    return None if row is None else _stored(row)
+    if row is None:
+        raise UnknownTaskError("this shuffler has no batch for this task")
+    return _stored(row)
 
 
 def _all(connection: sqlite3.Connection) -> list[StoredBatch]:
@@ -194,6 +202,8 @@ def _append_row(connection: sqlite3.Connection, row: Row) -> Outcome:
     ).fetchone()
     if known is not None:
         return Outcome.REPEATED if known[0] == row.content_tag else Outcome.CONFLICT
+    if not row.in_time:
+        return Outcome.CLOSED
     counted = connection.execute(
         "UPDATE batches SET n_users = n_users + 1 WHERE batch_id = ? AND state = ?",
         (row.batch_id, BatchState.COLLECTING.value),
@@ -207,8 +217,13 @@ def _append_row(connection: sqlite3.Connection, row: Row) -> Outcome:
     return Outcome.STORED
 
 
-def _set_state(connection: sqlite3.Connection, batch_id: BatchId, state: BatchState) -> None:
-    connection.execute("UPDATE batches SET state = ? WHERE batch_id = ?", (state.value, batch_id))
+def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
+    changed = connection.execute(
+        "UPDATE batches SET state = ? WHERE batch_id = ? AND state = ?",
+        (state.value, batch.batch_id, batch.state.value),
+    )
+    if changed.rowcount != 1:
+        raise BatchStateError(f"the batch is not {batch.state.value} any more")
 
 
 def _submissions(connection: sqlite3.Connection, batch_id: BatchId) -> list[bytes]:
@@ -217,16 +232,20 @@ def _submissions(connection: sqlite3.Connection, batch_id: BatchId) -> list[byte
 
 
 def _replace_by_permuted(
-    connection: sqlite3.Connection, batch_id: BatchId, chunks: Sequence[bytes], seconds: float
+    connection: sqlite3.Connection,
+    batch: StoredBatch,
+    state: BatchState,
+    chunks: Sequence[bytes],
+    seconds: float,
 ) -> None:
+    _set_state(connection, batch, state)
     connection.executemany(
         "INSERT INTO permuted VALUES (?, ?, ?)",
-        [(batch_id, position, chunk) for position, chunk in enumerate(chunks)],
+        [(batch.batch_id, position, chunk) for position, chunk in enumerate(chunks)],
     )
-    connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch_id,))
+    connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
     connection.execute(
-        "UPDATE batches SET state = ?, shuffle_seconds = ? WHERE batch_id = ?",
-        (BatchState.PERMUTED.value, seconds, batch_id),
+        "UPDATE batches SET shuffle_seconds = ? WHERE batch_id = ?", (seconds, batch.batch_id)
     )
 
 
@@ -239,7 +258,7 @@ def _permuted_chunk(
     return None if row is None else bytes(row[0])
 
 
-def _drop(connection: sqlite3.Connection, batch_id: BatchId, state: BatchState) -> None:
-    connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch_id,))
-    connection.execute("DELETE FROM permuted WHERE batch_id = ?", (batch_id,))
-    _set_state(connection, batch_id, state)
+def _drop(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
+    _set_state(connection, batch, state)
+    connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
+    connection.execute("DELETE FROM permuted WHERE batch_id = ?", (batch.batch_id,))

@@ -5,18 +5,23 @@ Nothing is sent that was not saved before, and nothing is randomized twice: what
 same bytes are sent again.
 """
 
+import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from common.errors import PeerError, PeerRefusalError, PolicyError
-from common.hpke import TaskDigest
+from common.errors import PeerError, PeerRefusalError, WireError
 from common.runtime import logs
 from common.runtime.clock import Clock
-from user_agent.budget import Answer, AnswerState, Budget
+from common.task_digest import TaskDigest
+from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.client import Shuffler
-from user_agent.contribution import Contribution
+from user_agent.contribution import Contributor
 from user_agent.policy import Policy, check
+
+_RESEND_SECONDS: Final = 30.0
+"""Pause between tries to send what could not be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,53 +55,66 @@ class Agent:
 
     async def contribute(self, digest: TaskDigest, value: int, person: str) -> Receipt:
         """
-        Answer a task for a person.
+        Answer a task for a person. Only the first call for a task uses its value.
 
         Raises:
-            PolicyError: The device does not answer this task, or not for several persons.
+            WireError: A name came to an agent of one person, or none to an agent of several.
+            PolicyError: The device does not answer this task.
             SignatureError, TaskError: The task is not what the pinned analyzer signed, or invalid.
             ValueRangeError: The value lies outside the domain.
-            PeerError: The shuffler cannot be reached; the answer is saved and will be sent again.
+            PeerError: The shuffler cannot be reached; what was saved is sent again later.
             PeerRefusalError: The shuffler does not take it.
         """
         if person and not self._several_persons:
-            raise PolicyError("this agent answers for one person; it does not take a name")
-        earlier = await self._budget.find(person, digest)
-        answer = earlier or await self._prepare(digest, value, person)
-        if answer.state is not AnswerState.ARRIVED:
-            await self._send(answer)
-        return Receipt(repeated=earlier is not None, local_epsilon=answer.local_epsilon)
+            raise WireError("this agent answers for one person; it takes no name")
+        if self._several_persons and not person:
+            raise WireError("this agent answers for several persons; say by name for whom")
+        saved = await self._budget.find(person, digest)
+        repeated = saved is not None
+        if saved is None:
+            fresh = await self._prepare(digest, value, person)
+            saved = await self._budget.spend(fresh)
+            repeated = saved != fresh
+        if saved.state is not SubmissionState.ARRIVED:
+            await self._send(saved)
+        return Receipt(repeated=repeated, local_epsilon=saved.local_epsilon)
 
-    async def _prepare(self, digest: TaskDigest, value: int, person: str) -> Answer:
+    async def _prepare(self, digest: TaskDigest, value: int, person: str) -> SavedSubmission:
         signed = await self._shuffler.fetch_task(digest)
         task = check(signed, digest, self._policy, self._clock.now())
-        submission = Contribution(task, digest).prepare(value, self._rng)
-        return await self._budget.spend(
-            Answer(
-                person=person,
-                task_digest=digest,
-                envelope=submission.envelope,
-                local_epsilon=task.local_epsilon,
-                state=AnswerState.PENDING,
-            )
+        return SavedSubmission(
+            person=person,
+            task_digest=digest,
+            envelope=Contributor(task, digest).prepare(value, self._rng),
+            local_epsilon=task.local_epsilon,
+            state=SubmissionState.PENDING,
         )
 
-    async def _send(self, answer: Answer) -> None:
+    async def _send(self, saved: SavedSubmission) -> None:
         try:
-            await self._shuffler.submit(answer.task_digest, answer.envelope)
+            await self._shuffler.submit(saved.task_digest, saved.envelope)
         except PeerRefusalError:
-            await self._budget.mark(answer, AnswerState.REFUSED)
+            await self._budget.mark(saved, SubmissionState.REFUSED)
             raise
-        await self._budget.mark(answer, AnswerState.ARRIVED)
+        await self._budget.mark(saved, SubmissionState.ARRIVED)
 
     async def resend_pending(self) -> None:
-        """Send again what was saved before a crash or while the shuffler was away."""
-        for answer in await self._budget.pending():
+        """Send again what was saved and may not have arrived."""
+        for saved in await self._budget.pending():
             try:
-                await self._send(answer)
+                await self._send(saved)
             except (PeerError, PeerRefusalError) as error:
                 logs.event(
-                    "answer not sent",
-                    {"task_digest": answer.task_digest.hex(), "status": error.status},
+                    "submission not sent",
+                    {"task_digest": saved.task_digest.hex(), "status": error.status},
                     level="WARNING",
                 )
+
+    async def keep_resending(self) -> None:
+        """Send what is pending at once, and again and again, for as long as the service runs."""
+        while True:
+            try:
+                await self.resend_pending()
+            except Exception as error:  # noqa: BLE001  # the next try may do better
+                logs.event("resending failed", {"error": type(error).__name__}, level="ERROR")
+            await asyncio.sleep(_RESEND_SECONDS)

@@ -1,7 +1,7 @@
 """
-What this device has given away, and the sealed bytes that it owes: saved before anything is sent.
+What this device has given away, and the submissions that it owes: saved before anything is sent.
 
-No true value is ever stored. One row is one person's answer to one task.
+No true value is ever stored. One row is one person's submission to one task.
 """
 
 import sqlite3
@@ -10,11 +10,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from common.hpke import TaskDigest
 from common.runtime.database import Database
+from common.task_digest import TaskDigest
 
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS answers (
+CREATE TABLE IF NOT EXISTS submissions (
     person TEXT NOT NULL,
     task_digest BLOB NOT NULL,
     envelope BLOB NOT NULL,
@@ -25,8 +25,8 @@ CREATE TABLE IF NOT EXISTS answers (
 """
 
 
-class AnswerState(Enum):
-    """How far an answer got."""
+class SubmissionState(Enum):
+    """How far a submission got."""
 
     PENDING = "pending"
     ARRIVED = "arrived"
@@ -35,40 +35,40 @@ class AnswerState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What one person sent, or is about to send, for one task."""
+class SavedSubmission:
+    """What one person sent, or is about to send, for one task, and what it spends."""
 
     person: str
     task_digest: TaskDigest
     envelope: bytes
     local_epsilon: float
-    state: AnswerState
+    state: SubmissionState
 
 
 class Budget:
-    """The device's record of answers, durable."""
+    """The device's record of submissions, durable."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
 
-    async def find(self, person: str, digest: TaskDigest) -> Answer | None:
-        """Look up what this person answered to this task."""
+    async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
+        """Look up what this person submitted to this task."""
         return await self._database.run(_find, person, digest)
 
-    async def spend(self, answer: Answer) -> Answer:
+    async def spend(self, submission: SavedSubmission) -> SavedSubmission:
         """
-        Save an answer before it is sent, and give the one that counts.
+        Save a submission before it is sent, and give the one that counts.
 
         If the person had answered already (two calls at once), that is the earlier one: a task is
         answered once, and the same bytes are sent again.
         """
-        return await self._database.run(_spend, answer)
+        return await self._database.run(_spend, submission)
 
-    async def mark(self, answer: Answer, state: AnswerState) -> None:
-        """Record how far an answer got."""
-        await self._database.run(_mark, answer, state)
+    async def mark(self, submission: SavedSubmission, state: SubmissionState) -> None:
+        """Record how far a submission got."""
+        await self._database.run(_mark, submission, state)
 
-    async def pending(self) -> list[Answer]:
+    async def pending(self) -> list[SavedSubmission]:
         """List what was saved and may not have arrived."""
         return await self._database.run(_pending)
 
@@ -77,47 +77,54 @@ class Budget:
         self._database.close()
 
 
-_COLUMNS: Final = "person, task_digest, envelope, local_epsilon, state"
+_SELECT: Final = "SELECT person, task_digest, envelope, local_epsilon, state FROM submissions"
 
 
-def _answer(row: tuple[str, bytes, bytes, float, str]) -> Answer:
+def _saved(row: tuple[str, bytes, bytes, float, str]) -> SavedSubmission:
     person, digest, envelope, local_epsilon, state = row
-    return Answer(
+    return SavedSubmission(
         person=person,
         task_digest=TaskDigest(digest),
         envelope=envelope,
         local_epsilon=local_epsilon,
-        state=AnswerState(state),
+        state=SubmissionState(state),
     )
 
 
-def _find(connection: sqlite3.Connection, person: str, digest: TaskDigest) -> Answer | None:
-    query = f"SELECT {_COLUMNS} FROM answers WHERE person = ? AND task_digest = ?"  # noqa: S608
+def _find(
+    connection: sqlite3.Connection, person: str, digest: TaskDigest
+) -> SavedSubmission | None:
+    query = f"{_SELECT} WHERE person = ? AND task_digest = ?"
     row = connection.execute(query, (person, digest)).fetchone()
-    return None if row is None else _answer(row)
+    return None if row is None else _saved(row)
 
 
-def _spend(connection: sqlite3.Connection, answer: Answer) -> Answer:
+def _spend(connection: sqlite3.Connection, submission: SavedSubmission) -> SavedSubmission:
+    earlier = _find(connection, submission.person, submission.task_digest)
+    if earlier is not None:
+        return earlier
     connection.execute(
-        f"INSERT OR IGNORE INTO answers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+        "INSERT INTO submissions VALUES (?, ?, ?, ?, ?)",
         (
-            answer.person,
-            answer.task_digest,
-            answer.envelope,
-            answer.local_epsilon,
-            answer.state.value,
+            submission.person,
+            submission.task_digest,
+            submission.envelope,
+            submission.local_epsilon,
+            submission.state.value,
         ),
     )
-    return _find(connection, answer.person, answer.task_digest) or answer
+    return submission
 
 
-def _mark(connection: sqlite3.Connection, answer: Answer, state: AnswerState) -> None:
+def _mark(
+    connection: sqlite3.Connection, submission: SavedSubmission, state: SubmissionState
+) -> None:
     connection.execute(
-        "UPDATE answers SET state = ? WHERE person = ? AND task_digest = ?",
-        (state.value, answer.person, answer.task_digest),
+        "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ?",
+        (state.value, submission.person, submission.task_digest),
     )
 
 
-def _pending(connection: sqlite3.Connection) -> list[Answer]:
-    query = f"SELECT {_COLUMNS} FROM answers WHERE state = ?"  # noqa: S608
-    return [_answer(row) for row in connection.execute(query, (AnswerState.PENDING.value,))]
+def _pending(connection: sqlite3.Connection) -> list[SavedSubmission]:
+    rows = connection.execute(f"{_SELECT} WHERE state = ?", (SubmissionState.PENDING.value,))
+    return [_saved(row) for row in rows]

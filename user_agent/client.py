@@ -4,9 +4,9 @@ from typing import Protocol
 
 import grpc
 
-from common.hpke import TaskDigest
-from common.runtime.rpc import SHORT_DEADLINE, answer
+from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.signing import SignedTask
+from common.task_digest import TaskDigest
 from common.wire import signed_task_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
@@ -30,10 +30,10 @@ class ShufflerClient:
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
-        response = await answer(self._stub.FetchTask(request, timeout=SHORT_DEADLINE))
+        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
     async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
         """Submit; when it returns, the submission is durably stored."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
-        await answer(self._stub.Submit(request, timeout=SHORT_DEADLINE))
+        await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE))

@@ -5,28 +5,18 @@ The only code that turns a true value into bytes that leave the device; what is 
 and shipped is this.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from common.envelope import EnvelopeContent, pack
-from common.errors import ValueRangeError
-from common.hpke import HpkePublicKey, TaskDigest, envelope_context, report_context
+from common.hpke import HpkePublicKey, envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Reports, null_reports
+from common.mechanisms.mechanism import Reports, check_value, null_reports
+from common.submission import Submission, pack
 from common.task import SUBMISSION_ID_BYTES, Task
+from common.task_digest import TaskDigest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """All sealed reports of one user in one envelope. A retry sends these very bytes."""
-
-    submission_id: bytes
-    envelope: bytes
-
-
-class Contribution:
-    """How to answer one task: made once a task, used once a person."""
+class Contributor:
+    """Answers one task: laid out once a task, used once a person."""
 
     def __init__(self, task: Task, digest: TaskDigest) -> None:
         """
@@ -40,35 +30,33 @@ class Contribution:
         self._seal_report = HpkePublicKey(task.analyzer_key).sealer(report_context(digest))
         self._seal_envelope = HpkePublicKey(task.shuffler_key).sealer(envelope_context(digest))
 
-    def prepare(self, value: int, rng: np.random.Generator) -> Submission:
+    def prepare(self, value: int, rng: np.random.Generator) -> bytes:
         """
         Prepare one user's submission. Run by the user agent.
 
         Args:
             value: The true item, 0 .. domain_size-1.
-            rng: Source of randomness for reports, dummies, their order and the id.
+            rng: Source of randomness for reports, dummies, their order and the submission's id.
 
         Returns:
-            A submission whose length depends on the task alone.
+            The envelope, whose length depends on the task alone. A retry sends these very bytes.
 
         Raises:
             ValueRangeError: The value lies outside the domain; the message does not repeat it.
 
         Cost: one seal for each report and one for the envelope, about 0.1 ms each.
         """
-        if not 0 <= value < self._task.domain_size:
-            raise ValueRangeError(f"a value must lie between 0 and {self._task.domain_size - 1}")
+        check_value(value, self._task.domain_size)  # before numpy sees a number of any size
         own = self._mechanism.randomize(np.array([value], dtype=np.int64), rng)
         dummies = self._mechanism.dummies(self._task.dummies.per_user, rng)
         reports = pad(np.concatenate([own, dummies]), self._task.reports_per_user)
+        # Shuffled before they are sealed, so that the order of sealing tells nothing either.
         reports = reports[rng.permutation(len(reports))]
-        content = EnvelopeContent(
+        submission = Submission(
             submission_id=rng.bytes(SUBMISSION_ID_BYTES),
             sealed_reports=b"".join(self._seal_report(report.tobytes()) for report in reports),
         )
-        return Submission(
-            submission_id=content.submission_id, envelope=self._seal_envelope(pack(content))
-        )
+        return self._seal_envelope(pack(submission))
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:

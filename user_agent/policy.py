@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from common.errors import PolicyError
-from common.hpke import TaskDigest
+from common.errors import PolicyError, SignatureError
 from common.mechanisms.catalogue import mechanism_of
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
+from common.task_digest import TaskDigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +27,14 @@ def check(signed: SignedTask, digest: TaskDigest, policy: Policy, now: float) ->
     arithmetic.
 
     Raises:
-        PolicyError: It is not the task that was asked for, its deadline has passed, its local ε
-            is over the cap, or its weights do not keep the claim.
-        SignatureError: The pinned identity did not sign it.
+        PolicyError: Its deadline has passed, its local ε is over the cap, or its weights do not
+            keep the claim.
+        SignatureError: It is not the task that was asked for, or the pinned identity did not sign
+            it.
         TaskError: It is not a valid task.
     """
     if signed.digest() != digest:
-        raise PolicyError("the shuffler gave another task than the one that was asked for")
+        raise SignatureError("the shuffler gave another task than the one that was asked for")
     policy.identity.verify(signed)
     task = Task.from_bytes(signed.task_bytes)
     if now >= task.deadline:

@@ -68,4 +68,4 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
 
     listener = await Listener.start(settings, tls, "shuffledp.v1.UserAgent", add_services)
-    return UserAgentService(listener, budget, channel, asyncio.create_task(agent.resend_pending()))
+    return UserAgentService(listener, budget, channel, asyncio.create_task(agent.keep_resending()))

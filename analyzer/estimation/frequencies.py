@@ -1,10 +1,8 @@
 """Debiased frequencies with exact variances: one place for every mechanism. Run by the analyzer."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy import stats
 
 from common.mechanisms.mechanism import Counts, Vector
 
@@ -25,22 +23,9 @@ class SupportProbabilities(Protocol):
         """Probability that a dummy supports a given value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Frequencies:
-    """Debiased shares of items; they may be negative and need not sum to 1."""
-
-    values: Vector
-    standard_errors: Vector
-
-    def interval(self, confidence: float) -> tuple[Vector, Vector]:
-        """Give the ends of each item's own interval, by the normal approximation."""
-        reach = float(stats.norm.ppf((1 + confidence) / 2)) * self.standard_errors
-        return self.values - reach, self.values + reach
-
-
 def debias(
     support: Counts, *, n_real: float, n_dummies: float, mechanism: SupportProbabilities
-) -> Frequencies:
+) -> Vector:
     """
     Estimate the share of each item among the users whose reports were counted.
 
@@ -55,14 +40,23 @@ def debias(
         mechanism: Gives p, q, q_dummy.
 
     Returns:
-        Unbiased shares, and standard errors with the estimate put in for the truth.
+        Unbiased shares, shape (domain_size,).
     """
     signal = n_real * (mechanism.p - mechanism.q)
     noise = n_real * mechanism.q + n_dummies * mechanism.q_dummy
-    values = (support.astype(np.float64) - noise) / signal
-    shares = np.clip(values, 0, 1)
-    errors = np.sqrt(variance(shares, n_real=n_real, n_dummies=n_dummies, mechanism=mechanism))
-    return Frequencies(values=values, standard_errors=errors)
+    shares: Vector = (support.astype(np.float64) - noise) / signal
+    return shares
+
+
+def standard_errors(
+    shares: Vector, *, n_real: float, n_dummies: float, mechanism: SupportProbabilities
+) -> Vector:
+    """Give each debiased share's standard error, with the estimate put in for the truth."""
+    inside = np.clip(shares, 0, 1)
+    errors: Vector = np.sqrt(
+        variance(inside, n_real=n_real, n_dummies=n_dummies, mechanism=mechanism)
+    )
+    return errors
 
 
 def variance(

@@ -1,24 +1,11 @@
 """From cell counts to a histogram: debias, state the error, refine. Run by the analyzer. Pure."""
 
-from dataclasses import dataclass
-
 from analyzer.estimation.em import maximise_likelihood
-from analyzer.estimation.frequencies import Frequencies, debias, expected_mse
+from analyzer.estimation.frequencies import debias, expected_mse, standard_errors
 from analyzer.estimation.norm_sub import norm_sub
-from common.mechanisms.mechanism import Counts, Mechanism, Vector
+from common.mechanisms.mechanism import Counts, Mechanism
 from common.protocols import Refinement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Histogram:
-    """The estimate of one batch."""
-
-    frequencies: Frequencies
-    """Unbiased, with standard errors; intervals belong to these."""
-    refined: Vector
-    """A distribution: at least 0, sum 1. Usually closer to the truth, but biased."""
-    mse_theory: float
-    """Mean over items of the exact variance of the unbiased shares."""
+from common.result import Histogram
 
 
 def estimate(
@@ -39,17 +26,16 @@ def estimate(
         n_dummies: Dummies among those counted.
         refinement: How the protocol refines.
     """
-    support = mechanism.support_counts(cells)
-    frequencies = debias(support, n_real=n_real, n_dummies=n_dummies, mechanism=mechanism)
+    users = {"n_real": n_real, "n_dummies": n_dummies}
+    shares = debias(mechanism.support_counts(cells), mechanism=mechanism, **users)
     if refinement == "em":
         channel = mechanism.channel(n_real / (n_real + n_dummies))
-        refined = maximise_likelihood(cells, channel, mechanism.domain_size).shares
+        refined = maximise_likelihood(cells, channel, mechanism.domain_size)
     else:
-        refined = norm_sub(frequencies.values)
+        refined = norm_sub(shares)
     return Histogram(
-        frequencies=frequencies,
+        frequencies=shares,
+        standard_errors=standard_errors(shares, mechanism=mechanism, **users),
         refined=refined,
-        mse_theory=expected_mse(
-            mechanism.domain_size, n_real=n_real, n_dummies=n_dummies, mechanism=mechanism
-        ),
+        mse_theory=expected_mse(mechanism.domain_size, mechanism=mechanism, **users),
     )

@@ -19,7 +19,7 @@ Every figure is an upper bound, by construction:
   cell's exact mass and mean put it on the chord;
 * no tail is cut off: what lies below the first bin of M is charged to δ in full.
 
-Run by the analyzer, by the user agent's policy and by `shuffledp account`. Replace-one neighbours.
+Run by the analyzer and by `shuffledp account`. Replace-one neighbours.
 """
 
 import math

@@ -7,7 +7,7 @@ Computed by the analyzer for the batch that really arrived, and for a task's cla
 from typing import Final
 
 from common.accounting.amplification import Crowd, epsilon_upper
-from common.accounting.published import OD_HP_THEOREM_1, od_hp_theorem_1
+from common.accounting.published import PUBLISHED
 from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Guarantee
 from common.mechanisms.catalogue import mechanism_of
@@ -82,8 +82,9 @@ def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     """Say what the protocol's published bound claims against the analyzer, or why nothing."""
     crowd = honest_crowd(task, n_users, n_refused)
+    name, bound = PUBLISHED[task.composition.published_bound]
     try:
-        epsilon = od_hp_theorem_1(mechanism_of(task).reduction, crowd, task.delta)
+        epsilon = bound(mechanism_of(task).reduction, crowd, task.delta)
     except BoundRangeError as error:
-        return f"{OD_HP_THEOREM_1} makes no claim here: {error}"
-    return f"{OD_HP_THEOREM_1} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"
+        return f"{name} makes no claim here: {error}"
+    return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"

@@ -6,15 +6,14 @@ no guarantee rests on them.
 """
 
 import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from common.accounting.amplification import Crowd
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-
-OD_HP_THEOREM_1: Final = (
-    "OD-HP Theorem 1 [CC24], with its lost roots restored and a fresh seed for every dummy"
-)
+from common.protocols import PublishedBound
 
 
 def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
@@ -47,3 +46,16 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
             f"it counts {blanket:.0f}"
         )
     return epsilon
+
+
+Bound = Callable[[MatchCountReduction, Crowd, float], float]
+
+PUBLISHED: Final[Mapping[PublishedBound, tuple[str, Bound]]] = MappingProxyType(
+    {
+        "od-hp-theorem-1": (
+            "OD-HP Theorem 1 [CC24], with its lost roots restored and a fresh seed for every dummy",
+            od_hp_theorem_1,
+        )
+    }
+)
+"""What each protocol's row in the table of compositions refers to, with its name in words."""

@@ -4,8 +4,8 @@ from common.errors import TaskError
 from common.mechanisms.finite_field import FiniteField
 from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
 from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import MAX_POINTS, LocalHashing, digits_for, is_prime
 from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
+from common.mechanisms.local_hashing import LocalHashing, field_for
 from common.mechanisms.mechanism import Mechanism
 from common.mechanisms.response_weights import ResponseWeights
 from common.protocols import MechanismName
@@ -25,7 +25,7 @@ def specify(
     if name == "grr":
         answers, digits, dtype = domain_size, 1, GRR_REPORT
     else:
-        answers, digits, dtype = buckets, digits_for(domain_size, buckets), HASHED_REPORT
+        answers, digits, dtype = buckets, field_for(domain_size, buckets).t, HASHED_REPORT
     return MechanismSpec(
         name=name,
         buckets=answers,
@@ -49,12 +49,6 @@ def mechanism_of(task: Task) -> Mechanism:
     if spec.name == "grr":
         mechanism = Grr(task.domain_size, weights)
     else:
-        if not is_prime(spec.buckets):
-            raise TaskError(f"buckets is {spec.buckets}; it must be a prime number")
-        if spec.buckets**spec.digits > MAX_POINTS:
-            raise TaskError(
-                f"{spec.digits} digits in base {spec.buckets} make more than {MAX_POINTS} points"
-            )
         field = FiniteField(spec.buckets, spec.digits)
         mechanism = LocalHashing(task.domain_size, field, weights, task.nonce)
     if mechanism.report_dtype.itemsize != spec.report_bytes:

@@ -13,14 +13,21 @@ would bias every estimate by q^-t, and forbidding the seed would break pairwise 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
+from common.errors import TaskError
 from common.mechanisms.mechanism import Counts, Vector
 
-_CHUNK = 1 << 15
+MIN_DIGITS: Final = 2
+"""With one digit there are as many buckets as points, and nothing is hashed."""
+MAX_POINTS: Final = 2**24
+"""Points of the field that the analyzer's transform takes (256 MiB of complex numbers)."""
+
+_CHUNK: Final = 1 << 15
 """Reports counted at a time, so that the work stays in the cache."""
 
 
@@ -30,6 +37,17 @@ class FiniteField:
 
     q: int
     t: int
+
+    def __post_init__(self) -> None:
+        if not _is_prime(self.q):
+            raise TaskError(f"buckets is {self.q}; it must be a prime number")
+        if self.t < MIN_DIGITS:
+            raise TaskError(f"digits is {self.t}; hashing needs at least {MIN_DIGITS}")
+        if self.size > MAX_POINTS:
+            raise TaskError(
+                f"{self.t} digits in base {self.q} make {self.size} points; "
+                f"at most {MAX_POINTS} can be decoded"
+            )
 
     @property
     def size(self) -> int:
@@ -137,3 +155,9 @@ class FiniteField:
         table[1:] = scipy.fft.ifft(rows, axis=1).real
         table[0, 0] = theta.sum()
         return table.ravel()
+
+
+def _is_prime(number: int) -> bool:
+    return number >= 2 and all(  # noqa: PLR2004
+        number % divisor for divisor in range(2, int(number**0.5) + 1)
+    )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.finite_field import FiniteField
+from common.mechanisms.finite_field import MIN_DIGITS, FiniteField
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
@@ -17,15 +17,14 @@ from common.mechanisms.response_weights import ResponseWeights
 REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
 MIN_CANONICAL_SEEDS: Final = 50
 """With fewer, one report's support is too large a share of all: the error becomes lumpy."""
-MAX_POINTS: Final = 2**24
-"""Points of the field that the analyzer's transform takes (256 MiB of complex numbers)."""
 
 
-def digits_for(domain_size: int, buckets: int) -> int:
+def field_for(domain_size: int, buckets: int) -> FiniteField:
     """
-    Give t, the least number of base-`buckets` digits that tells the items apart.
+    Give the least field over `buckets` elements that tells the items apart.
 
-    Raised only where that leaves fewer than MIN_CANONICAL_SEEDS canonical seeds.
+    Its digits are raised beyond that only where it would leave fewer than MIN_CANONICAL_SEEDS
+    canonical seeds.
 
     Raises:
         TaskError: buckets is not prime or not below domain_size, or the field gets too large.
@@ -35,28 +34,10 @@ def digits_for(domain_size: int, buckets: int) -> int:
             f"buckets is {buckets} and domain_size is {domain_size}: "
             "hashing needs fewer buckets than items"
         )
-    if not is_prime(buckets):
-        raise TaskError(f"buckets is {buckets}; it must be a prime number")
-    digits = 2
-    while buckets**digits < domain_size or _canonical_seeds(buckets, digits) < MIN_CANONICAL_SEEDS:
-        digits += 1
-    if buckets**digits > MAX_POINTS:
-        raise TaskError(
-            f"{digits} digits in base {buckets} make {buckets**digits} points; "
-            f"at most {MAX_POINTS} can be decoded: choose another number of buckets"
-        )
-    return digits
-
-
-def _canonical_seeds(buckets: int, digits: int) -> int:
-    return FiniteField(buckets, digits).rows - 1
-
-
-def is_prime(number: int) -> bool:
-    """Say whether a number is prime. Cost: O(√number)."""
-    return number >= 2 and all(  # noqa: PLR2004
-        number % divisor for divisor in range(2, int(number**0.5) + 1)
-    )
+    field = FiniteField(buckets, MIN_DIGITS)
+    while field.size < domain_size or field.rows <= MIN_CANONICAL_SEEDS:
+        field = FiniteField(buckets, field.t + 1)
+    return field
 
 
 class _HashIncidence:
@@ -182,6 +163,7 @@ class LocalHashing:
         Cost: one pass over the reports.
         """
         seeds, buckets = reports["seed"], reports["bucket"]
+        # Two maxima cost half of what `valid` does, and counting is what large batches wait for.
         if len(reports) and (seeds.max() >= self.field.size or buckets.max() >= self.field.q):
             raise ReportError(
                 f"a seed is not below {self.field.size} or a bucket not below {self.field.q}"

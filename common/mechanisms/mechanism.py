@@ -118,7 +118,19 @@ def check_values(values: NDArray[np.int64], domain_size: int) -> None:
     Raises:
         ValueRangeError: One does not.
     """
-    if values.size and not (values.min() >= 0 and values.max() < domain_size):
+    if values.size:
+        check_value(int(values.min()), domain_size)
+        check_value(int(values.max()), domain_size)
+
+
+def check_value(value: int, domain_size: int) -> None:
+    """
+    Check that a value of any size lies in the domain. The message does not repeat it.
+
+    Raises:
+        ValueRangeError: It does not.
+    """
+    if not 0 <= value < domain_size:
         raise ValueRangeError(f"a value must lie between 0 and {domain_size - 1}")
 
 
@@ -133,6 +145,7 @@ def null_reports(count: int, dtype: np.dtype[Any]) -> Reports:
 
 def is_null(reports: Reports) -> NDArray[np.bool_]:
     """Say which reports are padding."""
-    raw = np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
+    raw = np.ascontiguousarray(reports).view(np.uint8)
+    raw = raw.reshape(len(reports), reports.dtype.itemsize)
     nulls: NDArray[np.bool_] = (raw == _NULL_BYTE).all(axis=1)
     return nulls

@@ -63,7 +63,7 @@ class MatchCountReduction:
         total = weights.total(answers)
         return cls(
             answers=answers,
-            local_epsilon=math.nextafter(math.log(weights.true / weights.other), math.inf),
+            local_epsilon=weights.local_epsilon,
             blanket=answers * weights.other / total,
             signal=(weights.true - weights.other) / total,
             pairwise_independent=pairwise_independent,

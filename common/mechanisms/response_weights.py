@@ -6,8 +6,9 @@ Every randomizer here says the truth with weight `true` and each other answer wi
 from e^ε again.
 """
 
+import math
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final, Self
 
 import numpy as np
@@ -17,9 +18,12 @@ from common.errors import TaskError
 from common.task import MAX_WEIGHT_SUM, check_local_epsilon
 
 _OTHER_WEIGHT: Final = 2**32
-_PRECISION: Final = Context(prec=60)
-_MARGIN: Final = Decimal("1e-50")
-"""Far above the error of a 60-digit exponential, far below 1 / (2^32 · e^20)."""
+_EXACT: Final = Context(prec=60, rounding=ROUND_FLOOR)
+_ONE_DOWN: Final = Decimal(1) - Decimal("1e-27")
+"""
+Takes e^ε down by far more than the error of a 60-digit exponential or logarithm, and by far less
+than one unit of a weight below 2^63 is worth. (Its 27 digits fit the default context exactly.)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +34,10 @@ class ResponseWeights:
     other: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.other <= self.true <= MAX_WEIGHT_SUM:
+        if not 1 <= self.other < self.true <= MAX_WEIGHT_SUM:
             raise TaskError(
                 f"the weights are {self.true} and {self.other}; they must satisfy "
-                f"1 <= other <= true <= {MAX_WEIGHT_SUM}"
+                f"1 <= other < true <= {MAX_WEIGHT_SUM}"
             )
 
     @classmethod
@@ -46,16 +50,26 @@ class ResponseWeights:
         a relative 2^-32 at most.
 
         Raises:
-            TaskError: local_epsilon is not above 0 and at most 20.
+            TaskError: local_epsilon is not above 2^-32 and at most 20.
         """
         check_local_epsilon(local_epsilon)
-        power = _PRECISION.exp(Decimal(local_epsilon)) * (1 - _MARGIN)
-        return cls(true=int(power * _OTHER_WEIGHT), other=_OTHER_WEIGHT)
+        true = int(_EXACT.multiply(_promise(local_epsilon), _OTHER_WEIGHT))
+        if true == _OTHER_WEIGHT:
+            raise TaskError(
+                f"local_epsilon is {local_epsilon}; below 2^-32 reports would carry no signal"
+            )
+        return cls(true=true, other=_OTHER_WEIGHT)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^local_epsilon, decided in exact arithmetic."""
-        promise = _PRECISION.exp(Decimal(local_epsilon)) * (1 - _MARGIN)
-        return Decimal(self.true) <= promise * self.other
+        """Say whether true / other ≤ e^local_epsilon; in 60 digits, and no if within 1e-27."""
+        return self.true <= _EXACT.multiply(_promise(local_epsilon), self.other)
+
+    @property
+    def local_epsilon(self) -> float:
+        """ln(true / other), rounded up."""
+        exact = _EXACT.ln(_EXACT.divide(self.true, self.other))
+        nearest = float(exact)
+        return nearest if Decimal(nearest) > exact else math.nextafter(nearest, math.inf)
 
     def total(self, answers: int) -> int:
         """
@@ -89,3 +103,8 @@ class ResponseWeights:
         draw = rng.integers(0, self.total(answers), size=truth.shape, dtype=np.int64)
         other = (draw - self.true) // self.other
         return np.where(draw < self.true, truth, other + (other >= truth))
+
+
+def _promise(local_epsilon: float) -> Decimal:
+    """Give e^local_epsilon, a relative 1e-27 too low."""
+    return _EXACT.multiply(_EXACT.exp(Decimal(local_epsilon)), _ONE_DOWN)

@@ -16,13 +16,11 @@ Field = Literal[
     "task_digest",
     "batch_id",
     "n_users",
-    "n_min",
     "state",
     "refused",
     "status",
     "error",
     "where",
-    "processes",
 ]
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 

@@ -22,6 +22,24 @@ SHORT_DEADLINE: Final = 15.0
 LONG_DEADLINE: Final = 600.0
 """Seconds for a call that moves many reports; no server works longer on any call."""
 
+_PASSING: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNKNOWN,
+    }
+)
+"""Statuses after which the same call may succeed later. All others are refusals."""
+_KEEPALIVE: Final = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 15_000),
+)
+"""So that a peer that vanished in the middle of a stream is noticed."""
 _MAX_CONCURRENT_CALLS: Final = 4096
 _RETRIES: Final = json.dumps(
     {
@@ -97,6 +115,7 @@ def make_server() -> grpc.aio.Server:
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", MAX_RESULT_BYTES),
             ("grpc.so_reuseport", 0),
+            *_KEEPALIVE,
         ],
     )
 
@@ -126,7 +145,9 @@ def bind(server: grpc.aio.Server, listen: str, identity: TlsIdentity | None) -> 
     return f"{listen.rpartition(':')[0]}:{port}"
 
 
-def open_channel(address: str, party: str, authority: bytes | None) -> grpc.aio.Channel:
+def open_channel(
+    address: str, party: str, authority: bytes | None, *, receive_limit: int = MAX_MESSAGE_BYTES
+) -> grpc.aio.Channel:
     """
     Open a channel to a party.
 
@@ -134,14 +155,16 @@ def open_channel(address: str, party: str, authority: bytes | None) -> grpc.aio.
         address: host:port or unix:PATH.
         party: Who must answer: the name in its certificate.
         authority: PEM of the authority to trust; None for plaintext or a Unix socket.
+        receive_limit: Longest message that is taken, in bytes.
 
     Raises:
         SettingsError: Plaintext to an address that is not local.
     """
     options: list[tuple[str, Any]] = [
-        ("grpc.max_receive_message_length", MAX_RESULT_BYTES),
+        ("grpc.max_receive_message_length", receive_limit),
         ("grpc.service_config", _RETRIES),
         ("grpc.enable_retries", 1),
+        *_KEEPALIVE,
     ]
     if address.startswith("unix:"):
         credentials = grpc.local_channel_credentials(grpc.LocalConnectionType.UDS)
@@ -157,18 +180,19 @@ def open_channel(address: str, party: str, authority: bytes | None) -> grpc.aio.
     )
 
 
-async def answer(call: Awaitable[T]) -> T:
+async def reply(call: Awaitable[T]) -> T:
     """
-    Wait for another party's answer.
+    Wait for another party's reply.
 
     Raises:
-        PeerError: It could not be reached, or not in time; the call may be made again.
-        PeerRefusalError: It answered with an error, whose status and message are passed on.
+        PeerError: It could not be reached in time, or could not serve at that moment; the call
+            may be made again.
+        PeerRefusalError: It refused, for good; status and message are passed on.
     """
     try:
         return await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
-        if code in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}:
-            raise PeerError("the other party cannot be reached at the moment") from error
+        if code in _PASSING:
+            raise PeerError(f"the other party cannot serve at the moment: {code.name}") from error
         raise PeerRefusalError(code.name, details) from error

@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncIterator
 
+from common.batch import BatchManifest
 from common.errors import PeerError, PeerRefusalError
-from common.hpke import TaskDigest
 from common.signing import SignedTask
-from common.submission import BatchManifest
+from common.task_digest import TaskDigest
 
 
 class MemoryAnalyzer:

@@ -9,6 +9,8 @@ from common.opening import Opened, open_each
 class InlinePool:
     """Opens at once, in the caller's thread."""
 
+    processes = 2
+
     def __init__(self, key: HpkePrivateKey) -> None:
         self._key = key
 

@@ -1,8 +1,8 @@
 """A shuffler in memory, as a user agent sees it."""
 
 from common.errors import PeerError, PeerRefusalError
-from common.hpke import TaskDigest
 from common.signing import SignedTask
+from common.task_digest import TaskDigest
 
 
 class MemoryShuffler:

@@ -10,14 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from common.hpke import (
-    SUITE_NAME,
-    HpkePrivateKey,
-    SealContext,
-    TaskDigest,
-    envelope_context,
-    report_context,
-)
+from common.hpke import SUITE_NAME, HpkePrivateKey, SealContext, envelope_context, report_context
+from common.task_digest import TaskDigest
 
 FILE = Path(__file__).with_name("hpke.json")
 

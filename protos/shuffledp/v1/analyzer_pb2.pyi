@@ -305,7 +305,7 @@ class GetResultResponse(_message.Message):
     REFINED_FIELD_NUMBER: _builtins.int
     MSE_THEORY_FIELD_NUMBER: _builtins.int
     GUARANTEES_FIELD_NUMBER: _builtins.int
-    PUBLISHED_BOUND_FIELD_NUMBER: _builtins.int
+    PUBLISHED_CLAIM_FIELD_NUMBER: _builtins.int
     OPEN_SECONDS_FIELD_NUMBER: _builtins.int
     ESTIMATE_SECONDS_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
@@ -317,7 +317,7 @@ class GetResultResponse(_message.Message):
     n_reports: _builtins.int
     n_dummies: _builtins.int
     mse_theory: _builtins.float
-    published_bound: _builtins.str
+    published_claim: _builtins.str
     """what the protocol's paper would have claimed, in words"""
     open_seconds: _builtins.float
     estimate_seconds: _builtins.float
@@ -350,13 +350,13 @@ class GetResultResponse(_message.Message):
         refined: _abc.Iterable[_builtins.float] | None = ...,
         mse_theory: _builtins.float = ...,
         guarantees: _abc.Iterable[Global___Guarantee] | None = ...,
-        published_bound: _builtins.str = ...,
+        published_claim: _builtins.str = ...,
         open_seconds: _builtins.float = ...,
         estimate_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "local_epsilon", b"local_epsilon", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_bound", b"published_bound", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "local_epsilon", b"local_epsilon", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,9 +1,10 @@
 import numpy as np
 
 from analyzer.intake import Intake, take_in
-from common.hpke import TaskDigest, report_context
+from common.hpke import report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Reports, null_reports
+from common.task_digest import TaskDigest
 from tests.support.pools import InlinePool
 from tests.support.tasks import published
 
@@ -19,7 +20,7 @@ def _sealed(reports: Reports) -> list[bytes]:
 def _take_in(sealed: list[bytes], *, chunk: int = 7) -> Intake:
     chunks = [b"".join(sealed[start : start + chunk]) for start in range(0, len(sealed), chunk)]
     pool = InlinePool(_CASE.analyzer_key)
-    return take_in(chunks, _CASE.task, _CASE.signed.digest(), _MECHANISM, pool.submit)
+    return take_in(chunks, _CASE.task, _CASE.signed.digest(), _MECHANISM, pool)
 
 
 def test_every_report_is_counted_once() -> None:
@@ -77,3 +78,11 @@ def test_an_empty_batch_has_empty_cells() -> None:
 
     assert 0 == intake.counted
     assert 0 == intake.cells.sum()
+
+
+def test_a_chunk_of_nothing_but_trouble_holds_nothing_up() -> None:
+    """All repeats, all unreadable, or empty: the other chunks are counted."""
+    sealed = _sealed(_MECHANISM.dummies(3, np.random.default_rng(6)))
+    intake = _take_in([*sealed, *sealed, bytes(60), bytes(59) + b"x", bytes(59) + b"y"], chunk=3)
+
+    assert (3, 3, 3) == (intake.counted, intake.refused["repeated"], intake.refused["unreadable"])

@@ -6,10 +6,10 @@ import pytest
 from analyzer.keys import AnalyzerKeys, OperatorToken
 from analyzer.registry import Registry
 from analyzer.store import Store
-from common.errors import TaskError, UnknownTaskError
-from common.hpke import TaskDigest
+from common.errors import ShuffleDpError, UnknownTaskError
 from common.runtime.state import StateDirectory
 from common.task import Task
+from common.task_digest import TaskDigest
 from tests.support.clocks import ManualClock
 from tests.support.tasks import draft
 
@@ -65,8 +65,9 @@ async def test_a_draft_that_breaks_a_rule_is_not_published(
 ) -> None:
     """The error is the operator's to mend."""
     registry, store, _ = _registry(tmp_path)
-    with pytest.raises(TaskError):
+    with pytest.raises(ShuffleDpError) as caught:
         await registry.publish(draft(**changes))
+    assert caught.value.status == "INVALID_ARGUMENT"
     store.close()
 
 

@@ -12,18 +12,21 @@ from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.store import Store
 from common.accounting.coalitions import guarantees
+from common.batch import BatchId, BatchManifest
 from common.errors import (
     BatchConflictError,
+    DeliveryUnderWayError,
     ManifestError,
     NotReleasedError,
     UnknownTaskError,
+    UnusableBatchError,
 )
-from common.hpke import TaskDigest, report_context
+from common.hpke import report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.runtime.state import StateDirectory
 from common.signing import SignedTask
-from common.submission import BatchId, BatchManifest
 from common.task import Task
+from common.task_digest import TaskDigest
 from tests.support.clocks import ManualClock
 from tests.support.pools import InlinePool
 from tests.support.tasks import draft
@@ -47,7 +50,7 @@ class Analyzer:
         self.releases = Releases(
             store=self.store,
             registry=self.registry,
-            pool=InlinePool(self.keys.reports),  # type: ignore[arg-type]
+            pool=InlinePool(self.keys.reports),
         )
 
     async def publish(self) -> SignedTask:
@@ -100,7 +103,7 @@ async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: Analyzer)
 
     assert (50, 100, 50) == (result.n_users, result.n_reports, result.n_dummies)
     assert guarantees(analyzer.task, 50, 0) == result.guarantees
-    assert int(result.frequencies.argmax()) == 0
+    assert int(result.histogram.frequencies.argmax()) == 0
     assert await analyzer.store.chunk(_BATCH, 0) is None
     connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
     rows = connection.execute("SELECT n_users, epsilon, delta FROM ledger").fetchall()
@@ -181,7 +184,7 @@ async def test_a_staged_batch_is_released_after_a_crash(analyzer: Analyzer) -> N
         (2, 4, 4, "released from 3 on"),
         (5, 9, 9, "5 users send 10"),
         (5, 10, 9, "9 reports came; 10 were announced"),
-        (5, 10, 11, "more than the 10 announced"),
+        (5, 10, 11, "reports came; 10 were announced"),
     ],
 )
 async def test_a_batch_must_be_what_its_manifest_says(
@@ -201,7 +204,7 @@ async def test_half_a_report_is_refused(analyzer: Analyzer) -> None:
     async def odd() -> AsyncIterator[bytes]:
         yield bytes(61)
 
-    with pytest.raises(ManifestError, match="not whole reports"):
+    with pytest.raises(ManifestError, match="it must hold whole reports of 60"):
         await analyzer.releases.deliver(analyzer.manifest(3), odd())
 
 
@@ -223,3 +226,44 @@ async def test_the_ledger_is_append_only(analyzer: Analyzer, statement: str) -> 
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
         connection.execute(statement)
     connection.close()
+
+
+async def test_a_batch_of_nothing_readable_is_given_up_with_a_reason(analyzer: Analyzer) -> None:
+    """Not "not yet" for ever: the operator is told."""
+    garbage = [bytes([number]) * 60 for number in range(6)]
+    await analyzer.releases.deliver(analyzer.manifest(3), _chunks(garbage))
+    await analyzer.settle()
+
+    with pytest.raises(UnusableBatchError, match="none of the batch's 6 reports"):
+        await analyzer.releases.result(analyzer.signed.digest())
+
+
+async def test_padding_that_the_task_has_no_room_for_is_refused(analyzer: Analyzer) -> None:
+    """With a fixed number of dummies a null report stands where a report should."""
+    sealed = analyzer.sealed(50)
+    seal = analyzer.keys.reports.public_key().sealer(report_context(analyzer.signed.digest()))
+    sealed[:2] = [seal(b"\xff" * 12), seal(b"\xff" * 12)]
+    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(sealed))
+    await analyzer.settle()
+    result = await analyzer.releases.result(analyzer.signed.digest())
+
+    assert result.refused["malformed"] == 2
+    assert guarantees(analyzer.task, 50, 2) == result.guarantees
+
+
+async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: Analyzer) -> None:
+    """ABORTED is passing: the shuffler does not quarantine a good batch for it."""
+    sealed, going_on = analyzer.sealed(3), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        await going_on.wait()
+        yield b"".join(sealed)
+
+    first = asyncio.create_task(analyzer.releases.deliver(analyzer.manifest(3), slow()))
+    await asyncio.sleep(0.05)
+    with pytest.raises(DeliveryUnderWayError) as caught:
+        await analyzer.releases.deliver(analyzer.manifest(3), _chunks(sealed))
+    going_on.set()
+    await first
+
+    assert caught.value.status == "ABORTED"

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.envelope import EnvelopeContent, pack, unpack
 from common.errors import WireError
+from common.submission import Submission, pack, unpack
 from tests.support.tasks import published
 
 _TASK = published(dummies_per_user=2).task
@@ -11,7 +11,7 @@ _TASK = published(dummies_per_user=2).task
 
 def test_a_submission_is_unpacked_as_it_was_packed() -> None:
     """Id and sealed reports keep their places."""
-    content = EnvelopeContent(submission_id=b"i" * 16, sealed_reports=b"r" * 180)
+    content = Submission(submission_id=b"i" * 16, sealed_reports=b"r" * 180)
 
     assert content == unpack(pack(content), _TASK)
 

@@ -1,7 +1,12 @@
+import contextlib
+import multiprocessing
+from concurrent.futures.process import BrokenProcessPool
+
 import pytest
 
-from common.hpke import HpkePrivateKey, TaskDigest, report_context
+from common.hpke import HpkePrivateKey, report_context
 from common.opening import OpeningPool, open_each
+from common.task_digest import TaskDigest
 
 _CONTEXT = report_context(TaskDigest(bytes(32)))
 
@@ -37,3 +42,20 @@ def test_half_a_ciphertext_is_a_mistake_of_the_caller() -> None:
     """Chunks hold whole ciphertexts."""
     with pytest.raises(ValueError, match="whole number"):
         open_each(HpkePrivateKey.generate(), bytes(61), 60, _CONTEXT)
+
+
+def test_a_worker_that_dies_is_replaced() -> None:
+    """What it held fails; the next chunk opens."""
+    key = HpkePrivateKey.generate()
+    blob = b"".join(_sealed(key, 3))
+    pool = OpeningPool(key, 1)
+    try:
+        pool.submit(blob, 60, _CONTEXT).result()
+        [worker] = multiprocessing.active_children()
+        worker.kill()
+        worker.join()
+        with contextlib.suppress(BrokenProcessPool):
+            pool.submit(blob, 60, _CONTEXT).result()
+        assert open_each(key, blob, 60, _CONTEXT) == pool.submit(blob, 60, _CONTEXT).result()
+    finally:
+        pool.close()

@@ -42,15 +42,17 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"delta": 0.0}, "delta is 0.0"),
         ({"delta": 1.0}, "delta is 1.0"),
         ({"delta": math.nan}, "delta is nan"),
-        ({"local_epsilon": 0.0}, "local_epsilon is 0.0; it must be above 0"),
+        ({"local_epsilon": 0.0}, "local_epsilon is 0.0; it must be above 0.0"),
         ({"local_epsilon": -1.0}, "local_epsilon is -1.0"),
         ({"local_epsilon": math.nan}, "local_epsilon is nan"),
-        ({"local_epsilon": 20.5}, "local_epsilon is 20.5; it must be above 0 and at most 20"),
+        ({"local_epsilon": 20.5}, "local_epsilon is 20.5; it must be above 0.0 and at most 20.0"),
         ({"central_epsilon": 2.5}, "central_epsilon is 2.5"),
         ({"central_epsilon": math.nan}, "central_epsilon is nan"),
         ({"n_min": 0}, "n_min is 0"),
         ({"target_size": 5}, "target_size is 5; it must lie between 10"),
         ({"deadline": 0}, "deadline is 0"),
+        ({"assumed_honest_fraction": True}, "must be a number"),
+        ({"local_epsilon": 2}, "must be a number"),
         ({"assumed_honest_fraction": 0.0}, "assumed_honest_fraction is 0.0"),
         ({"assumed_honest_fraction": 1.5}, "assumed_honest_fraction is 1.5"),
         ({"assumed_honest_fraction": math.nan}, "assumed_honest_fraction is nan"),
@@ -154,6 +156,19 @@ def test_a_task_with_any_field_replaced_is_a_task_or_a_task_error(data: st.DataO
     except TaskError:
         return
     assert raw == task.to_bytes()
+
+
+def test_a_task_too_long_to_be_read_is_never_written() -> None:
+    """What one side signs, the other must be able to take."""
+    task = published().task
+    labels = tuple(f"{number:0>200}" for number in range(12_000))
+    with pytest.raises(TaskError, match="at most 2097152 are read"):
+        dataclasses.replace(
+            task,
+            domain_size=12_000,
+            labels=labels,
+            mechanism=dataclasses.replace(task.mechanism, digits=4),
+        ).to_bytes()
 
 
 def test_grr_has_as_many_buckets_as_items() -> None:

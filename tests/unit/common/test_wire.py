@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import wire
+from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
 from common.errors import ShuffleDpError, WireError
 from common.guarantee import REPLACE_ONE, Guarantee
-from common.hpke import TaskDigest
-from common.result import Result
+from common.result import Histogram, Result
 from common.signing import SignedTask
-from common.submission import BatchId, BatchManifest, BatchState, BatchStatus, Outcome
+from common.submission import Outcome
+from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 from tests.support.tasks import draft
 
@@ -50,10 +51,12 @@ def test_a_result_survives_the_wire_and_the_file() -> None:
         n_reports=20,
         n_dummies=10,
         refused={"repeated": 1, "unreadable": 0, "malformed": 0},
-        frequencies=np.array([0.5, -0.1, 0.6]),
-        standard_errors=np.array([0.1, 0.1, 0.1]),
-        refined=np.array([0.45, 0.0, 0.55]),
-        mse_theory=0.01,
+        histogram=Histogram(
+            frequencies=np.array([0.5, -0.1, 0.6]),
+            standard_errors=np.array([0.1, 0.1, 0.1]),
+            refined=np.array([0.45, 0.0, 0.55]),
+            mse_theory=0.01,
+        ),
         guarantees=(
             Guarantee(
                 coalition="analyzer",
@@ -64,7 +67,7 @@ def test_a_result_survives_the_wire_and_the_file() -> None:
                 assumptions=("a", "b"),
             ),
         ),
-        published_bound="none",
+        published_claim="none",
         open_seconds=1.0,
         estimate_seconds=2.0,
     )
@@ -72,8 +75,8 @@ def test_a_result_survives_the_wire_and_the_file() -> None:
 
     assert result.guarantees == again.guarantees
     assert result.refused == again.refused
-    np.testing.assert_array_equal(result.frequencies, again.frequencies)
-    np.testing.assert_array_equal(result.refined, again.refined)
+    np.testing.assert_array_equal(result.histogram.frequencies, again.histogram.frequencies)
+    np.testing.assert_array_equal(result.histogram.refined, again.histogram.refined)
 
 
 @pytest.mark.parametrize("length", [0, 31, 33])

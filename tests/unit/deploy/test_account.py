@@ -75,7 +75,7 @@ def test_one_question_is_answered_with_its_assumptions() -> None:
         "account --users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6".split(),
     )
 
-    assert "epsilon_upper = 0.11" in outcome.stdout
+    assert "epsilon_upper = 0.108" in outcome.stdout
     assert "replace-one" in outcome.stdout
 
 

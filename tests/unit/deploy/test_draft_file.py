@@ -41,7 +41,7 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
         (("n_min = 100", ""), "missing key in the draft: n_min"),
         (("n_min = 100", "n_min = 1.5"), "n_min has the wrong type"),
         (("20Z", "20"), "deadline needs a time zone"),
-        (("local_epsilon = 2", "local_epsilon = -1"), "local_epsilon is -1.0"),
+        (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon has the wrong type"),
         (("delta = 1e-6", "delta = "), "is not TOML"),
         (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),
     ],

@@ -2,8 +2,8 @@ import itertools
 
 import pytest
 
+from common.batch import BatchState
 from common.errors import BatchStateError
-from common.submission import BatchState
 from shuffler.batch import FINAL_STATES, TRANSITIONS, Event, Terms, after, due
 
 _TERMS = Terms(n_min=10, target_size=20, deadline=100)

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -5,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.batch import BatchState
 from common.errors import (
     BatchStateError,
     PeerError,
@@ -15,17 +17,20 @@ from common.errors import (
     UnknownTaskError,
     WireError,
 )
-from common.hpke import HpkePrivateKey, TaskDigest, envelope_context
+from common.hpke import HpkePrivateKey, envelope_context
 from common.runtime.state import StateDirectory
 from common.signing import SigningIdentity
-from common.submission import BatchState, Outcome
+from common.submission import Outcome
+from common.task_digest import TaskDigest
 from shuffler.collection import Collection
+from shuffler.delivery import Deliveries
+from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.clocks import ManualClock
 from tests.support.pools import InlinePool
 from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import Contribution
+from user_agent.contribution import Contributor
 
 _CASE = published(n_min=3, target_size=5)
 _DIGEST = _CASE.signed.digest()
@@ -43,27 +48,39 @@ class Shuffler:
         self.analyzer = MemoryAnalyzer(self.case.signed)
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
-        self._contribution = Contribution(self.case.task, self.case.signed.digest())
+        self._contributor = Contributor(self.case.task, self.case.signed.digest())
 
     async def start(self) -> None:
         """Start, or start again after a crash."""
         self.spool = Spool(self.path / "spool.sqlite")
-        self.collection = Collection(
+        self.rounds = Rounds(
             spool=self.spool,
             state=StateDirectory.open(self.path),
             analyzer=self.analyzer,
             identity=self.case.identity.public_identity(),
-            key=self.case.shuffler_key,
-            pool=InlinePool(self.case.shuffler_key),  # type: ignore[arg-type]
+            key=self.case.shuffler_key.public_key(),
             minimum_batch=self.minimum_batch,
+            rng=self.rng,
+        )
+        await self.rounds.resume()
+        self.collection = Collection(
+            rounds=self.rounds,
+            spool=self.spool,
+            key=self.case.shuffler_key,
+            pool=InlinePool(self.case.shuffler_key),
+            clock=self.clock,
+        )
+        self.deliveries = Deliveries(
+            rounds=self.rounds,
+            spool=self.spool,
+            analyzer=self.analyzer,
             clock=self.clock,
             rng=self.rng,
         )
-        await self.collection.resume()
 
     def envelope(self, value: int = 0) -> bytes:
         """One user's envelope."""
-        return self._contribution.prepare(value, self.rng).envelope
+        return self._contributor.prepare(value, self.rng)
 
     async def submit(self, count: int) -> None:
         """Let some users submit."""
@@ -76,6 +93,10 @@ class Shuffler:
     async def state(self) -> BatchState:
         """Where the batch is."""
         return (await self.collection.status(self.case.signed.digest())).state
+
+    async def users(self) -> int:
+        """How many submissions are stored."""
+        return (await self.spool.get(self.case.signed.digest())).n_users
 
     def key_files(self) -> list[Path]:
         """Keys of batches that are not over."""
@@ -94,8 +115,8 @@ async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
 async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> None:
     """At the target size: all sealed reports, no more, and the batch's key is gone."""
     await shuffler.submit(5)
-    await shuffler.collection.advance()
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
+    await shuffler.deliveries.advance()
 
     [(manifest, blob)] = shuffler.analyzer.delivered
     assert (5, 10) == (manifest.n_users, manifest.n_reports)
@@ -108,7 +129,7 @@ async def test_below_n_min_nothing_is_ever_released(shuffler: Shuffler) -> None:
     """At the deadline the batch expires and is destroyed."""
     await shuffler.submit(2)
     shuffler.clock.seconds = float(_CASE.task.deadline)
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
 
     assert BatchState.EXPIRED is await shuffler.state()
     assert shuffler.analyzer.delivered == []
@@ -118,11 +139,11 @@ async def test_below_n_min_nothing_is_ever_released(shuffler: Shuffler) -> None:
 async def test_at_the_deadline_n_min_users_suffice(shuffler: Shuffler) -> None:
     """Three of a target of five."""
     await shuffler.submit(3)
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
     assert BatchState.COLLECTING is await shuffler.state()
 
     shuffler.clock.seconds = float(_CASE.task.deadline)
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
     assert BatchState.ERASED is await shuffler.state()
 
 
@@ -131,7 +152,7 @@ async def test_a_shuffler_may_insist_on_more_users_than_the_task(tmp_path: Path)
     strict = Shuffler(tmp_path, minimum_batch=6)
     await strict.start()
     await strict.submit(5)
-    await strict.collection.advance()
+    await strict.deliveries.advance()
 
     assert BatchState.COLLECTING is await strict.state()
     assert (await strict.collection.status(_DIGEST)).n_min == 6
@@ -142,13 +163,13 @@ async def test_the_saved_order_is_delivered_again_after_a_lost_answer(shuffler: 
     """Same batch id, same bytes in the same order: a second permutation could be compared."""
     await shuffler.submit(5)
     shuffler.analyzer.lose_answers = True
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
     assert BatchState.PERMUTED is await shuffler.state()
     shuffler.spool.close()
 
     await shuffler.start()
     shuffler.analyzer.lose_answers = False
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
 
     first, second = shuffler.analyzer.delivered
     assert first == second
@@ -159,25 +180,25 @@ async def test_an_analyzer_that_is_away_is_tried_again(shuffler: Shuffler) -> No
     """Nothing is lost meanwhile."""
     await shuffler.submit(5)
     shuffler.analyzer.reachable = False
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
     assert BatchState.PERMUTED is await shuffler.state()
 
     shuffler.analyzer.reachable = True
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
     assert BatchState.ERASED is await shuffler.state()
 
 
 @pytest.mark.parametrize(
     ("status", "state"),
-    [("INVALID_ARGUMENT", BatchState.QUARANTINED), ("INTERNAL", BatchState.PERMUTED)],
+    [("INVALID_ARGUMENT", BatchState.QUARANTINED), ("ALREADY_EXISTS", BatchState.QUARANTINED)],
 )
 async def test_a_batch_that_the_analyzer_refuses_is_quarantined(
     shuffler: Shuffler, status: str, state: BatchState
 ) -> None:
-    """For good if it is the batch's fault; otherwise it is tried again."""
+    """It is kept, with its key, for an operator to look into."""
     await shuffler.submit(5)
     shuffler.analyzer.refuse_with = status
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
 
     assert state is await shuffler.state()
     assert len(shuffler.key_files()) == 1
@@ -189,7 +210,7 @@ async def test_submissions_survive_a_restart(shuffler: Shuffler) -> None:
     shuffler.spool.close()
     await shuffler.start()
     await shuffler.submit(1)
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
 
     [(manifest, _)] = shuffler.analyzer.delivered
     assert manifest.n_users == 5
@@ -200,7 +221,7 @@ async def test_a_leftover_key_is_destroyed_at_the_next_start(shuffler: Shuffler)
     await shuffler.submit(5)
     [key_file] = shuffler.key_files()
     kept = key_file.read_bytes()
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
     key_file.touch(mode=0o600)
     key_file.write_bytes(kept)
     shuffler.spool.close()
@@ -215,7 +236,7 @@ async def test_a_retry_is_recognised_until_the_batch_is_over(shuffler: Shuffler)
     envelope = shuffler.envelope()
     assert Outcome.STORED is await shuffler.collection.submit(_DIGEST, envelope)
     assert Outcome.REPEATED is await shuffler.collection.submit(_DIGEST, envelope)
-    assert (await shuffler.collection.status(_DIGEST)).n_users == 1
+    assert await shuffler.users() == 1
 
     inner = _CASE.shuffler_key.open(envelope, envelope_context(_DIGEST))
     other = inner[:16] + bytes(len(inner) - 16)
@@ -224,7 +245,7 @@ async def test_a_retry_is_recognised_until_the_batch_is_over(shuffler: Shuffler)
         await shuffler.collection.submit(_DIGEST, forged)
 
     await shuffler.submit(4)
-    await shuffler.collection.advance()
+    await shuffler.deliveries.advance()
     with pytest.raises(BatchStateError):
         await shuffler.collection.submit(_DIGEST, envelope)
 
@@ -256,7 +277,7 @@ async def test_bad_envelopes_are_refused_and_the_good_ones_kept(shuffler: Shuffl
         Outcome.MALFORMED,
         Outcome.MALFORMED,
     ] == await shuffler.collection.submit_bulk(_DIGEST, bulk)
-    assert (await shuffler.collection.status(_DIGEST)).n_users == 1
+    assert await shuffler.users() == 1
 
 
 async def test_tasks_that_are_not_for_this_shuffler_are_refused(tmp_path: Path) -> None:
@@ -266,16 +287,16 @@ async def test_tasks_that_are_not_for_this_shuffler_are_refused(tmp_path: Path) 
     with pytest.raises(UnknownTaskError):
         await shuffler.collection.submit(TaskDigest(bytes(32)), b"")
 
-    shuffler.analyzer = shuffler.collection._analyzer = MemoryAnalyzer(  # type: ignore[assignment]
-        SigningIdentity.generate().sign(_CASE.task.to_bytes())
-    )
+    forged = SigningIdentity.generate().sign(_CASE.task.to_bytes())
+    shuffler.rounds._analyzer = MemoryAnalyzer(forged)
     with pytest.raises(SignatureError):
         await shuffler.collection.fetch_task(_DIGEST)
 
-    shuffler.collection._analyzer = MemoryAnalyzer(_CASE.signed)
-    shuffler.collection._key = HpkePrivateKey.generate()
+    shuffler.rounds._analyzer = MemoryAnalyzer(_CASE.signed)
+    shuffler.rounds._key = HpkePrivateKey.generate().public_key()
     with pytest.raises(TaskError, match="another shuffler"):
         await shuffler.collection.fetch_task(_DIGEST)
+    assert shuffler.key_files() == []
     shuffler.spool.close()
 
 
@@ -284,3 +305,61 @@ async def test_a_task_cannot_be_fetched_while_the_analyzer_is_away(shuffler: Shu
     shuffler.analyzer.reachable = False
     with pytest.raises(PeerError):
         await shuffler.collection.fetch_task(_DIGEST)
+
+
+async def test_the_status_does_not_tell_when_users_come(shuffler: Shuffler) -> None:
+    """A count that grew while polling would time every submission; it is shown once closed."""
+    await shuffler.submit(4)
+    assert (await shuffler.collection.status(_DIGEST)).n_users == 0
+
+    await shuffler.submit(1)
+    await shuffler.deliveries.advance()
+    assert (await shuffler.collection.status(_DIGEST)).n_users == 5
+
+
+async def test_asking_for_a_status_begins_nothing(shuffler: Shuffler) -> None:
+    """A task that nobody fetched has no batch, and gets none."""
+    with pytest.raises(UnknownTaskError):
+        await shuffler.collection.status(_DIGEST)
+    assert shuffler.key_files() == []
+
+
+async def test_after_the_deadline_nothing_new_is_taken(shuffler: Shuffler) -> None:
+    """Even before the batch has been moved on; a retry is still recognised."""
+    envelope = shuffler.envelope()
+    await shuffler.collection.submit(_DIGEST, envelope)
+    shuffler.clock.seconds = float(_CASE.task.deadline)
+
+    assert Outcome.REPEATED is await shuffler.collection.submit(_DIGEST, envelope)
+    with pytest.raises(BatchStateError):
+        await shuffler.collection.submit(_DIGEST, shuffler.envelope())
+
+
+async def test_devices_that_ask_at_once_share_one_round(shuffler: Shuffler) -> None:
+    """One task is one batch, with one key."""
+    await asyncio.gather(*(shuffler.collection.fetch_task(_DIGEST) for _ in range(10)))
+
+    assert len(shuffler.key_files()) == 1
+
+
+async def test_a_batch_that_cannot_move_on_pauses_and_recovers(shuffler: Shuffler) -> None:
+    """Whatever goes wrong, it is tried again later, and later each time."""
+    await shuffler.submit(5)
+    shuffler.analyzer.reachable = False
+    running = asyncio.create_task(shuffler.deliveries.run())
+    while not shuffler.deliveries._not_before:
+        await asyncio.sleep(0.01)
+    first = shuffler.deliveries._not_before[_DIGEST]
+    assert first > shuffler.clock.now()
+
+    shuffler.clock.seconds = first
+    while shuffler.deliveries._not_before[_DIGEST] == first:
+        await asyncio.sleep(0.01)
+    assert shuffler.deliveries._not_before[_DIGEST] - first == 2 * (first - 1_000_000_000)
+
+    shuffler.analyzer.reachable = True
+    shuffler.clock.seconds += 100
+    while await shuffler.state() is not BatchState.ERASED:
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

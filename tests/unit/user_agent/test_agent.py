@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import PeerError, PeerRefusalError, PolicyError, ValueRangeError
+from common.errors import PeerError, PeerRefusalError, ValueRangeError, WireError
 from tests.support.clocks import ManualClock
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
-from user_agent.budget import AnswerState, Budget
+from user_agent.budget import Budget, SubmissionState
 from user_agent.policy import Policy
 
 _CASE = published()
@@ -55,19 +55,19 @@ async def test_the_answer_is_saved_before_it_is_sent(tmp_path: Path) -> None:
     """The spend and the sealed bytes are on the disk when the shuffler first sees them."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = _agent(tmp_path, shuffler)
-    found: list[AnswerState] = []
+    found: list[SubmissionState] = []
 
     async def look(digest: object, envelope: bytes) -> None:
-        answer = await budget.find("", _DIGEST)
+        saved = await budget.find("", _DIGEST)
         assert digest == _DIGEST
-        assert answer is not None
-        assert envelope == answer.envelope
-        found.append(answer.state)
+        assert saved is not None
+        assert envelope == saved.envelope
+        found.append(saved.state)
 
     shuffler.submit = look  # type: ignore[method-assign]
     receipt = await agent.contribute(_DIGEST, 3, "")
 
-    assert [AnswerState.PENDING] == found
+    assert [SubmissionState.PENDING] == found
     assert _CASE.task.local_epsilon == receipt.local_epsilon
     budget.close()
 
@@ -88,9 +88,10 @@ async def test_calls_at_the_same_time_send_one_answer(tmp_path: Path) -> None:
     """The first one saved is the one that counts."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = _agent(tmp_path, shuffler)
-    await asyncio.gather(*(agent.contribute(_DIGEST, value, "") for value in range(5)))
+    receipts = await asyncio.gather(*(agent.contribute(_DIGEST, value, "") for value in range(5)))
 
     assert len(set(shuffler.received)) == 1
+    assert [False, True, True, True, True] == sorted(receipt.repeated for receipt in receipts)
     budget.close()
 
 
@@ -101,11 +102,11 @@ async def test_a_refusal_is_final_and_the_spend_stands(tmp_path: Path) -> None:
     agent, budget = _agent(tmp_path, shuffler)
     with pytest.raises(PeerRefusalError) as caught:
         await agent.contribute(_DIGEST, 3, "")
-    answer = await budget.find("", _DIGEST)
+    saved = await budget.find("", _DIGEST)
 
     assert caught.value.status == "FAILED_PRECONDITION"
-    assert answer is not None
-    assert AnswerState.REFUSED is answer.state
+    assert saved is not None
+    assert SubmissionState.REFUSED is saved.state
     assert await budget.pending() == []
     budget.close()
 
@@ -114,7 +115,7 @@ async def test_one_agent_is_one_person_unless_configured(tmp_path: Path) -> None
     """A name is refused, before anything is fetched."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = _agent(tmp_path, shuffler)
-    with pytest.raises(PolicyError, match="one person"):
+    with pytest.raises(WireError, match="one person"):
         await agent.contribute(_DIGEST, 3, "someone else")
     assert shuffler.fetched == 0
     budget.close()
@@ -123,6 +124,8 @@ async def test_one_agent_is_one_person_unless_configured(tmp_path: Path) -> None
     await agent.contribute(_DIGEST, 3, "one")
     await agent.contribute(_DIGEST, 3, "two")
     assert len(set(shuffler.received)) == 2
+    with pytest.raises(WireError, match="say by name"):
+        await agent.contribute(_DIGEST, 3, "")
     budget.close()
 
 
@@ -153,7 +156,7 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
 def _columns(path: Path) -> list[str]:
     """Names of the columns of the budget's only table."""
     connection = sqlite3.connect(path / "budget.sqlite")
-    names = [row[1] for row in connection.execute("PRAGMA table_info(answers)")]
+    names = [row[1] for row in connection.execute("PRAGMA table_info(submissions)")]
     connection.close()
     assert names == ["person", "task_digest", "envelope", "local_epsilon", "state"]
     return names

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from common.envelope import unpack
 from common.errors import ValueRangeError
 from common.hpke import envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Reports, is_null
+from common.submission import unpack
 from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import Contribution, pad
+from user_agent.contribution import Contributor, pad
 
 _RNG = np.random.default_rng(1)
 
@@ -28,10 +28,8 @@ def _opened(case: PublishedTask, envelope: bytes) -> Reports:
 def test_every_submission_of_a_task_has_the_same_length(changes: dict[str, int]) -> None:
     """Whatever the value: item 0, the last one, any in between."""
     case = published(**changes)
-    contribution = Contribution(case.task, case.signed.digest())
-    lengths = {
-        len(contribution.prepare(value, _RNG).envelope) for value in range(case.task.domain_size)
-    }
+    contributor = Contributor(case.task, case.signed.digest())
+    lengths = {len(contributor.prepare(value, _RNG)) for value in range(case.task.domain_size)}
 
     assert {case.task.envelope_bytes} == lengths
 
@@ -39,7 +37,7 @@ def test_every_submission_of_a_task_has_the_same_length(changes: dict[str, int])
 def test_a_submission_holds_the_report_and_its_dummies() -> None:
     """1 + m valid reports, no padding when the number of dummies is fixed."""
     case = published(dummies_per_user=3)
-    envelope = Contribution(case.task, case.signed.digest()).prepare(7, _RNG).envelope
+    envelope = Contributor(case.task, case.signed.digest()).prepare(7, _RNG)
     reports = _opened(case, envelope)
 
     assert len(reports) == 4
@@ -55,11 +53,11 @@ def test_the_own_report_has_no_place_of_its_own() -> None:
     Seed 3; fails by chance with probability below 1e-8 (800 draws, six standard deviations).
     """
     case = published(dummies_per_user=3, local_epsilon=12.0)
-    contribution = Contribution(case.task, case.signed.digest())
+    contributor = Contributor(case.task, case.signed.digest())
     mechanism, rng = mechanism_of(case.task), np.random.default_rng(3)
     supports = np.zeros(4)
     for _ in range(800):
-        reports = _opened(case, contribution.prepare(0, rng).envelope)
+        reports = _opened(case, contributor.prepare(0, rng))
         supports += [mechanism.support_counts(mechanism.tally(r[None]))[0] for r in reports]
     chance = (1 + 3 / 13) / 4
 
@@ -82,7 +80,7 @@ def test_a_value_outside_the_domain_is_refused_and_not_repeated(value: int) -> N
     """Whatever integer the wire brings."""
     case = published()
     with pytest.raises(ValueRangeError) as caught:
-        Contribution(case.task, case.signed.digest()).prepare(value, _RNG)
+        Contributor(case.task, case.signed.digest()).prepare(value, _RNG)
 
     assert str(caught.value) == "a value must lie between 0 and 99"
 
@@ -90,8 +88,11 @@ def test_a_value_outside_the_domain_is_refused_and_not_repeated(value: int) -> N
 def test_ids_and_ciphertexts_are_never_repeated() -> None:
     """Two submissions of one value share nothing."""
     case = published()
-    contribution = Contribution(case.task, case.signed.digest())
-    one, other = contribution.prepare(1, _RNG), contribution.prepare(1, _RNG)
+    contributor = Contributor(case.task, case.signed.digest())
+    context = envelope_context(case.signed.digest())
+    envelopes = [contributor.prepare(1, _RNG) for _ in range(2)]
+    one, other = (unpack(case.shuffler_key.open(e, context), case.task) for e in envelopes)
 
+    assert envelopes[0] != envelopes[1]
     assert one.submission_id != other.submission_id
-    assert one.envelope != other.envelope
+    assert one.sealed_reports[:60] != other.sealed_reports[:60]

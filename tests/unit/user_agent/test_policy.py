@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from common.errors import PolicyError, SignatureError, TaskError
-from common.hpke import TaskDigest
 from common.signing import SignedTask, SigningIdentity
+from common.task_digest import TaskDigest
 from tests.support.tasks import FAR_FUTURE, PublishedTask, published
 from user_agent.policy import Policy, check
 
@@ -25,7 +25,7 @@ def test_a_task_that_keeps_its_claims_is_answered() -> None:
 def test_another_task_than_the_one_asked_for_is_refused() -> None:
     """The shuffler cannot put one task in another's place."""
     case = published()
-    with pytest.raises(PolicyError, match="another task"):
+    with pytest.raises(SignatureError, match="another task"):
         check(case.signed, TaskDigest(bytes(32)), _policy(case), _NOW)
 
 

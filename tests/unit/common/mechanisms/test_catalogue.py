@@ -20,6 +20,7 @@ def test_a_task_names_its_mechanism() -> None:
     [
         ({"buckets": 12}, "prime"),
         ({"digits": 8}, "points"),
+        ({"digits": 2, "buckets": 10_007}, "points"),
         ({"report_bytes": 13}, "report_bytes is 13"),
     ],
 )

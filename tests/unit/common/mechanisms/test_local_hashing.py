@@ -3,14 +3,15 @@ import pytest
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.finite_field import FiniteField
-from common.mechanisms.local_hashing import LocalHashing, digits_for
+from common.mechanisms.local_hashing import LocalHashing, field_for
 from common.mechanisms.mechanism import is_null, null_reports
 from common.mechanisms.response_weights import ResponseWeights
 
 
 def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
-    field = FiniteField(q, digits_for(domain_size, q))
-    return LocalHashing(domain_size, field, ResponseWeights.for_epsilon(epsilon), b"n" * 32)
+    return LocalHashing(
+        domain_size, field_for(domain_size, q), ResponseWeights.for_epsilon(epsilon), b"n" * 32
+    )
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> Local
 )
 def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, digits: int) -> None:
     """t is the least with q^t ≥ d, raised only where fewer than 50 canonical seeds are left."""
-    assert digits == digits_for(domain_size, buckets)
+    assert FiniteField(buckets, digits) == field_for(domain_size, buckets)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, d
 def test_buckets_that_do_not_fit_are_refused(domain_size: int, buckets: int, message: str) -> None:
     """With as many buckets as items GRR serves; other than prime there is no field."""
     with pytest.raises(TaskError, match=message):
-        digits_for(domain_size, buckets)
+        field_for(domain_size, buckets)
 
 
 def test_support_counts_are_those_of_hashing_report_by_report() -> None:

@@ -1,3 +1,4 @@
+import math
 from decimal import Context, Decimal
 
 import numpy as np
@@ -31,6 +32,35 @@ def test_a_weight_more_breaks_the_promise() -> None:
         assert not more.keeps_promise(local_epsilon)
 
 
+@pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 3.0, 12.0])
+def test_the_closest_fractions_above_the_promise_are_noticed(local_epsilon: float) -> None:
+    """Convergents of e^ε come as close as two 60-bit integers can; those above it are refused."""
+    promise = _PRECISE.exp(Decimal(local_epsilon))
+    rest, (p0, q0), (p1, q1) = promise, (0, 1), (1, 0)
+    seen = 0
+    while p1 < 2**60:
+        whole = int(rest)
+        (p0, q0), (p1, q1) = (p1, q1), (whole * p1 + p0, whole * q1 + q0)
+        rest = _PRECISE.divide(1, rest - whole)
+        if p1 > q1 and p1 < 2**63:
+            above = _PRECISE.divide(p1, q1) > promise
+            keeps = ResponseWeights(true=p1, other=q1).keeps_promise(local_epsilon)
+            assert not (above and keeps)
+            seen += above
+    assert seen > 5
+
+
+def test_the_local_epsilon_of_weights_is_rounded_up() -> None:
+    """For two thousand pairs of integers it is at least ln(true / other), by one unit at most."""
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        other = int(rng.integers(1, 2**40))
+        weights = ResponseWeights(true=other + int(rng.integers(1, 2**45)), other=other)
+        exact = _PRECISE.ln(_PRECISE.divide(weights.true, weights.other))
+        assert Decimal(weights.local_epsilon) > exact
+        assert Decimal(math.nextafter(weights.local_epsilon, 0)) <= exact
+
+
 def test_floating_point_would_break_the_promise() -> None:
     """The reason for decimal arithmetic: a float exponential exceeds e^ε for many ε above 15."""
     too_high = sum(
@@ -43,7 +73,7 @@ def test_floating_point_would_break_the_promise() -> None:
     assert too_high > 50
 
 
-@pytest.mark.parametrize("local_epsilon", [0.0, -1.0, float("nan"), float("inf"), 20.0001])
+@pytest.mark.parametrize("local_epsilon", [0.0, 1e-10, -1.0, float("nan"), float("inf"), 20.0001])
 def test_epsilon_has_a_range(local_epsilon: float) -> None:
     """Above 0 and at most 20."""
     with pytest.raises(TaskError, match="local_epsilon is"):

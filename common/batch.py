@@ -1,0 +1,45 @@
+"""What shuffler and analyzer say to each other, and to operators, of a batch."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NewType
+
+from common.task_digest import TaskDigest
+
+BatchId = NewType("BatchId", bytes)
+"""16 random bytes, drawn by the shuffler."""
+
+BATCH_ID_BYTES: Final = 16
+
+
+class BatchState(Enum):
+    """Where a batch is on its way through the shuffler."""
+
+    COLLECTING = "collecting"
+    CLOSED = "closed"
+    PERMUTED = "permuted"
+    DELIVERED = "delivered"
+    ERASED = "erased"
+    EXPIRED = "expired"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStatus:
+    """What the shuffler tells of a batch: nothing finer than the batch."""
+
+    state: BatchState
+    n_users: int
+    """0 while it collects: a count that grows would tell when each submission came."""
+    n_min: int
+    shuffle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchManifest:
+    """What the shuffler says of a batch that it delivers. The analyzer trusts it for n_users."""
+
+    task_digest: TaskDigest
+    batch_id: BatchId
+    n_users: int
+    n_reports: int

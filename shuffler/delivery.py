@@ -1,0 +1,174 @@
+"""
+Moving batches on: close, permute, deliver once, erase.
+
+What is due with a batch stands in `batch.py`; this file does it. Each batch moves on its own, so
+that one which cannot be delivered holds up no other.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Final
+
+import numpy as np
+
+from common.batch import BatchManifest
+from common.errors import PeerRefusalError, ShuffleDpError
+from common.runtime import logs
+from common.runtime.clock import Clock
+from common.task_digest import TaskDigest
+from common.wire import MAX_CHUNK_BYTES
+from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
+from shuffler.client import Analyzer
+from shuffler.permutation import permute
+from shuffler.rounds import Round, Rounds
+from shuffler.spool import Spool, StoredBatch
+
+_CHUNK_REPORTS: Final = 1000
+"""Sealed reports stored and delivered together, unless they are long."""
+_TICK: Final = 0.25
+"""Seconds between looks at the clock."""
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds before a batch that could not move on is tried again, doubled each time."""
+
+
+class Deliveries:
+    """Moves every batch of this shuffler on."""
+
+    def __init__(
+        self,
+        *,
+        rounds: Rounds,
+        spool: Spool,
+        analyzer: Analyzer,
+        clock: Clock,
+        rng: np.random.Generator,
+    ) -> None:
+        self._rounds = rounds
+        self._spool = spool
+        self._analyzer = analyzer
+        self._clock = clock
+        self._rng = rng
+        self._moving: dict[TaskDigest, asyncio.Task[bool]] = {}
+        self._pauses: dict[TaskDigest, float] = {}
+        self._not_before: dict[TaskDigest, float] = {}
+
+    async def run(self) -> None:
+        """Move batches on for as long as the service runs."""
+        try:
+            while True:
+                for found in self._rounds.unfinished():
+                    if self._clock.now() >= self._not_before.get(found.digest, 0):
+                        self._start(found)
+                await asyncio.sleep(_TICK)
+        finally:
+            moving = list(self._moving.values())
+            for task in moving:
+                task.cancel()
+            await asyncio.gather(*moving, return_exceptions=True)
+
+    async def advance(self) -> None:
+        """Do what is due with every batch now, and wait until it is done."""
+        await asyncio.gather(*(self._start(found) for found in self._rounds.unfinished()))
+
+    def _start(self, found: Round) -> "asyncio.Task[bool]":
+        if found.digest not in self._moving:
+            moving = asyncio.create_task(self._move(found))
+            self._moving[found.digest] = moving
+            moving.add_done_callback(lambda _: self._moving.pop(found.digest))
+        return self._moving[found.digest]
+
+    async def _move(self, found: Round) -> bool:
+        """Move one batch on; if it cannot, say why and pause. Whether it could."""
+        try:
+            await self._do_what_is_due(found)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
+            pause = min(2 * self._pauses.get(found.digest, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
+            self._pauses[found.digest] = pause
+            self._not_before[found.digest] = self._clock.now() + pause
+            foreseen = isinstance(error, ShuffleDpError)
+            logs.event(
+                "batch cannot move on yet",
+                {"batch_id": found.batch_id.hex(), "error": type(error).__name__},
+                level="WARNING" if foreseen else "ERROR",
+            )
+            return False
+        self._pauses.pop(found.digest, None)
+        return True
+
+    async def _do_what_is_due(self, found: Round) -> None:
+        stored = await self._spool.get(found.digest)
+        while True:
+            event = due(stored.state, stored.n_users, found.terms, self._clock.now())
+            if event is None:
+                return
+            await self._perform(event, stored, found)
+            stored = await self._spool.get(found.digest)
+            if stored.state in FINAL_STATES:
+                self._rounds.settle(stored)
+            logs.event(
+                "batch moved on",
+                {
+                    "batch_id": stored.batch_id.hex(),
+                    "state": stored.state.value,
+                    "n_users": stored.n_users,
+                },
+            )
+
+    async def _perform(self, event: Event, stored: StoredBatch, found: Round) -> None:
+        if event is Event.DELIVER:
+            event = await self._deliver(stored, found)
+        state = after(stored.state, event)
+        if event is Event.PERMUTE:
+            started = time.perf_counter()
+            chunks = await self._permute(found)
+            seconds = time.perf_counter() - started
+            await self._spool.replace_by_permuted(stored, state, chunks, seconds)
+        elif state in FINAL_STATES - KEPT_STATES:
+            await self._spool.drop(stored, state)
+        else:
+            await self._spool.set_state(stored, state)
+
+    async def _permute(self, found: Round) -> list[bytes]:
+        """Draw the order, once: a crash before it is saved leaves no trace of it."""
+        key, size = found.held_key(), found.task.sealed_report_bytes
+        rows = await self._spool.submissions(found.batch_id)
+        together = min(_CHUNK_REPORTS, MAX_CHUNK_BYTES // size)
+
+        def permuted() -> list[bytes]:
+            joined = np.frombuffer(b"".join(key.open(row) for row in rows), dtype=np.uint8)
+            reports = permute(joined.reshape(-1, size), self._rng)
+            return [
+                key.seal(reports[start : start + together].tobytes())
+                for start in range(0, len(reports), together)
+            ]
+
+        return await asyncio.to_thread(permuted)
+
+    async def _deliver(self, stored: StoredBatch, found: Round) -> Event:
+        """Deliver the saved order; tell whether the analyzer took it, or never will."""
+        key = found.held_key()
+        manifest = BatchManifest(
+            task_digest=found.digest,
+            batch_id=found.batch_id,
+            n_users=stored.n_users,
+            n_reports=stored.n_users * found.task.reports_per_user,
+        )
+
+        async def chunks() -> AsyncIterator[bytes]:
+            position = 0
+            while (row := await self._spool.permuted_chunk(found.batch_id, position)) is not None:
+                yield key.open(row)
+                position += 1
+
+        try:
+            await self._analyzer.deliver(manifest, chunks())
+        except PeerRefusalError as error:
+            logs.event(
+                "batch refused by the analyzer",
+                {"batch_id": found.batch_id.hex(), "status": error.status},
+                level="ERROR",
+            )
+            return Event.REFUSE
+        return Event.DELIVER

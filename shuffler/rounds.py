@@ -1,0 +1,161 @@
+"""The tasks that this shuffler collects for: found, checked, begun once, resumed after a crash."""
+
+import asyncio
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.batch import BATCH_ID_BYTES, BatchId
+from common.errors import (
+    BatchStateError,
+    PeerRefusalError,
+    SignatureError,
+    TaskError,
+    UnknownTaskError,
+)
+from common.hpke import HpkePublicKey
+from common.runtime.state import StateDirectory
+from common.signing import PublicIdentity, SignedTask
+from common.task import Task
+from common.task_digest import TaskDigest
+from shuffler.batch import FINAL_STATES, KEPT_STATES, Terms
+from shuffler.batch_key import BatchKey
+from shuffler.client import Analyzer
+from shuffler.spool import Spool, StoredBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One task, its one batch, and the key that the batch is stored under."""
+
+    digest: TaskDigest
+    signed: SignedTask
+    task: Task
+    batch_id: BatchId
+    key: BatchKey | None
+    """None once the batch is over."""
+    terms: Terms
+
+    def held_key(self) -> BatchKey:
+        """
+        Give the key of a batch that is not over.
+
+        Raises:
+            BatchStateError: It is over.
+        """
+        if self.key is None:
+            raise BatchStateError("the task's batch is over")
+        return self.key
+
+
+class Rounds:
+    """All rounds of this shuffler."""
+
+    def __init__(
+        self,
+        *,
+        spool: Spool,
+        state: StateDirectory,
+        analyzer: Analyzer,
+        identity: PublicIdentity,
+        key: HpkePublicKey,
+        minimum_batch: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self._spool = spool
+        self._state = state
+        self._analyzer = analyzer
+        self._identity = identity
+        self._key = key
+        self._minimum_batch = minimum_batch
+        self._rng = rng
+        self._rounds: dict[TaskDigest, Round] = {}
+        self._beginning: dict[TaskDigest, asyncio.Task[Round]] = {}
+
+    async def get(self, digest: TaskDigest) -> Round:
+        """
+        Find the round of a task; on its first use fetch and check the task, and begin one.
+
+        Raises:
+            UnknownTaskError: The analyzer knows no such task.
+            SignatureError: The task is not the one asked for, or not by the pinned analyzer.
+            TaskError: It is not valid, or sealed to another shuffler's key.
+            PeerError: The analyzer cannot be reached.
+        """
+        if digest in self._rounds:
+            return self._rounds[digest]
+        if digest not in self._beginning:
+            # One task for all who ask at once; it goes on if one of them hangs up.
+            beginning = asyncio.create_task(self._begin(digest))
+            self._beginning[digest] = beginning
+            beginning.add_done_callback(lambda _: self._beginning.pop(digest))
+        return await asyncio.shield(self._beginning[digest])
+
+    def find(self, digest: TaskDigest) -> Round:
+        """
+        Find the round of a task that somebody has asked for before.
+
+        Raises:
+            UnknownTaskError: Nobody has.
+        """
+        if digest not in self._rounds:
+            raise UnknownTaskError("this shuffler collects for no task with this digest")
+        return self._rounds[digest]
+
+    def unfinished(self) -> list[Round]:
+        """List rounds whose batch is not over."""
+        return [found for found in self._rounds.values() if found.key is not None]
+
+    async def resume(self) -> None:
+        """Take up the rounds of an earlier run, and finish erasing those that are over."""
+        for stored in await self._spool.all():
+            self.settle(stored)
+
+    def settle(self, stored: StoredBatch) -> None:
+        """Take note of a batch's state; destroy the key of one that is over."""
+        if stored.state in FINAL_STATES - KEPT_STATES:
+            self._state.destroy(_key_file(stored.batch_id))
+        self._rounds[stored.signed.digest()] = self._round(stored)
+
+    async def _begin(self, digest: TaskDigest) -> Round:
+        try:
+            signed = await self._analyzer.get_task(digest)
+        except PeerRefusalError as error:
+            if error.status == UnknownTaskError.status:
+                raise UnknownTaskError("there is no task with this digest") from error
+            raise
+        if signed.digest() != digest:
+            raise SignatureError("the analyzer gave another task than the one that was asked for")
+        self._identity.verify(signed)
+        if Task.from_bytes(signed.task_bytes).shuffler_key != self._key.raw:
+            raise TaskError("the task is sealed to another shuffler's key")
+        batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
+        self._state.secret(_key_file(batch_id), BatchKey.generate)
+        self.settle(await self._spool.open_batch(batch_id, signed))
+        return self._rounds[digest]
+
+    def _round(self, stored: StoredBatch) -> Round:
+        task = Task.from_bytes(stored.signed.task_bytes)
+        over = stored.state in FINAL_STATES
+        return Round(
+            digest=stored.signed.digest(),
+            signed=stored.signed,
+            task=task,
+            batch_id=stored.batch_id,
+            key=None if over else self._batch_key(stored.batch_id),
+            terms=Terms(
+                n_min=max(task.n_min, self._minimum_batch),
+                target_size=task.target_size,
+                deadline=task.deadline,
+            ),
+        )
+
+    def _batch_key(self, batch_id: BatchId) -> BatchKey:
+        def missing() -> bytes:
+            raise BatchStateError("the key of a batch that is not over is missing")
+
+        return BatchKey(self._state.secret(_key_file(batch_id), missing))
+
+
+def _key_file(batch_id: BatchId) -> str:
+    return f"batch-{batch_id.hex()}.key"
