@@ -15,7 +15,7 @@ from common.mechanisms.catalogue import specify
 from common.protocols import protocol_named
 from common.runtime.clock import Clock
 from common.signing import SignedTask
-from common.task import NONCE_BYTES, DummySpec, Task
+from common.task import NONCE_BYTES, DummySpec, Task, check_domain_size
 from common.task_digest import TaskDigest
 
 
@@ -69,6 +69,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Cost: one search for ε, tenths of a second.
     """
     protocol = protocol_named(draft.protocol)
+    check_domain_size(draft.domain_size)
     hashed = draft.buckets < draft.domain_size
     task = Task(
         protocol=draft.protocol,

@@ -129,18 +129,21 @@ def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> boo
         "SELECT batch_id, n_users, n_reports, staged FROM batches WHERE task_digest = ?",
         (manifest.task_digest,),
     ).fetchone()
-    if known is None:
-        connection.execute(
-            "INSERT INTO batches (task_digest, batch_id, n_users, n_reports) VALUES (?, ?, ?, ?)",
-            (manifest.task_digest, *described),
-        )
-        return True
-    if tuple(known[:3]) != described:
-        raise BatchConflictError("another batch was delivered for this task: one task, one release")
-    staged = bool(known[3])
-    if not staged:
-        connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
-    return not staged
+    if known is not None and known[3]:
+        if tuple(known[:3]) != described:
+            raise BatchConflictError(
+                "another batch was delivered for this task: one task, one release"
+            )
+        return False
+    # Only a batch that came whole holds the task's place; what broke off leaves none behind.
+    if known is not None:
+        connection.execute("DELETE FROM chunks WHERE batch_id = ?", (known[0],))
+        connection.execute("DELETE FROM batches WHERE batch_id = ?", (known[0],))
+    connection.execute(
+        "INSERT INTO batches (task_digest, batch_id, n_users, n_reports) VALUES (?, ?, ?, ?)",
+        (manifest.task_digest, *described),
+    )
+    return True
 
 
 def _add_chunks(

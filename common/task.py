@@ -113,7 +113,7 @@ class Task:
     def __post_init__(self) -> None:
         protocol = protocol_named(self.protocol)
         _one_of("the mechanism of this protocol", self.mechanism.name, protocol.mechanisms)
-        _within("domain_size", self.domain_size, 2, MAX_DOMAIN_SIZE)
+        check_domain_size(self.domain_size)
         self._check_labels()
         self._check_items_fit()
         _between("delta", self.delta, 0.0, 1.0)
@@ -267,6 +267,16 @@ def check_local_epsilon(local_epsilon: float) -> None:
         TaskError: It is not a number above 0 and at most MAX_LOCAL_EPSILON.
     """
     _between("local_epsilon", local_epsilon, 0.0, MAX_LOCAL_EPSILON, or_high=True)
+
+
+def check_domain_size(domain_size: int) -> None:
+    """
+    Check how many items a task may have.
+
+    Raises:
+        TaskError: They are not between 2 and MAX_DOMAIN_SIZE.
+    """
+    _within("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
 
 
 def _decimal_ratio(number: float) -> tuple[int, int]:

@@ -267,3 +267,14 @@ async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: Analyz
     await first
 
     assert caught.value.status == "ABORTED"
+
+
+async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: Analyzer) -> None:
+    """Another batch id may come after it: a stray manifest cannot block the real batch."""
+    stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
+    with pytest.raises(ManifestError):
+        await analyzer.releases.deliver(stray, _chunks(analyzer.sealed(3)))
+    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(analyzer.sealed(50)))
+    await analyzer.settle()
+
+    assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users

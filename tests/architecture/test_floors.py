@@ -1,0 +1,67 @@
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+_PARTIES = ("user_agent", "shuffler", "analyzer")
+
+
+@pytest.mark.parametrize("party", _PARTIES)
+def test_a_party_starts_from_a_tree_that_holds_only_its_own(party: str, tmp_path: Path) -> None:
+    """protos, common and its own folder suffice; the other parties cannot be imported."""
+    for folder in ("protos", "common", party):
+        shutil.copytree(_ROOT / folder, tmp_path / folder)
+    others = [other for other in (*_PARTIES, "deploy") if other != party]
+    program = (
+        "import sys\n"
+        f"sys.path[:] = [{str(tmp_path)!r}] + [p for p in sys.path if p != {str(_ROOT)!r}]\n"
+        f"import {party}.server, {party}.__main__\n"
+        f"assert {party}.server.__file__.startswith({str(tmp_path)!r})\n"
+        "import importlib\n"
+        f"for other in {others!r}:\n"
+        "    try:\n"
+        "        importlib.import_module(other)\n"
+        "    except ModuleNotFoundError:\n"
+        "        continue\n"
+        "    raise SystemExit(f'{other} can be imported')\n"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('scipy', 'common')))\n"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert outcome.returncode == 0, outcome.stderr
+    if party == "shuffler":
+        assert "scipy" not in outcome.stdout
+        assert "common.mechanisms" not in outcome.stdout
+        assert "common.accounting" not in outcome.stdout
+
+
+def _sources() -> list[Path]:
+    folders = ("common", "deploy", *_PARTIES)
+    return [path for folder in folders for path in (_ROOT / folder).rglob("*.py")]
+
+
+@pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(_ROOT)))
+def test_real_randomness_and_clocks_are_made_at_the_edge(path: Path) -> None:
+    """`secure_generator()` and `SystemClock()` are called in server.py and in deploy/ alone."""
+    if path.name == "server.py" or path.is_relative_to(_ROOT / "deploy"):
+        return
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+    assert not called & {"secure_generator", "SystemClock", "default_rng"}
+
+
+@pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(_ROOT)))
+def test_a_file_is_a_noun_that_a_reader_can_hold(path: Path) -> None:
+    """At most 400 lines, and not one of the drawers."""
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+    assert path.stem not in {"utils", "helpers", "constants", "types", "misc"}

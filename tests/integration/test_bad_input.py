@@ -1,0 +1,237 @@
+"""Whatever a stranger sends gets a clear error with the right status; nothing accepted is lost."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable
+
+import grpc
+import numpy as np
+import pytest
+
+from common.hpke import HpkePublicKey, envelope_context, report_context
+from common.submission import Submission, pack
+from common.task import Task
+from common.task_digest import TaskDigest
+from common.wire import chunk_to_wire, draft_to_wire
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from tests.support.services import Services
+from tests.support.tasks import draft
+from user_agent.contribution import Contributor
+
+_DEADLINE = 20.0
+_UNKNOWN = bytes(32)
+
+
+async def _refusal(call: Awaitable[object]) -> tuple[str, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code().name, caught.value.details() or ""
+
+
+async def test_bad_submissions_are_refused_and_the_good_one_is_kept(services: Services) -> None:
+    """Unknown task, wrong digest, truncated, oversized, wrong count, flipped bit."""
+    signed = await services.publish(n_min=2, target_size=2)
+    digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
+    contributor, rng = Contributor(task, digest), np.random.default_rng(1)
+    good, last = contributor.prepare(1, rng), contributor.prepare(2, rng)
+    key = HpkePublicKey(task.shuffler_key)
+    one_report = key.seal(bytes(16 + 60), envelope_context(digest))
+    three_reports = key.seal(bytes(16 + 180), envelope_context(digest))
+    elsewhere = key.seal(bytes(16 + 120), envelope_context(TaskDigest(_UNKNOWN)))
+    inner = Submission(submission_id=b"i" * 16, sealed_reports=bytes(120))
+    wrong_role = key.seal(pack(inner), report_context(digest))
+    flipped = good[:40] + bytes([good[40] ^ 1]) + good[41:]
+
+    async with services.stubs() as (_, shuffler, _analyzer):
+
+        async def submit(envelope: bytes, to: bytes = digest) -> object:
+            request = shuffler_pb2.SubmitRequest(task_digest=to, envelope=envelope)
+            return await shuffler.Submit(request, timeout=_DEADLINE)
+
+        await submit(good)
+        for envelope, to, status, message in (
+            (good, _UNKNOWN, "NOT_FOUND", "no task with this digest"),
+            (good, b"short", "INVALID_ARGUMENT", "task_digest has 5 bytes; it must have 32"),
+            (good[:-1], digest, "INVALID_ARGUMENT", "has 183 bytes"),
+            (good + b"\0", digest, "INVALID_ARGUMENT", "has 185 bytes"),
+            (bytes(2**20 + 1), digest, "INVALID_ARGUMENT", "at most 1048576"),
+            (bytes(5 * 2**20), digest, "RESOURCE_EXHAUSTED", ""),
+            (b"", digest, "INVALID_ARGUMENT", "has 0 bytes"),
+            (one_report, digest, "INVALID_ARGUMENT", "of 2 reports, has 184"),
+            (three_reports, digest, "INVALID_ARGUMENT", "of 2 reports, has 184"),
+            (elsewhere, digest, "INVALID_ARGUMENT", "does not open"),
+            (wrong_role, digest, "INVALID_ARGUMENT", "does not open"),
+            (flipped, digest, "INVALID_ARGUMENT", "does not open"),
+        ):
+            assert (status, True) == (
+                (found := await _refusal(submit(envelope, to)))[0],
+                message in found[1],
+            )
+        await submit(last)
+    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
+        result = await operator.wait_for_result(digest)
+
+    assert 2 == result.n_users
+    assert 0 == sum(result.refused.values())
+
+
+async def test_reports_that_do_not_open_are_counted_by_cause(services: Services) -> None:
+    """Inside a valid envelope only the analyzer can tell; the batch is released all the same."""
+    signed = await services.publish(n_min=20, target_size=20)
+    digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
+    contributor, rng = Contributor(task, digest), np.random.default_rng(2)
+    key = HpkePublicKey(task.shuffler_key)
+    odd = Submission(submission_id=b"i" * 16, sealed_reports=bytes(60) + b"\x01" * 60)
+    envelopes = [contributor.prepare(0, rng) for _ in range(19)]
+    envelopes.append(key.seal(pack(odd), envelope_context(digest)))
+    async with services.stubs() as (_, shuffler, _analyzer):
+        request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes)
+        await shuffler.SubmitBulk(request, timeout=_DEADLINE)
+    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
+        result = await operator.wait_for_result(digest)
+
+    assert {"unreadable": 2, "repeated": 0, "malformed": 0} == result.refused
+
+
+async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Services) -> None:
+    """With a sentence that does not repeat it; a right value is accepted afterwards."""
+    signed = await services.publish()
+    async with services.stubs() as (agent, _, _analyzer):
+
+        async def contribute(
+            value: int, person: str = "one", to: bytes = signed.digest()
+        ) -> object:
+            request = user_agent_pb2.ContributeRequest(task_digest=to, value=value, person=person)
+            return await agent.Contribute(request, timeout=_DEADLINE)
+
+        for value in (100, 2**63, 2**64 - 1):
+            status, message = await _refusal(contribute(value))
+            assert ("INVALID_ARGUMENT", "a value must lie between 0 and 99") == (status, message)
+        assert (await _refusal(contribute(1, to=_UNKNOWN)))[0] == "NOT_FOUND"
+        assert (await _refusal(contribute(1, to=b"")))[0] == "INVALID_ARGUMENT"
+        assert (await _refusal(contribute(1, person="x" * 129)))[0] == "INVALID_ARGUMENT"
+        await contribute(99)
+
+
+async def test_a_task_over_the_devices_cap_is_refused(services: Services) -> None:
+    """The agent answers up to local epsilon 4."""
+    signed = await services.publish(local_epsilon=5.0)
+    async with services.stubs() as (agent, _, _analyzer):
+        request = user_agent_pb2.ContributeRequest(
+            task_digest=signed.digest(), value=1, person="one"
+        )
+        status, message = await _refusal(agent.Contribute(request, timeout=_DEADLINE))
+
+    assert status == "FAILED_PRECONDITION"
+    assert "local epsilon is 5.0; this device answers up to 4.0" in message
+
+
+async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
+    services: Services,
+) -> None:
+    """Whoever pinned another identity takes part in nothing."""
+    signed = await services.publish()
+    services.identity = "00" * 32
+    address = services.shuffler.address
+    await services.shuffler.stop()
+    await services.start_shuffler(address)
+    async with services.stubs() as (agent, shuffler, _analyzer):
+        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
+        status, message = await _refusal(shuffler.FetchTask(fetch, timeout=_DEADLINE))
+        assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
+        request = user_agent_pb2.ContributeRequest(
+            task_digest=signed.digest(), value=1, person="one"
+        )
+        status, message = await _refusal(agent.Contribute(request, timeout=_DEADLINE))
+        assert ("FAILED_PRECONDITION", True) == (status, "signature" in message)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"local_epsilon": 0.0}, "local_epsilon is 0.0; it must be above 0.0"),
+        ({"local_epsilon": -2.0}, "local_epsilon is -2.0"),
+        ({"local_epsilon": math.nan}, "local_epsilon is nan"),
+        ({"local_epsilon": 20.5}, "at most 20.0"),
+        ({"domain_size": 1}, "domain_size is 1"),
+        ({"buckets": 12}, "buckets is 12; it must be a prime number"),
+        ({"delta": math.nan}, "delta is nan"),
+        ({"assumed_honest_fraction": math.nan}, "assumed_honest_fraction is nan"),
+        ({"n_min": 30}, "target_size is 20; it must lie between 30"),
+        ({"deadline": 1}, "not in the future"),
+        ({"deadline": 2**63}, "deadline is 9223372036854775808"),
+    ],
+)
+async def test_a_draft_that_breaks_a_rule_is_refused(
+    services: Services, changes: dict[str, object], message: str
+) -> None:
+    """By the analyzer, with the rule and the number."""
+    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
+    metadata = (("authorization", f"Bearer {token}"),)
+    request = draft_to_wire(draft(services.shuffler_key, **changes))
+    async with services.stubs() as (_, _shuffler, analyzer):
+        status, found = await _refusal(
+            analyzer.CreateTask(request, metadata=metadata, timeout=_DEADLINE)
+        )
+
+    assert ("INVALID_ARGUMENT", True) == (status, message in found), found
+
+
+@pytest.mark.parametrize(
+    "metadata", [(), (("authorization", "Bearer nonsense"),), (("authorization", "nonsense"),)]
+)
+async def test_only_an_operator_creates_tasks_and_reads_results(
+    services: Services, metadata: tuple[tuple[str, str], ...]
+) -> None:
+    """Devices have no token."""
+    signed = await services.publish()
+    create = draft_to_wire(draft(services.shuffler_key))
+    read = analyzer_pb2.GetResultRequest(task_digest=signed.digest())
+    async with services.stubs() as (_, _shuffler, analyzer):
+        for call in (
+            analyzer.CreateTask(create, metadata=metadata, timeout=_DEADLINE),
+            analyzer.GetResult(read, metadata=metadata, timeout=_DEADLINE),
+        ):
+            assert (await _refusal(call))[0] == "UNAUTHENTICATED"
+
+
+async def test_a_result_that_is_not_there_yet_says_so(services: Services) -> None:
+    """And an unknown task is not found."""
+    signed = await services.publish()
+    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
+    metadata = (("authorization", f"Bearer {token}"),)
+    async with services.stubs() as (_, _shuffler, analyzer):
+        for digest, status in ((signed.digest(), "FAILED_PRECONDITION"), (_UNKNOWN, "NOT_FOUND")):
+            request = analyzer_pb2.GetResultRequest(task_digest=digest)
+            call = analyzer.GetResult(request, metadata=metadata, timeout=_DEADLINE)
+            assert (await _refusal(call))[0] == status
+
+
+async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
+    """Nothing, reports first, a manifest that does not add up, an unknown task."""
+    signed = await services.publish()
+
+    async def messages(
+        *parts: analyzer_pb2.DeliverBatchRequest,
+    ) -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
+        for part in parts:
+            yield part
+
+    def manifest(digest: bytes, n_reports: int) -> analyzer_pb2.DeliverBatchRequest:
+        return analyzer_pb2.DeliverBatchRequest(
+            manifest=analyzer_pb2.BatchManifest(
+                task_digest=digest, batch_id=bytes(16), n_users=10, n_reports=n_reports
+            )
+        )
+
+    async with services.stubs() as (_, _shuffler, analyzer):
+        for parts, status in (
+            ((), "INVALID_ARGUMENT"),
+            ((chunk_to_wire(bytes(60)),), "INVALID_ARGUMENT"),
+            ((manifest(signed.digest(), 19),), "INVALID_ARGUMENT"),
+            ((manifest(signed.digest(), 20), chunk_to_wire(bytes(60))), "INVALID_ARGUMENT"),
+            ((manifest(signed.digest(), 20), chunk_to_wire(bytes(61))), "INVALID_ARGUMENT"),
+            ((manifest(_UNKNOWN, 20),), "NOT_FOUND"),
+        ):
+            call = analyzer.DeliverBatch(messages(*parts), timeout=_DEADLINE)
+            assert (await _refusal(call))[0] == status

@@ -1,0 +1,94 @@
+"""
+The estimator against its theory: mean squared error and coverage, over repeated collections.
+
+The figures are those of mechanisms and estimators that the services run; sealing changes nothing.
+"""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from analyzer.estimation.histogram import estimate
+from common.mechanisms.grr import Grr
+from common.mechanisms.local_hashing import LocalHashing, field_for
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.response_weights import ResponseWeights
+from common.result import Histogram
+from deploy.datasets.catalogue import IPUMS_1940_CITY, load
+
+_RUNS = 10
+_DUMMIES = 1
+
+
+def _collect(
+    mechanism: Mechanism, values: NDArray[np.int64], rng: np.random.Generator
+) -> Histogram:
+    n_users = len(values)
+    own, dummies = mechanism.randomize(values, rng), mechanism.dummies(_DUMMIES * n_users, rng)
+    return estimate(
+        mechanism,
+        mechanism.tally(np.concatenate([own, dummies])),
+        n_real=n_users,
+        n_dummies=_DUMMIES * n_users,
+        refinement="em",
+    )
+
+
+def _mechanism(name: str, nonce: bytes) -> Mechanism:
+    weights = ResponseWeights.for_epsilon(4.0)
+    if name == "grr":
+        return Grr(915, weights)
+    return LocalHashing(915, field_for(915, int(name)), weights, nonce)
+
+
+@pytest.mark.parametrize("name", ["53", "29", "7", "grr"])
+def test_error_and_coverage_are_as_stated(name: str) -> None:
+    """
+    Ten collections from 20,000 people: error .85 to 1.15 of theory, coverage 94 to 96 %.
+
+    Seeds 0 .. 9, a nonce each. Over seeds the mean error ratio has standard deviation .02 or less
+    and the coverage .3 %, so that either fails by chance with probability below 1e-6 ... 1e-3 of
+    what the project promises (.8 to 1.25, 93 to 97 %).
+    """
+    cities = load(IPUMS_1940_CITY)
+    ratios, covered, gains = [], [], []
+    for seed in range(_RUNS):
+        rng = np.random.default_rng(seed)
+        values = cities.draw(20_000, rng)
+        truth = np.bincount(values, minlength=915) / len(values)
+        histogram = _collect(_mechanism(name, bytes([seed]) * 32), values, rng)
+        low, high = histogram.interval(0.95)
+        error = ((histogram.frequencies - truth) ** 2).mean()
+        ratios.append(error / histogram.mse_theory)
+        covered.append(((low <= truth) & (truth <= high)).mean())
+        gains.append(((histogram.refined - truth) ** 2).mean() / error)
+
+    assert 0.8 <= float(np.mean(ratios)) <= 1.25
+    assert 0.93 <= float(np.mean(covered)) <= 0.97
+    assert max(gains) < 1
+
+
+def test_leaving_seed_0_out_of_the_count_would_bias_every_estimate() -> None:
+    """
+    The seed-0 rule: without the reports that support everything the error is far above theory.
+
+    Seed 5; 300,000 reports of a field with few seeds, where the bias stands out by many standard
+    deviations.
+    """
+    mechanism = LocalHashing(100, field_for(100, 7), ResponseWeights.for_epsilon(6.0), b"n" * 32)
+    rng = np.random.default_rng(5)
+    values = rng.integers(0, 100, 300_000)
+    cells = mechanism.tally(mechanism.randomize(values, rng))
+    without = cells.copy()
+    without[:7] = 0
+    truth = np.bincount(values, minlength=100) / len(values)
+    ratios = []
+    for counted in (cells, without):
+        histogram = estimate(
+            mechanism, counted, n_real=len(values), n_dummies=0, refinement="norm-sub"
+        )
+        error = ((histogram.frequencies - truth) ** 2).mean()
+        ratios.append(error / histogram.mse_theory)
+
+    assert 0.5 < ratios[0] < 1.6
+    assert ratios[1] > 3

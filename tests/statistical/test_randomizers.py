@@ -1,0 +1,110 @@
+"""
+Chi-square tests of what every device draws, over the production generator's own algorithm.
+
+Each test has a fixed seed; over seeds it would fail by chance with probability 1e-7. Break the code
+(a `<=` for a `<` in the draw, a dropped seed 0) and they fail.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from randomgen import ChaCha
+from scipy import stats
+
+from common.mechanisms.grr import Grr
+from common.mechanisms.local_hashing import LocalHashing, field_for
+from common.mechanisms.response_weights import ResponseWeights
+from shuffler.permutation import permute
+
+_FALSE_ALARM = 1e-7
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(ChaCha(key=seed, rounds=20))
+
+
+def _fits(observed: NDArray[np.int64], probabilities: NDArray[np.float64]) -> bool:
+    expected = probabilities / probabilities.sum() * observed.sum()
+    return bool(stats.chisquare(observed, expected).pvalue > _FALSE_ALARM)
+
+
+@pytest.mark.parametrize(
+    "weights", [ResponseWeights(true=3, other=1), ResponseWeights(true=2, other=1)]
+)
+def test_randomized_response_has_its_weights(weights: ResponseWeights) -> None:
+    """Every true answer, every answer: 400,000 draws each."""
+    rng = _generator(1)
+    for truth in range(4):
+        answers = weights.respond(np.full(400_000, truth), 4, rng)
+        law = np.full(4, float(weights.other))
+        law[truth] = weights.true
+        assert _fits(np.bincount(answers, minlength=4), law)
+
+
+def test_the_test_above_notices_two_percent() -> None:
+    """Its power: weights 2 % off are rejected at this sample size."""
+    rng = _generator(2)
+    answers = ResponseWeights(true=306, other=100).respond(np.zeros(400_000, np.int64), 4, rng)
+
+    assert not _fits(np.bincount(answers, minlength=4), np.array([3.0, 1, 1, 1]))
+
+
+@pytest.mark.parametrize("item", [0, 7, 11])
+def test_local_hashing_has_its_channel(item: int) -> None:
+    """
+    Cells of 300,000 reports of one item follow the exact channel, seed 0's row included.
+    """
+    mechanism = LocalHashing(12, field_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
+    reports = mechanism.randomize(np.full(300_000, item), _generator(3 + item))
+    law = mechanism.channel(1.0).forward(np.eye(12)[item])
+    cells = mechanism.tally(reports)
+
+    assert (cells[law < 1e-12] == 0).all()
+    assert _fits(cells[law >= 1e-12], law[law >= 1e-12])
+
+
+def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
+    """625 seeds times 5 buckets, every pair as likely."""
+    mechanism = LocalHashing(12, field_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
+    dummies = mechanism.dummies(400_000, _generator(20))
+    pairs = dummies["seed"].astype(np.int64) * 5 + dummies["bucket"]
+
+    assert mechanism.field.size * 5 == 3125
+    assert _fits(np.bincount(pairs, minlength=3125), np.ones(3125))
+
+
+def test_grr_has_its_channel_with_dummies() -> None:
+    """Users and dummies mixed half and half."""
+    grr, rng = Grr(6, ResponseWeights.for_epsilon(1.0)), _generator(21)
+    values = rng.integers(0, 3, 200_000)
+    reports = np.concatenate([grr.randomize(values, rng), grr.dummies(200_000, rng)])
+    law = grr.channel(0.5).forward(np.bincount(values, minlength=6) / 200_000)
+
+    assert _fits(grr.tally(reports), law)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5])
+def test_every_order_is_as_likely(size: int) -> None:
+    """All n! orders of a small batch, 1,000 times each on average."""
+    rng = _generator(30 + size)
+    batch = np.arange(size, dtype=np.uint8)[:, None]
+    orders = int(np.prod(np.arange(1, size + 1)))
+    seen = Counter(permute(batch, rng).tobytes() for _ in range(1000 * orders))
+
+    assert orders == len(seen)
+    assert _fits(np.array(list(seen.values())), np.ones(orders))
+
+
+def test_every_report_lands_everywhere() -> None:
+    """Positions of 40 reports over 20,000 permutations: a uniform matrix."""
+    rng = _generator(40)
+    batch = np.arange(40, dtype=np.uint8)[:, None]
+    landed = np.zeros((40, 40), dtype=np.int64)
+    for _ in range(20_000):
+        landed[permute(batch, rng)[:, 0], np.arange(40)] += 1
+
+    statistic = ((landed - 500) ** 2 / 500).sum()
+    # A doubly stochastic table has 39² degrees of freedom, and this factor in its spread.
+    assert stats.chi2.sf(statistic * 39 / 40, 39**2) > _FALSE_ALARM

@@ -1,0 +1,123 @@
+"""The three real servers in one event loop."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+import analyzer.server
+import shuffler.server
+import user_agent.server
+from analyzer.server import AnalyzerService
+from analyzer.settings import AnalyzerSettings
+from common.draft import TaskDraft
+from common.runtime.rpc import open_channel
+from common.signing import SignedTask
+from deploy.operator_client import OperatorClient
+from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
+from shuffler.server import ShufflerService
+from shuffler.settings import ShufflerSettings
+from tests.support.tasks import draft
+from user_agent.server import UserAgentService
+from user_agent.settings import UserAgentSettings
+
+
+@dataclass
+class Services:
+    """Analyzer, shuffler and user agent, with a channel to each."""
+
+    directory: Path
+
+    async def start(self) -> None:
+        """Start the three, each after the one that it calls."""
+        await self.start_analyzer()
+        await self.start_shuffler()
+        await self.start_user_agent()
+
+    async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
+        """Start the analyzer."""
+        self.analyzer: AnalyzerService = await analyzer.server.start(
+            AnalyzerSettings(
+                state_directory=self.directory / "analyzer",
+                listen=listen,
+                tls_directory=self.directory / "tls",
+                opening_processes=1,
+            )
+        )
+        self.identity = (self.directory / "analyzer" / "identity.pub").read_text(encoding="ascii")
+
+    async def start_shuffler(self, listen: str = "127.0.0.1:0") -> None:
+        """Start the shuffler."""
+        self.shuffler: ShufflerService = await shuffler.server.start(
+            ShufflerSettings(
+                state_directory=self.directory / "shuffler",
+                listen=listen,
+                tls_directory=self.directory / "tls",
+                analyzer=self.analyzer.address,
+                analyzer_identity=self.identity,
+                opening_processes=1,
+            )
+        )
+        text = (self.directory / "shuffler" / "envelope.pub").read_text(encoding="ascii")
+        self.shuffler_key = bytes.fromhex(text)
+
+    async def start_user_agent(self) -> None:
+        """Start a user agent for several persons."""
+        self.user_agent: UserAgentService = await user_agent.server.start(
+            UserAgentSettings(
+                state_directory=self.directory / "user_agent",
+                listen="127.0.0.1:0",
+                tls_directory=self.directory / "tls",
+                shuffler=self.shuffler.address,
+                analyzer_identity=self.identity,
+                several_persons=True,
+            )
+        )
+
+    async def stop(self) -> None:
+        """Stop the three, callers first."""
+        for service in (self.user_agent, self.shuffler, self.analyzer):
+            await service.stop()
+
+    def operator(self) -> OperatorClient:
+        """Connect as the analyzer's operator."""
+        return OperatorClient.connect(
+            self.analyzer.address,
+            self.directory / "tls" / "authority.pem",
+            self.directory / "analyzer" / "operator.token",
+        )
+
+    def channel(self, party: str, address: str) -> grpc.aio.Channel:
+        """Open a channel to one of the three."""
+        authority = (self.directory / "tls" / "authority.pem").read_bytes()
+        return open_channel(address, party, authority)
+
+    @asynccontextmanager
+    async def stubs(
+        self,
+    ) -> AsyncIterator[
+        tuple[
+            "user_agent_pb2_grpc.UserAgentAsyncStub",
+            "shuffler_pb2_grpc.ShufflerAsyncStub",
+            "analyzer_pb2_grpc.AnalyzerAsyncStub",
+        ]
+    ]:
+        """Give bare stubs, to send whatever a stranger might."""
+        async with (
+            self.channel("user_agent", self.user_agent.address) as agent,
+            self.channel("shuffler", self.shuffler.address) as shuffler_,
+            self.channel("analyzer", self.analyzer.address) as analyzer_,
+        ):
+            yield (
+                user_agent_pb2_grpc.UserAgentStub(agent),
+                shuffler_pb2_grpc.ShufflerStub(shuffler_),
+                analyzer_pb2_grpc.AnalyzerStub(analyzer_),
+            )
+
+    async def publish(self, **changes: object) -> SignedTask:
+        """Publish a small task as the operator."""
+        wanted: TaskDraft = draft(self.shuffler_key, **changes)
+        async with self.operator() as operator:
+            return await operator.create_task(wanted)
