@@ -49,7 +49,7 @@ def mechanism_of(task: Task) -> Mechanism:
     if spec.name == "grr":
         mechanism = Grr(task.domain_size, weights)
     else:
-        field = FiniteField(spec.buckets, spec.digits)
+        field = FiniteField.holding(task.domain_size, spec.buckets, spec.digits)
         mechanism = LocalHashing(task.domain_size, field, weights, task.nonce)
     if mechanism.report_dtype.itemsize != spec.report_bytes:
         raise TaskError(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.finite_field import MIN_DIGITS, FiniteField
+from common.mechanisms.finite_field import MIN_DIGITS, FiniteField, check_prime
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
@@ -34,10 +34,14 @@ def field_for(domain_size: int, buckets: int) -> FiniteField:
             f"buckets is {buckets} and domain_size is {domain_size}: "
             "hashing needs fewer buckets than items"
         )
-    field = FiniteField(buckets, MIN_DIGITS)
-    while field.size < domain_size or field.rows <= MIN_CANONICAL_SEEDS:
-        field = FiniteField(buckets, field.t + 1)
-    return field
+    check_prime(buckets)
+    digits = MIN_DIGITS
+    while (
+        buckets**digits < domain_size
+        or sum(buckets**digit for digit in range(digits)) < MIN_CANONICAL_SEEDS
+    ):
+        digits += 1
+    return FiniteField.holding(domain_size, buckets, digits)
 
 
 class _HashIncidence:
@@ -48,7 +52,7 @@ class _HashIncidence:
         self._places = places
 
     def forward(self, theta: Vector) -> Vector:
-        spread = np.zeros(self._field.size)
+        spread = np.zeros(self._field.points)
         spread[self._places] = theta
         return self._field.forward(spread)
 
@@ -103,7 +107,7 @@ class LocalHashing:
 
     @cached_property
     def _place(self) -> Placement:
-        return Placement(self.field.size, self.nonce)
+        return Placement(self.field.points, self.nonce)
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """
@@ -135,7 +139,7 @@ class LocalHashing:
         return self._pack(self._seeds(count, rng), buckets)
 
     def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        return rng.integers(0, self.field.size, size=count, dtype=np.int64)
+        return rng.integers(0, self.field.seeds, size=count, dtype=np.int64)
 
     def _pack(self, seeds: NDArray[np.int64], buckets: NDArray[np.int64]) -> Reports:
         reports = np.empty(seeds.shape, dtype=REPORT_DTYPE)
@@ -145,7 +149,7 @@ class LocalHashing:
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Say which reports have a seed below g^t and a bucket below g. Run by the analyzer."""
-        inside: NDArray[np.bool_] = (reports["seed"] < self.field.size) & (
+        inside: NDArray[np.bool_] = (reports["seed"] < self.field.seeds) & (
             reports["bucket"] < self.field.q
         )
         return inside
@@ -164,9 +168,9 @@ class LocalHashing:
         """
         seeds, buckets = reports["seed"], reports["bucket"]
         # Two maxima cost half of what `valid` does, and counting is what large batches wait for.
-        if len(reports) and (seeds.max() >= self.field.size or buckets.max() >= self.field.q):
+        if len(reports) and (seeds.max() >= self.field.seeds or buckets.max() >= self.field.q):
             raise ReportError(
-                f"a seed is not below {self.field.size} or a bucket not below {self.field.q}"
+                f"a seed is not below {self.field.seeds} or a bucket not below {self.field.q}"
             )
         return self.field.tally(seeds, buckets)
 
@@ -185,14 +189,16 @@ class LocalHashing:
         Returns:
             Counts of shape (domain_size,), exact to the integer.
 
-        Cost: one Fourier transform of size g^t; memory O(g^t).
+        Cost: two Fourier transforms of size g^t at most; memory O(g^t).
         """
         return np.rint(self._incidence.adjoint(cells.astype(np.float64))).astype(np.int64)
 
     def channel(self, real_share: float) -> Channel:
         """Give the law of a cell when a share real_share of reports are users' own."""
-        rows = np.full(self.field.rows, (self.field.q - 1) / self.field.size)
-        rows[0] = 1 / self.field.size  # seed 0 stands alone, a canonical seed for its q-1 multiples
+        rows = np.full(self.field.rows, (self.field.q - 1) / self.field.seeds)
+        rows[0] = (
+            1 / self.field.seeds
+        )  # seed 0 stands alone, a canonical seed for its q-1 multiples
         other = self.weights.other / self._total
         return Channel(
             incidence=self._incidence,

@@ -71,7 +71,7 @@ def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
     dummies = mechanism.dummies(400_000, _generator(20))
     pairs = dummies["seed"].astype(np.int64) * 5 + dummies["bucket"]
 
-    assert mechanism.field.size * 5 == 3125
+    assert mechanism.field.seeds * 5 == 3125
     assert _fits(np.bincount(pairs, minlength=3125), np.ones(3125))
 
 

@@ -19,8 +19,8 @@ def test_a_task_names_its_mechanism() -> None:
     ("change", "message"),
     [
         ({"buckets": 12}, "prime"),
-        ({"digits": 8}, "points"),
-        ({"digits": 2, "buckets": 10_007}, "points"),
+        ({"digits": 8}, "seeds"),
+        ({"digits": 2, "buckets": 10_007}, "seeds"),
         ({"report_bytes": 13}, "report_bytes is 13"),
     ],
 )

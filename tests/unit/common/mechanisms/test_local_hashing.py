@@ -20,7 +20,7 @@ def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> Local
 )
 def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, digits: int) -> None:
     """t is the least with q^t ≥ d, raised only where fewer than 50 canonical seeds are left."""
-    assert FiniteField(buckets, digits) == field_for(domain_size, buckets)
+    assert FiniteField.holding(domain_size, buckets, digits) == field_for(domain_size, buckets)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_support_counts_are_those_of_hashing_report_by_report() -> None:
 def test_every_seed_can_be_drawn() -> None:
     """Seed 0 included, by users and by dummies: without it the privacy bound is false."""
     mechanism, rng = _hashing(10, 2), np.random.default_rng(2)
-    everything = set(range(mechanism.field.size))
+    everything = set(range(mechanism.field.seeds))
 
     assert everything == set(mechanism.randomize(np.zeros(5000, np.int64), rng)["seed"].tolist())
     assert everything == set(mechanism.dummies(5000, rng)["seed"].tolist())
@@ -95,7 +95,7 @@ def test_reports_out_of_range_are_not_counted() -> None:
     """A seed or a bucket beyond the field, and padding, are none of this mechanism's reports."""
     mechanism = _hashing()
     reports = mechanism.dummies(4, np.random.default_rng(5))
-    reports["seed"][1] = mechanism.field.size
+    reports["seed"][1] = mechanism.field.seeds
     reports["bucket"][2] = 13
     padding = null_reports(1, reports.dtype)
 
