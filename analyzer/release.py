@@ -18,6 +18,7 @@ from analyzer.store import Store
 from common.accounting.coalitions import guarantees, published_claim
 from common.batch import BatchManifest
 from common.errors import (
+    AccountingError,
     DeliveryUnderWayError,
     ManifestError,
     NotReleasedError,
@@ -46,7 +47,7 @@ class Releases:
         self._registry = registry
         self._pool = pool
         self._receiving: set[TaskDigest] = set()
-        self._releasing: set[asyncio.Task[None]] = set()
+        self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
 
     # --- receiving --------------------------------------------------------------------------------
 
@@ -67,14 +68,15 @@ class Releases:
             raise DeliveryUnderWayError("this batch is being delivered by another call")
         self._receiving.add(manifest.task_digest)
         try:
-            if not await self._store.begin_batch(manifest):
-                return
-            await self._stage(manifest, task, chunks)
+            if await self._store.begin_batch(manifest):
+                await self._stage(manifest, task, chunks)
+                logs.event(
+                    "batch staged",
+                    {"batch_id": manifest.batch_id.hex(), "n_users": manifest.n_users},
+                )
         finally:
             self._receiving.discard(manifest.task_digest)
-        logs.event(
-            "batch staged", {"batch_id": manifest.batch_id.hex(), "n_users": manifest.n_users}
-        )
+        # Also if it had been staged before: that call may have ended before it came to here.
         self._start_release(manifest)
 
     async def _stage(
@@ -110,19 +112,19 @@ class Releases:
             self._start_release(manifest)
 
     def _start_release(self, manifest: BatchManifest) -> None:
-        releasing = asyncio.create_task(self._release(manifest))
-        self._releasing.add(releasing)
-        releasing.add_done_callback(self._releasing.discard)
+        digest = manifest.task_digest
+        if digest not in self._releasing:
+            releasing = asyncio.create_task(self._release(manifest))
+            self._releasing[digest] = releasing
+            releasing.add_done_callback(lambda _: self._releasing.pop(digest))
 
     async def _release(self, manifest: BatchManifest) -> None:
         """Release a staged batch, trying again until it is released or known to be unusable."""
         pause = _FIRST_PAUSE
         while True:
             try:
-                await self._estimate_and_keep(manifest)
-            except UnusableBatchError as error:
-                await self._store.give_up(manifest, str(error))
-                logs.event("batch unusable", {"batch_id": manifest.batch_id.hex()}, level="ERROR")
+                if manifest in await self._store.staged():
+                    await self._release_or_give_up(manifest)
             except Exception as error:  # noqa: BLE001  # staged as it is, it is tried again
                 logs.event(
                     "batch not released yet",
@@ -131,8 +133,20 @@ class Releases:
                 )
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
-                continue
-            return
+            else:
+                return
+
+    async def _release_or_give_up(self, manifest: BatchManifest) -> None:
+        try:
+            await self._estimate_and_keep(manifest)
+        except (UnusableBatchError, AccountingError) as error:
+            # What follows from the batch alone would follow from it again.
+            await self._store.give_up(manifest, str(error))
+            logs.event(
+                "batch unusable",
+                {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
+                level="ERROR",
+            )
 
     async def _estimate_and_keep(self, manifest: BatchManifest) -> None:
         signed = await self._registry.get(manifest.task_digest)
@@ -196,9 +210,10 @@ class Releases:
 
     async def stop(self) -> None:
         """Leave off; what is staged is released after the next start."""
-        for releasing in self._releasing:
-            releasing.cancel()
-        await asyncio.gather(*self._releasing, return_exceptions=True)
+        releasing = list(self._releasing.values())
+        for task in releasing:
+            task.cancel()
+        await asyncio.gather(*releasing, return_exceptions=True)
 
 
 def _check_manifest(manifest: BatchManifest, task: Task) -> None:

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from common.errors import SettingsError
-from common.runtime.settings import ServiceSettings
+from common.runtime.settings import ServiceSettings, check_processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +14,4 @@ class AnalyzerSettings(ServiceSettings):
 
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)
-        if self.opening_processes < 0:
-            raise SettingsError(
-                f"opening_processes is {self.opening_processes}; it must be at least 0"
-            )
+        check_processes(self.opening_processes)

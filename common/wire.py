@@ -231,6 +231,8 @@ def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
     """Read a further message of a delivery. Run by the analyzer."""
     if message.WhichOneof("part") != "sealed_reports":
         raise WireError("after its manifest a delivery holds nothing but sealed reports")
+    if not message.sealed_reports:
+        raise WireError("sealed_reports has 0 bytes; a chunk holds at least one report")
     return _at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
 
 

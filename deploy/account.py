@@ -16,6 +16,7 @@ MechanismKind = Literal["grr", "local-hashing"]
 
 _KINDS: Final[Mapping[str, MechanismKind]] = {"grr": "grr", "olh": "local-hashing"}
 _KEYS: Final = {"kind", "n", "k", "eps_l", "M", "colluders", "eps", "delta"}
+_LARGEST: Final = 10**300
 _NOT_YET: Final = {
     "M_binom": "a binomial number of dummies",
     "M_negbin": "a negative binomial number of dummies",
@@ -89,10 +90,8 @@ def answer_file(path: Path) -> list[dict[str, float | str]]:
         questions = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise AccountingError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise AccountingError(f"{path} is not JSON") from error
-    if isinstance(questions, dict) and isinstance(questions.get("vectors"), list):
-        questions = [vector.get("inputs") for vector in questions["vectors"]]
     if not isinstance(questions, list):
         raise AccountingError(f"{path} must hold a list of questions")
     return [_answer_entry(question) for question in questions]
@@ -114,10 +113,11 @@ def _question(fields: object) -> Question:
     unknown = sorted(set(fields) - _KEYS)
     if unknown:
         raise AccountingError(f"unknown key: {', '.join(unknown)}")
-    if fields.get("kind") not in _KINDS:
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise AccountingError(f"kind must be one of {', '.join(_KINDS)}")
     return Question.ask(
-        mechanism=_KINDS[fields["kind"]],
+        mechanism=_KINDS[kind],
         users=_whole(fields, "n"),
         alphabet=_whole(fields, "k"),
         local_epsilon=parse_epsilon(fields.get("eps_l")),
@@ -137,7 +137,7 @@ def parse_epsilon(value: Any) -> float:  # noqa: ANN401  # from JSON or a comman
     """
     try:
         epsilon = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         epsilon = math.nan
     if not epsilon > 0:
         raise AccountingError("the local epsilon must be a number above 0, or inf")
@@ -157,6 +157,6 @@ def _real(fields: Mapping[str, Any], key: str) -> float | None:
     value = fields.get(key)
     if value is None:
         return None
-    if type(value) not in {int, float}:
-        raise AccountingError(f"{key} must be a number")
+    if type(value) not in {int, float} or abs(value) > _LARGEST:
+        raise AccountingError(f"{key} must be a number of ordinary size")
     return float(value)

@@ -54,7 +54,7 @@ def demo(
     json: AsJson = False,
 ) -> None:
     """Collect the IPUMS 1940 city histogram privately, with three processes on this machine."""
-    if users != "all" and not users.isdigit():
+    if users != "all" and not (users.isascii() and users.isdecimal()):
         raise SettingsError("users must be a whole number, or 'all'")
     console = Console(stderr=json)
     n_users = None if users == "all" else int(users)

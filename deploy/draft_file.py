@@ -9,6 +9,7 @@ from typing import Any
 
 from common.draft import TaskDraft
 from common.errors import TaskError
+from common.task import MAX_UNIX_TIME
 
 
 def read(path: Path, shuffler_key: bytes) -> TaskDraft:
@@ -22,7 +23,7 @@ def read(path: Path, shuffler_key: bytes) -> TaskDraft:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TaskError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TaskError(f"{path} is not TOML") from error
     known = {field.name: field for field in dataclasses.fields(TaskDraft)}
     unknown = sorted(set(fields) - set(known) | ({"shuffler_key"} & set(fields)))
@@ -44,11 +45,13 @@ def _convert(name: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML h
     if name == "deadline" and isinstance(value, datetime.datetime):
         if value.tzinfo is None:
             raise TaskError("deadline needs a time zone, such as 2027-01-31T12:00:00Z")
-        return int(value.timestamp())
+        return max(0, int(value.timestamp()))
     if name == "labels" and isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
         raise TaskError(f"{name} has the wrong type in the draft")
+    if kind is int and not 0 <= value <= MAX_UNIX_TIME:
+        raise TaskError(f"{name} is {value}; it must lie between 0 and {MAX_UNIX_TIME}")
     return value

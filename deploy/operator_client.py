@@ -43,6 +43,8 @@ class OperatorClient:
             trusted = authority.read_bytes() if authority else None
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"{token_file} does not hold an operator's token") from error
         return cls(
             open_channel(address, "analyzer", trusted, receive_limit=MAX_RESULT_BYTES), token
         )

@@ -101,12 +101,12 @@ class Deliveries:
         stored = await self._spool.get(found.digest)
         while True:
             event = due(stored.state, stored.n_users, found.terms, self._clock.now())
+            if stored.state in FINAL_STATES:
+                self._rounds.settle(stored)  # again, if it failed the first time
             if event is None:
                 return
             await self._perform(event, stored, found)
             stored = await self._spool.get(found.digest)
-            if stored.state in FINAL_STATES:
-                self._rounds.settle(stored)
             logs.event(
                 "batch moved on",
                 {

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -9,11 +10,13 @@ from common.batch import BATCH_ID_BYTES, BatchId
 from common.errors import (
     BatchStateError,
     PeerRefusalError,
+    ShuffleDpError,
     SignatureError,
     TaskError,
     UnknownTaskError,
 )
 from common.hpke import HpkePublicKey
+from common.runtime import logs
 from common.runtime.state import StateDirectory
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
@@ -107,9 +110,29 @@ class Rounds:
         return [found for found in self._rounds.values() if found.key is not None]
 
     async def resume(self) -> None:
-        """Take up the rounds of an earlier run, and finish erasing those that are over."""
-        for stored in await self._spool.all():
-            self.settle(stored)
+        """
+        Take up the rounds of an earlier run, and finish erasing those that are over.
+
+        A batch whose key is lost is left alone, and holds up no other.
+        """
+        batches = await self._spool.all()
+        needed = {
+            _key_file(stored.batch_id)
+            for stored in batches
+            if stored.state not in FINAL_STATES - KEPT_STATES
+        }
+        for name in self._state.names(_KEY_FILES):
+            if name not in needed:
+                self._state.destroy(name)
+        for stored in batches:
+            try:
+                self.settle(stored)
+            except ShuffleDpError as error:
+                logs.event(
+                    "batch cannot be resumed",
+                    {"batch_id": stored.batch_id.hex(), "error": type(error).__name__},
+                    level="ERROR",
+                )
 
     def settle(self, stored: StoredBatch) -> None:
         """Take note of a batch's state; destroy the key of one that is over."""
@@ -157,5 +180,8 @@ class Rounds:
         return BatchKey(self._state.secret(_key_file(batch_id), missing))
 
 
+_KEY_FILES: Final = "batch-*.key"
+
+
 def _key_file(batch_id: BatchId) -> str:
-    return f"batch-{batch_id.hex()}.key"
+    return _KEY_FILES.replace("*", batch_id.hex())

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from common.errors import SettingsError
-from common.runtime.settings import ServiceSettings
+from common.runtime.settings import ServiceSettings, check_processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,4 @@ class ShufflerSettings(ServiceSettings):
         ServiceSettings.__post_init__(self)
         if self.minimum_batch < 1:
             raise SettingsError(f"minimum_batch is {self.minimum_batch}; it must be at least 1")
-        if self.opening_processes < 0:
-            raise SettingsError(
-                f"opening_processes is {self.opening_processes}; it must be at least 0"
-            )
+        check_processes(self.opening_processes)

@@ -140,7 +140,13 @@ class Spool:
         return await self._database.run(_permuted_chunk, batch_id, position)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
-        """Delete a batch's rows and record its last state."""
+        """
+        Delete a batch's rows and record its last state.
+
+        Raises:
+            BatchStateError: State or number of users are not those that were read: a submission
+                was committed meanwhile, and what was decided without it may not hold.
+        """
         await self._database.run(_drop, batch, state)
 
     def close(self) -> None:
@@ -259,6 +265,13 @@ def _permuted_chunk(
 
 
 def _drop(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
+    [n_users] = connection.execute(
+        "SELECT n_users FROM batches WHERE batch_id = ?", (batch.batch_id,)
+    ).fetchone()
+    if n_users != batch.n_users:
+        raise BatchStateError(
+            f"the batch had {batch.n_users} users when this was decided; it has {n_users}"
+        )
     _set_state(connection, batch, state)
     connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
     connection.execute("DELETE FROM permuted WHERE batch_id = ?", (batch.batch_id,))

@@ -31,7 +31,8 @@ class SubmissionState(Enum):
     PENDING = "pending"
     ARRIVED = "arrived"
     REFUSED = "refused"
-    """The shuffler will not take it any more; the spend stands."""
+    """The shuffler takes it no more. It may have been counted before its batch closed, if the
+    acknowledgement was lost; the spend stands either way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

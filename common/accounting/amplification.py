@@ -30,7 +30,13 @@ from typing import Final
 import numpy as np
 from scipy import optimize, stats
 
-from common.accounting.binomial import RELATIVE_ERROR, interval_masses, stop_loss
+from common.accounting.binomial import (
+    RELATIVE_ERROR,
+    at_most,
+    interval_masses,
+    more_than,
+    stop_loss,
+)
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -46,6 +52,8 @@ _TAIL: Final = 1e-24
 """Probability below the first bin of M; charged to δ."""
 _NODES: Final = np.concatenate([np.arange(-10.0, 6.0, 0.03), [7.0, 9.0, 12.0]])
 """Cells of H_x', in standard deviations; their chords are .1 % high at worst for δ ≥ 1e-12."""
+_MEAN_ERROR: Final = 1e-10
+"""Relative error of a cell's mean: that of two tails, which agree in their own errors."""
 _FIRST_BINS: Final = 48
 _MAX_BINS: Final = 3072
 _CLOSE_ENOUGH: Final = 1e-5
@@ -94,12 +102,17 @@ def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) ->
         A δ in 0 .. 1 at which (ε, δ) holds, within .5 % of formula 1. 0 from the local ε on.
 
     Raises:
-        AccountingError: epsilon is negative or not a number.
+        AccountingError: epsilon is negative, not a number, or above MAX_EPSILON where that is
+            below the local ε.
     """
     if not epsilon >= 0:
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
     if epsilon >= reduction.local_epsilon:
         return 0.0
+    if epsilon > MAX_EPSILON:
+        raise AccountingError(
+            f"epsilon is {epsilon}; below the local epsilon it may be at most {MAX_EPSILON}"
+        )
     return _formula(reduction, crowd, epsilon, tolerance=2e-3)(epsilon)
 
 
@@ -133,7 +146,7 @@ def epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
     while low == high or excess(low) <= 0:
         high = low
         if low <= MIN_EPSILON:
-            return MIN_EPSILON
+            return min(MIN_EPSILON, reduction.local_epsilon)
         low = max(low / 1.2, MIN_EPSILON)
     epsilon = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
     while excess(epsilon) > 0:
@@ -177,10 +190,11 @@ def _masses(reduction: MatchCountReduction, crowd: Crowd, edges: Vector) -> tupl
     """Probability of each bin (the last is open), and of everything below the first."""
     if crowd.others == 0:
         return np.ones(1), 0.0
-    law = stats.binom(crowd.others, reduction.blanket)
-    closed = interval_masses(edges, np.asarray(float(crowd.others)), reduction.blanket)
-    masses = np.append(closed, law.sf(edges[-1] - 1)) * (1 + RELATIVE_ERROR)
-    return masses, float(law.cdf(edges[0] - 1))
+    others, blanket = np.asarray(float(crowd.others)), reduction.blanket
+    closed = interval_masses(edges, others, blanket)
+    last = more_than(edges[-1:] - 1, others, blanket)
+    missed = float(at_most(edges[:1] - 1, others, blanket)[0])
+    return np.concatenate([closed, last]) * (1 + RELATIVE_ERROR), missed * (1 + RELATIVE_ERROR)
 
 
 class _ConditionalDelta:
@@ -209,12 +223,12 @@ class _ConditionalDelta:
         moments = sizes * chance * interval_masses(nodes - 1, sizes - 1, chance)
         width = np.maximum(np.diff(nodes, axis=1), 1)
         mean = np.divide(moments, masses, out=nodes[:, :-1].copy(), where=masses > 0)
-        error = RELATIVE_ERROR * nodes[:, 1:]
+        error = _MEAN_ERROR * nodes[:, 1:]
         to_upper = masses * np.clip((mean - error - nodes[:, :-1]) / width, 0, 1)
         weights = np.zeros_like(nodes)
         weights[:, :-1] += masses - to_upper
         weights[:, 1:] += to_upper
-        weights[:, -1] += stats.binom.sf(nodes[:, -1] - 1, sizes[:, 0], chance)
+        weights[:, -1] += more_than(nodes[:, -1] - 1, sizes[:, 0], chance)
         return weights * (1 + RELATIVE_ERROR)
 
     def __call__(self, epsilon: float) -> Vector:

@@ -6,7 +6,7 @@ Computed by the analyzer for the batch that really arrived, and for a task's cla
 
 from typing import Final
 
-from common.accounting.amplification import Crowd, epsilon_upper
+from common.accounting.amplification import MAX_COUNT, Crowd, epsilon_upper
 from common.accounting.published import PUBLISHED
 from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Guarantee
@@ -24,16 +24,17 @@ def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
     """
     Give the crowd that a guarantee may count on: honest users and their dummies.
 
-    Each refused, repeated or unreadable report may be another user's, so n_refused users are taken
-    off before the task's assumed honest fraction is. At least the victim is left.
+    Each refused, repeated or unreadable report may be another honest user's, so n_refused are taken
+    off the ⌊n · fraction⌋ that the task assumes honest. At least the victim is left. More dummies
+    than the accountant counts protect no less than as many as it does.
 
     Raises:
         AccountingError: n_users is not at least 1.
     """
     if n_users < 1:
         raise AccountingError(f"a batch of {n_users} users has nobody to protect")
-    honest = max(1, task.honest_users(max(0, n_users - n_refused)))
-    return Crowd(users=honest, dummies=honest * task.dummies.per_user)
+    honest = max(1, task.honest_users(n_users) - n_refused)
+    return Crowd(users=honest, dummies=min(honest * task.dummies.per_user, MAX_COUNT))
 
 
 def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee:

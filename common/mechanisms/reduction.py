@@ -2,10 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from common.errors import AccountingError
 from common.mechanisms.response_weights import ResponseWeights
+
+MAX_ANSWERS: Final = 10**9
+MIN_LOCAL_EPSILON: Final = 1e-9
+"""Ranges that accounting has been checked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +35,6 @@ class MatchCountReduction:
     it is not known, False gives an upper bound for any pair.
     """
 
-    def __post_init__(self) -> None:
-        if self.answers < 2:  # noqa: PLR2004  # one answer says nothing
-            raise AccountingError(f"the alphabet is {self.answers}; it must be at least 2")
-        if not self.local_epsilon > 0:
-            raise AccountingError(f"local epsilon is {self.local_epsilon}; it must be above 0")
-
     @classmethod
     def for_epsilon(cls, *, answers: int, local_epsilon: float, pairwise_independent: bool) -> Self:
         """
@@ -44,7 +42,16 @@ class MatchCountReduction:
 
         blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1), each from its own
         formula: 1 - blanket would lose every digit at small ε, and 1 - signal at large.
+
+        Raises:
+            AccountingError: answers or local_epsilon are out of range.
         """
+        if not 2 <= answers <= MAX_ANSWERS:  # noqa: PLR2004  # one answer says nothing
+            raise AccountingError(f"the alphabet is {answers}; it must be 2 .. {MAX_ANSWERS}")
+        if not local_epsilon >= MIN_LOCAL_EPSILON:
+            raise AccountingError(
+                f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
+            )
         inverse = math.exp(-local_epsilon)
         total = 1 + (answers - 1) * inverse
         return cls(

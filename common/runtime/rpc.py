@@ -3,13 +3,20 @@
 import asyncio
 import json
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from common.errors import PeerError, PeerRefusalError, SettingsError, ShuffleDpError
+from common.errors import (
+    PeerError,
+    PeerRefusalError,
+    SettingsError,
+    ShuffleDpError,
+    WireError,
+)
 from common.runtime import logs
 from common.runtime.settings import is_local
 from common.runtime.tls import TlsIdentity
@@ -71,23 +78,36 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or handler.response_streaming:
             return handler
-        make = (
-            grpc.stream_unary_rpc_method_handler
-            if handler.request_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
-        return make(
-            _guarded(handler.stream_unary or handler.unary_unary),
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
-        )
+        if handler.request_streaming:
+            make, inner = grpc.stream_unary_rpc_method_handler, handler.stream_unary
+        else:
+            make, inner = grpc.unary_unary_rpc_method_handler, handler.unary_unary
+        # Messages are read inside the guard, so that bytes which are none are an error of ours.
+        read = _reader(handler.request_deserializer, streaming=handler.request_streaming)
+        return make(_guarded(inner, read), response_serializer=handler.response_serializer)
 
 
-def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
-    async def call(request: Any, context: Any) -> Any:  # noqa: ANN401  # gRPC's own types vary
+def _reader(parse: Callable[[bytes], Any], *, streaming: bool) -> Callable[[Any], Any]:
+    """Give a function that reads a request, or a stream of them, from bytes."""
+
+    def one(raw: bytes) -> Any:  # noqa: ANN401  # any message
+        try:
+            return parse(raw)
+        except DecodeError as error:
+            raise WireError("the request is not a message of this call") from error
+
+    async def each(raw: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+        async for part in raw:
+            yield one(part)
+
+    return each if streaming else one
+
+
+def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[Any], Any]) -> Any:  # noqa: ANN401  # gRPC's own types vary
+    async def call(raw: Any, context: Any) -> Any:  # noqa: ANN401
         try:
             async with asyncio.timeout(LONG_DEADLINE):
-                return await behaviour(request, context)
+                return await behaviour(read(raw), context)
         except ShuffleDpError as error:
             await context.abort(grpc.StatusCode[error.status], str(error))
         except TimeoutError:

@@ -6,12 +6,14 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from common.errors import SettingsError
 from common.runtime.logs import Level
 
 S = TypeVar("S", bound="ServiceSettings")
+
+MAX_PROCESSES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,19 @@ class ServiceSettings:
             raise SettingsError("plaintext is allowed on loopback only")
 
 
+def check_processes(opening_processes: int) -> None:
+    """
+    Check how many worker processes may be asked for.
+
+    Raises:
+        SettingsError: They are not between 0 and MAX_PROCESSES.
+    """
+    if not 0 <= opening_processes <= MAX_PROCESSES:
+        raise SettingsError(
+            f"opening_processes is {opening_processes}; it must be 0 .. {MAX_PROCESSES}"
+        )
+
+
 def is_local(address: str) -> bool:
     """Say whether an address stays on this machine: a Unix socket or a loopback address."""
     host = address.rpartition(":")[0]
@@ -74,7 +89,7 @@ def load(settings: type[S], path: Path | None, environment: Mapping[str, str], p
             found.update(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SettingsError(f"{path} is not TOML") from error
     start = f"{prefix}_"
     found.update(

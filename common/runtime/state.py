@@ -50,6 +50,10 @@ class StateDirectory:
         """Write something that others may read, such as a public key or the bound address."""
         write_whole(self.path / name, content.encode(), _PUBLIC_FILE)
 
+    def names(self, pattern: str) -> list[str]:
+        """List the files whose name fits a pattern such as `*.key`."""
+        return sorted(path.name for path in self.path.glob(pattern))
+
     def destroy(self, name: str) -> None:
         """
         Destroy a secret: overwrite, flush, unlink. Doing it again does nothing.

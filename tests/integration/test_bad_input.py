@@ -232,6 +232,22 @@ async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
             ((manifest(signed.digest(), 20), chunk_to_wire(bytes(60))), "INVALID_ARGUMENT"),
             ((manifest(signed.digest(), 20), chunk_to_wire(bytes(61))), "INVALID_ARGUMENT"),
             ((manifest(_UNKNOWN, 20),), "NOT_FOUND"),
+            ((manifest(signed.digest(), 20), chunk_to_wire(b"")), "INVALID_ARGUMENT"),
         ):
             call = analyzer.DeliverBatch(messages(*parts), timeout=_DEADLINE)
             assert (await _refusal(call))[0] == status
+
+
+async def test_bytes_that_are_no_message_are_an_invalid_argument(services: Services) -> None:
+    """For calls of one message and for streams."""
+    garbage = b"\xff\xff\xff"
+
+    async def stream() -> AsyncIterator[bytes]:
+        yield garbage
+
+    async with services.channel("shuffler", services.shuffler.address) as channel:
+        unary = channel.unary_unary("/shuffledp.v1.Shuffler/Submit")
+        assert (await _refusal(unary(garbage, timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"
+    async with services.channel("analyzer", services.analyzer.address) as channel:
+        streaming = channel.stream_unary("/shuffledp.v1.Analyzer/DeliverBatch")
+        assert (await _refusal(streaming(stream(), timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"

@@ -278,3 +278,15 @@ async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: Analyze
     await analyzer.settle()
 
     assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+
+
+async def test_a_batch_staged_by_a_call_that_was_cut_off_is_released(analyzer: Analyzer) -> None:
+    """The transaction was committed, the caller was gone: the redelivery starts the release."""
+    sealed, manifest = analyzer.sealed(50), analyzer.manifest(50)
+    await analyzer.store.begin_batch(manifest)
+    await analyzer.store.add_chunks(_BATCH, 0, [b"".join(sealed)])
+    await analyzer.store.finish_batch(_BATCH)
+    await analyzer.releases.deliver(manifest, _chunks(sealed))
+    await analyzer.settle()
+
+    assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users

@@ -53,6 +53,13 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"eps": 0.1}, "give delta to get epsilon"),
         ({"colluders": 100}, "100 colluders among 100 users"),
         ({"surprise": 1}, "unknown key: surprise"),
+        ({"kind": []}, "kind must be one of"),
+        ({"k": 10**400}, "the alphabet is"),
+        ({"k": 0, "eps_l": 1e-20}, "the alphabet is 0"),
+        ({"eps_l": 5e-324}, "local epsilon is 5e-324"),
+        ({"eps_l": 10**400}, "local epsilon must be a number"),
+        ({"delta": 10**400}, "delta must be a number"),
+        ({"delta": None, "eps": 800, "eps_l": "inf"}, "epsilon is 800.0"),
         ({"known_dummies": 1}, "known_dummies"),
     ],
 )

@@ -43,6 +43,8 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
         (("20Z", "20"), "deadline needs a time zone"),
         (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon has the wrong type"),
         (("delta = 1e-6", "delta = "), "is not TOML"),
+        (("n_min = 100", "n_min = -1"), "n_min is -1"),
+        (("n_min = 100", f"n_min = {10**30}"), "n_min is 1000000000"),
         (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),
     ],
 )

@@ -363,3 +363,65 @@ async def test_a_batch_that_cannot_move_on_pauses_and_recovers(shuffler: Shuffle
         await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_submission_that_comes_while_a_batch_expires_saves_it(shuffler: Shuffler) -> None:
+    """What was acknowledged is not destroyed by a decision made without it."""
+    await shuffler.submit(2)
+    before = await shuffler.spool.get(_DIGEST)
+    late = shuffler.envelope()
+    await shuffler.collection.submit(_DIGEST, late)
+    with pytest.raises(BatchStateError, match="had 2 users when this was decided; it has 3"):
+        await shuffler.spool.drop(before, BatchState.EXPIRED)
+    shuffler.clock.seconds = float(_CASE.task.deadline)
+    await shuffler.deliveries.advance()
+
+    [(manifest, _)] = shuffler.analyzer.delivered
+    assert manifest.n_users == 3
+
+
+async def test_a_key_that_could_not_be_destroyed_is_tried_again(shuffler: Shuffler) -> None:
+    """The batch is over in the spool; its key follows."""
+    await shuffler.submit(5)
+    state = shuffler.rounds._state
+    failures = 1
+
+    class Stubborn:
+        def __getattr__(self, name: str) -> object:
+            return getattr(state, name)
+
+        def destroy(self, name: str) -> None:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise OSError
+            state.destroy(name)
+
+    shuffler.rounds._state = Stubborn()  # type: ignore[assignment]
+    await shuffler.deliveries.advance()
+    assert len(shuffler.key_files()) == 1
+    await shuffler.deliveries.advance()
+    assert shuffler.key_files() == []
+
+
+async def test_a_key_without_a_batch_is_destroyed_at_the_next_start(shuffler: Shuffler) -> None:
+    """A crash between making a key and storing its batch leaves nothing behind."""
+    await shuffler.submit(1)
+    stray = shuffler.path / f"batch-{'00' * 16}.key"
+    stray.touch(mode=0o600)
+    shuffler.spool.close()
+    await shuffler.start()
+
+    assert not stray.exists()
+    assert len(shuffler.key_files()) == 1
+
+
+async def test_a_lost_key_holds_up_no_other_batch(shuffler: Shuffler) -> None:
+    """The shuffler starts; the batch whose key is gone stays as it is."""
+    await shuffler.submit(1)
+    [key_file] = shuffler.key_files()
+    key_file.unlink()
+    shuffler.spool.close()
+    await shuffler.start()
+
+    assert shuffler.rounds.unfinished() == []

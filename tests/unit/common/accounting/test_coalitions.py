@@ -23,11 +23,11 @@ def test_every_batch_states_both_guarantees() -> None:
 
 
 def test_the_crowd_is_the_honest_users_of_the_batch_that_arrived() -> None:
-    """⌊(n - refused)·fraction⌋ users and as many dummies each; never the planned number."""
+    """⌊n·fraction⌋ less the refused, and as many dummies each; never the planned number."""
     task = published(dummies_per_user=3, assumed_honest_fraction=0.9).task
 
     assert Crowd(users=90, dummies=270) == honest_crowd(task, 100, 0)
-    assert Crowd(users=81, dummies=243) == honest_crowd(task, 100, 10)
+    assert Crowd(users=80, dummies=240) == honest_crowd(task, 100, 10)
     assert Crowd(users=1, dummies=3) == honest_crowd(task, 100, 500)
 
 
