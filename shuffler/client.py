@@ -39,7 +39,6 @@ class AnalyzerClient:
 
     async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
         """Deliver a batch; when it returns, the analyzer has stored it durably."""
-
         failures: list[Exception] = []
 
         async def messages() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:

@@ -15,7 +15,7 @@ def best_of(runs: int, work: Callable[[], object]) -> float:
     return shortest
 
 
-def line(name: str, **figures: float | int | str) -> None:
+def line(name: str, **figures: float | str) -> None:
     """Print one figure with what it was measured against."""
     rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items()}
     print(json.dumps({"benchmark": name, **rounded}), flush=True)

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable
+from typing import Any
 
 import grpc
 import numpy as np
@@ -246,8 +247,8 @@ async def test_bytes_that_are_no_message_are_an_invalid_argument(services: Servi
         yield garbage
 
     async with services.channel("shuffler", services.shuffler.address) as channel:
-        unary = channel.unary_unary("/shuffledp.v1.Shuffler/Submit")
+        unary: Any = channel.unary_unary("/shuffledp.v1.Shuffler/Submit")
         assert (await _refusal(unary(garbage, timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"
     async with services.channel("analyzer", services.analyzer.address) as channel:
-        streaming = channel.stream_unary("/shuffledp.v1.Analyzer/DeliverBatch")
+        streaming: Any = channel.stream_unary("/shuffledp.v1.Analyzer/DeliverBatch")
         assert (await _refusal(streaming(stream(), timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"

@@ -6,6 +6,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.batch import BatchState
+from common.signing import SignedTask
 from common.task import Task
 from common.wire import status_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
@@ -15,8 +16,8 @@ from user_agent.contribution import Contributor
 _DEADLINE = 20.0
 
 
-def _envelopes(services: Services, task_bytes: bytes, digest: bytes, count: int) -> list[bytes]:
-    contributor = Contributor(Task.from_bytes(task_bytes), digest)  # type: ignore[arg-type]
+def _envelopes(signed: SignedTask, count: int) -> list[bytes]:
+    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     rng = np.random.default_rng(1)
     return [contributor.prepare(0, rng) for _ in range(count)]
 
@@ -32,7 +33,7 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
             )
             answer = await agent.Contribute(request, timeout=_DEADLINE)
             assert not answer.repeated
-        envelopes = _envelopes(services, signed.task_bytes, digest, 195)
+        envelopes = _envelopes(signed, 195)
         bulk = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=envelopes)
         outcomes = await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
         assert {shuffler_pb2.SUBMISSION_OUTCOME_STORED} == set(outcomes.outcomes)
@@ -56,7 +57,7 @@ async def test_a_histogram_comes_out_of_three_servers(services: Services) -> Non
 async def test_grr_serves_where_hashing_gains_nothing(services: Services) -> None:
     """A domain of five: the same way through the same three."""
     signed = await services.publish(domain_size=5, n_min=50, target_size=50, local_epsilon=3.0)
-    envelopes = _envelopes(services, signed.task_bytes, signed.digest(), 50)
+    envelopes = _envelopes(signed, 50)
     async with services.stubs() as (_, shuffler, _analyzer):
         bulk = shuffler_pb2.SubmitBulkRequest(task_digest=signed.digest(), envelopes=envelopes)
         await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
@@ -86,7 +87,7 @@ async def test_what_was_acknowledged_survives_a_restart_of_the_shuffler(
 ) -> None:
     """Half of the users before, half after; no one is lost or counted twice."""
     signed = await services.publish(n_min=20, target_size=20)
-    envelopes = _envelopes(services, signed.task_bytes, signed.digest(), 20)
+    envelopes = _envelopes(signed, 20)
     async with services.stubs() as (_, shuffler, _analyzer):
         for envelope in envelopes[:10]:
             request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
@@ -107,7 +108,7 @@ async def test_what_was_acknowledged_survives_a_restart_of_the_shuffler(
 async def test_a_batch_waits_for_an_analyzer_that_is_away(services: Services) -> None:
     """It is delivered when the analyzer is back."""
     signed = await services.publish(n_min=10, target_size=10)
-    envelopes = _envelopes(services, signed.task_bytes, signed.digest(), 10)
+    envelopes = _envelopes(signed, 10)
     async with services.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
         await shuffler.FetchTask(fetch, timeout=_DEADLINE)

@@ -53,9 +53,7 @@ def test_the_test_above_notices_two_percent() -> None:
 
 @pytest.mark.parametrize("item", [0, 7, 11])
 def test_local_hashing_has_its_channel(item: int) -> None:
-    """
-    Cells of 300,000 reports of one item follow the exact channel, seed 0's row included.
-    """
+    """Cells of 300,000 reports of one item follow the exact channel, seed 0's row included."""
     mechanism = LocalHashing(12, field_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
     reports = mechanism.randomize(np.full(300_000, item), _generator(3 + item))
     law = mechanism.channel(1.0).forward(np.eye(12)[item])

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import optimize
 
 from analyzer.estimation.em import maximise_likelihood
@@ -49,16 +50,21 @@ def test_the_expected_mse_needs_no_truth() -> None:
     assert found == pytest.approx(expected_mse(4, n_real=1000, n_dummies=500, mechanism=_GRR))
 
 
+def _distance(x: NDArray[np.float64], at: NDArray[np.float64]) -> float:
+    return float(((x - at) ** 2).sum())
+
+
 def test_norm_sub_is_the_closest_distribution() -> None:
     """As a general solver finds it."""
     rng = np.random.default_rng(1)
     for _ in range(5):
         shares = rng.normal(0.1, 0.3, 6)
         solved = optimize.minimize(
-            lambda x, at=shares: ((x - at) ** 2).sum(),
+            _distance,
             np.full(6, 1 / 6),
+            (shares,),
             bounds=[(0, None)] * 6,
-            constraints={"type": "eq", "fun": lambda x: x.sum() - 1},
+            constraints=optimize.LinearConstraint(np.ones((1, 6)), 1, 1),
             tol=1e-12,
         )
         np.testing.assert_allclose(norm_sub(shares), solved.x, atol=1e-5)

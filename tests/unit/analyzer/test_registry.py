@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ async def test_two_tasks_from_one_draft_are_different_tasks(tmp_path: Path) -> N
     ],
 )
 async def test_a_draft_that_breaks_a_rule_is_not_published(
-    tmp_path: Path, changes: dict[str, object]
+    tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     """The error is the operator's to mend."""
     registry, store, _ = _registry(tmp_path)

@@ -79,7 +79,19 @@ def test_one_question_is_answered_with_its_assumptions() -> None:
     """On the terminal: the figure, whom it is against, and the local one."""
     outcome = _RUNNER.invoke(
         app,
-        "account --users 20000 --alphabet 53 --local-epsilon 4 --dummies 20000 --delta 1e-6".split(),
+        [
+            "account",
+            "--users",
+            "20000",
+            "--alphabet",
+            "53",
+            "--local-epsilon",
+            "4",
+            "--dummies",
+            "20000",
+            "--delta",
+            "1e-6",
+        ],
     )
 
     assert "epsilon_upper = 0.108" in outcome.stdout
@@ -90,8 +102,20 @@ def test_one_question_is_answered_as_json() -> None:
     """For programs."""
     outcome = _RUNNER.invoke(
         app,
-        "account --mechanism grr --users 1 --alphabet 4 --local-epsilon 2 --central-epsilon 1 "
-        "--json".split(),
+        [
+            "account",
+            "--mechanism",
+            "grr",
+            "--users",
+            "1",
+            "--alphabet",
+            "4",
+            "--local-epsilon",
+            "2",
+            "--central-epsilon",
+            "1",
+            "--json",
+        ],
     )
 
     assert json.loads(outcome.stdout)["delta_upper"] == pytest.approx(0.44958600916134905)

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from common.draft import TaskDraft
 from common.errors import TaskError
 from deploy import draft_file
 
@@ -18,7 +19,7 @@ deadline = 2033-05-18T03:33:20Z
 """
 
 
-def _read(tmp_path: Path, text: str) -> draft_file.TaskDraft:
+def _read(tmp_path: Path, text: str) -> TaskDraft:
     file = tmp_path / "draft.toml"
     file.write_text(text, encoding="utf-8")
     return draft_file.read(file, bytes(32))

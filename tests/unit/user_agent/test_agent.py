@@ -142,7 +142,7 @@ async def test_a_refused_value_spends_nothing(tmp_path: Path) -> None:
 
 
 async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
-    """Two agents that answer differently keep files that differ in ciphertext alone: no plaintext."""
+    """The file holds the envelope, and has no column that a value could stand in."""
     shuffler = MemoryShuffler(_CASE.signed)
     agent, budget = _agent(tmp_path, shuffler)
     await agent.contribute(_DIGEST, 97, "")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from common.accounting.amplification import Crowd, delta_upper, epsilon_upper
@@ -29,9 +30,7 @@ def _reduction(answers: int, local_epsilon: float, *, hashing: bool) -> MatchCou
 
 @pytest.mark.parametrize("vector", _VECTORS, ids=lambda vector: str(vector["inputs"]))
 def test_reference_points_are_met_from_above(vector: dict[str, Any]) -> None:
-    """
-    ε at most .1 % above the certified value and never below the attack's; δ at most .5 % above.
-    """
+    """ε at most .1 % above the certified value, never below the attack's; δ at most .5 % above."""
     given = vector["inputs"]
     reduction = _reduction(given["k"], float(given["eps_l"]), hashing=given["kind"] == "olh")
     crowd = Crowd(users=given["n"], dummies=given.get("M", 0), colluders=given.get("colluders", 0))
@@ -106,11 +105,14 @@ def _plain_formula(
         size = 1 + n_blanket + dummies
         offset = size * math.expm1(epsilon) * blanket / (answers * signal)
         other = np.arange(size + 1)
+        own: NDArray[np.float64]
         chance = stats.binom.pmf(other, size, 1 / answers)
         if reduction.pairwise_independent:
             own = np.broadcast_to(chance, (size + 1, size + 1))
         else:
-            own = stats.binom.pmf(other[None, :], size - other[:, None], 1 / (answers - 1))
+            own = np.asarray(
+                stats.binom.pmf(other[None, :], size - other[:, None], 1 / (answers - 1))
+            )
         excess = np.maximum(other[None, :] - math.exp(epsilon) * other[:, None] - offset, 0)
         given = answers * signal / size * float(chance @ (own * excess).sum(axis=1))
         total += float(stats.binom.pmf(n_blanket, others, blanket)) * given

@@ -8,7 +8,7 @@ from tests.support.tasks import published
 
 
 def test_every_batch_states_both_guarantees() -> None:
-    """Against the analyzer, and against shuffler and analyzer together; both with all they rest on."""
+    """Against the analyzer, and against shuffler and analyzer; both with all they rest on."""
     task = published().task
     central, local = guarantees(task, 5000, 0)
 

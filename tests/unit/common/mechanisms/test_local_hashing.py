@@ -19,7 +19,7 @@ def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> Local
     [(915, 53, 2), (41_270, 3, 10), (41_270, 211, 2), (41_270, 53, 3), (2000, 47, 3), (10, 3, 5)],
 )
 def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, digits: int) -> None:
-    """t is the least with q^t ≥ d, raised only where fewer than 50 canonical seeds are left."""
+    """T is the least with q^t ≥ d, raised only where fewer than 50 canonical seeds are left."""
     assert FiniteField.holding(domain_size, buckets, digits) == field_for(domain_size, buckets)
 
 
@@ -108,7 +108,7 @@ def test_reports_out_of_range_are_not_counted() -> None:
 
 
 def test_probabilities_come_from_the_integers() -> None:
-    """p = true/W; another item, or a dummy, is supported with probability exactly 1/g."""
+    """P = true/W; another item, or a dummy, is supported with probability exactly 1/g."""
     mechanism = _hashing(q=13, epsilon=1.0)
     weights = mechanism.weights
 
