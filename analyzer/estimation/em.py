@@ -73,7 +73,7 @@ class _Likelihood:
 
 
 def _extrapolate(start: Vector, first: Vector, second: Vector) -> Vector:
-    """Leap along the two steps [VR08, scheme S3]; back onto the simplex if the leap leaves it."""
+    """Leap along the two steps [VR08]; back onto the simplex if the leap leaves it."""
     step, bend = first - start, second - 2 * first + start
     length = min(-1.0, -float(np.sqrt((step @ step) / max(float(bend @ bend), _TINY))))
     leap: Vector = np.maximum(start - 2 * length * step + length**2 * bend, 0)

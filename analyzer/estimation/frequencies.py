@@ -29,8 +29,8 @@ def debias(
     """
     Estimate the share of each item among the users whose reports were counted.
 
-    f̂_v = (C_v - n·q - M·q_dummy) / (n·(p - q)), with M the actual number of dummies [WBLJ17, eq. 1,
-    with the dummies' share taken off].
+    f̂_v = (C_v - n·q - M·q_dummy) / (n·(p - q)), with M the actual number of dummies [WBLJ17],
+    with the dummies' share taken off.
 
     Args:
         support: C_v, shape (domain_size,).

@@ -1,4 +1,4 @@
-"""Norm-Sub: the Euclidean projection onto the probability simplex [WLLSL20, Section 5]."""
+"""Norm-Sub: the Euclidean projection onto the probability simplex [WLLSL20]."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ def norm_sub(shares: Vector) -> Vector:
     """
     Give the non-negative shares that sum to 1 and lie closest to the given ones.
 
-    Subtracts one constant from all and cuts at 0 [DSSC08, Figure 1].
+    Subtracts one constant from all and cuts at 0 [DSSC08].
 
     Args:
         shares: Debiased shares, shape (domain_size,).

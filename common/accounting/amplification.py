@@ -9,7 +9,7 @@ n_h honest users besides the victim and D honest dummies. Then
 
 where H_x, H_x' count the uniform messages that support the victim's two candidate values: two
 independent Bin(M, 1/l) if the mechanism is pairwise independent, and one histogram,
-H_x | H_x' ~ Bin(M - H_x', 1/(l-1)), if not. This is the privacy blanket [BBGN19, Lemma 5.3]; the
+H_x | H_x' ~ Bin(M - H_x', 1/(l-1)), if not. This is the privacy blanket [BBGN19]; the
 two-binomial form needs no Fourier transform.
 
 Every figure is an upper bound, by construction:

@@ -14,7 +14,7 @@ from common.mechanisms.catalogue import mechanism_of
 from common.task import Task
 
 FORMULA_1: Final = (
-    "privacy blanket, exact two-binomial form, rounded up ([BBGN19, Lemma 5.3]; "
+    "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "
     "formula 1 of common/accounting)"
 )
 LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"

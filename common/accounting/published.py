@@ -21,7 +21,7 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
     Give the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
 
     ε = √(14·h·ln(4/δ) / (|M| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for h buckets, |M| dummies and n
-    honest users. It rests on [BBGN19, Theorem 3.1], whose proof needs ε ≤ 1 and a blanket of at
+    honest users. It rests on [BBGN19], whose proof needs ε ≤ 1 and a blanket of at
     least 27·h/ε reports.
 
     Raises:

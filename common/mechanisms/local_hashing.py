@@ -1,4 +1,4 @@
-"""Local hashing [WBLJ17, Section 4.4] over an exactly pairwise independent family."""
+"""Local hashing [WBLJ17] over an exactly pairwise independent family."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -181,7 +181,7 @@ class LocalHashing:
 
     def support_counts(self, cells: Counts) -> Counts:
         """
-        Count, for every item, the reports that support it [WBLJ17, Section 3].
+        Count, for every item, the reports that support it [WBLJ17].
 
         Args:
             cells: Counts by cell, from `tally`.

@@ -19,7 +19,7 @@ class MatchCountReduction:
 
     With probability `blanket` = l·q a report is uniform over l answers and independent of its
     input (a dummy always is); with probability `signal` = p - q it says the truth
-    [BBGN19, Section 3]. The two add to 1.
+    [BBGN19]. The two add to 1.
     """
 
     answers: int
