@@ -1,17 +1,16 @@
 import json
-import time
 import typing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from common.draft import TaskDraft
 from common.errors import PeerError
 from common.runtime.logs import Field
 from common.runtime.rpc import open_channel, reply
 from deploy.cluster import Cluster
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+from tests.support.children import publish
 
 _VALUE = 8_675_309
 _PERSON = "Clementine Planted"
@@ -24,19 +23,7 @@ async def test_no_log_record_at_debug_holds_a_planted_value(tmp_path: Path) -> N
     Every field of every record is one of the allow-list.
     """
     async with Cluster(tmp_path, log_level="DEBUG") as cluster:
-        async with cluster.operator() as operator:
-            signed = await operator.create_task(
-                TaskDraft(
-                    domain_size=10_000_000,
-                    buckets=251,
-                    local_epsilon=2.0,
-                    delta=1e-6,
-                    n_min=2,
-                    target_size=2,
-                    deadline=int(time.time()) + 3600,
-                    shuffler_key=cluster.shuffler_key,
-                )
-            )
+        signed = await publish(cluster, 2, domain_size=10_000_000, buckets=251)
         async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
             stub = user_agent_pb2_grpc.UserAgentStub(channel)
             request = user_agent_pb2.ContributeRequest(

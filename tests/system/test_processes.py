@@ -1,36 +1,18 @@
 """The three services as processes of their own: stopped, killed, and started again."""
 
 import asyncio
-import time
 
 import numpy as np
 
-from common.draft import TaskDraft
 from common.runtime.rpc import open_channel, reply
 from common.signing import SignedTask
 from common.submission import Outcome
 from deploy.cluster import Cluster
 from deploy.load import contribute_all
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+from tests.support.children import publish
 
 _DEADLINE = 60.0
-
-
-async def _publish(cluster: Cluster, n_users: int) -> SignedTask:
-    async with cluster.operator() as operator:
-        return await operator.create_task(
-            TaskDraft(
-                domain_size=50,
-                buckets=7,
-                dummies_per_user=1,
-                local_epsilon=4.0,
-                delta=1e-6,
-                n_min=n_users,
-                target_size=n_users,
-                deadline=int(time.time()) + 3600,
-                shuffler_key=cluster.shuffler_key,
-            )
-        )
 
 
 async def _contribute(cluster: Cluster, signed: SignedTask, n_users: int) -> None:
@@ -49,7 +31,7 @@ async def test_sigterm_ends_each_process_gracefully(cluster: Cluster) -> None:
 
 async def test_nothing_acknowledged_is_lost_when_processes_are_killed(cluster: Cluster) -> None:
     """Shuffler and analyzer are killed without notice in the middle of a collection."""
-    signed = await _publish(cluster, 600)
+    signed = await publish(cluster, 600)
     await _contribute(cluster, signed, 300)
     analyzer_address, shuffler_address = cluster.analyzer.address, cluster.shuffler.address
     await cluster.shuffler.kill()
@@ -66,7 +48,7 @@ async def test_nothing_acknowledged_is_lost_when_processes_are_killed(cluster: C
 
 async def test_a_killed_user_agent_sends_the_same_bytes_again(cluster: Cluster) -> None:
     """Saved while the shuffler was away, sent once by the next process."""
-    signed = await _publish(cluster, 2)
+    signed = await publish(cluster, 2)
     address = cluster.shuffler.address
     first = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), value=1, person="first")
     second = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), value=2, person="second")

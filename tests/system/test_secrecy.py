@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from common.draft import TaskDraft
 from common.hpke import HpkePrivateKey, envelope_context, report_context
 from common.runtime.rpc import open_channel, reply
 from common.signing import SignedTask
@@ -21,29 +20,11 @@ from common.submission import unpack
 from common.task import Task
 from deploy.cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from tests.support.children import publish
 from user_agent.contribution import Contributor
 
 _USERS = 40
 _WINDOW = 8
-
-
-async def _publish(
-    cluster: Cluster, n_min: int, *, domain_size: int = 50, buckets: int = 7
-) -> SignedTask:
-    async with cluster.operator() as operator:
-        return await operator.create_task(
-            TaskDraft(
-                domain_size=domain_size,
-                buckets=buckets,
-                dummies_per_user=1,
-                local_epsilon=4.0,
-                delta=1e-6,
-                n_min=n_min,
-                target_size=n_min,
-                deadline=int(time.time()) + 3600,
-                shuffler_key=cluster.shuffler_key,
-            )
-        )
 
 
 def _envelopes(signed: SignedTask) -> list[bytes]:
@@ -87,7 +68,7 @@ def _written(directory: Path) -> bytes:
 
 async def test_the_shuffler_never_holds_a_key_that_opens_a_report(cluster: Cluster) -> None:
     """The analyzer's private key is in the analyzer's memory and files, in nobody else's."""
-    signed = await _publish(cluster, 1000)
+    signed = await publish(cluster, 1000)
     await _submit(cluster, signed, _envelopes(signed))
     private = (cluster.analyzer.state / "reports.key").read_bytes()
 
@@ -109,7 +90,7 @@ async def test_nothing_that_the_shuffler_writes_contains_a_report_or_an_id(
 
     A large field, so that a report is not found by chance among zeros.
     """
-    signed = await _publish(cluster, 1000, domain_size=10_000_000, buckets=251)
+    signed = await publish(cluster, 1000, domain_size=10_000_000, buckets=251)
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
     envelopes = _envelopes(signed)
     await _submit(cluster, signed, envelopes)
@@ -139,7 +120,7 @@ async def test_nothing_crosses_the_shuffler_but_sealed_reports(cluster: Cluster)
     other than inside the sealed reports themselves; afterwards the batch's key is gone.
     """
     started = time.time()
-    signed = await _publish(cluster, _USERS)
+    signed = await publish(cluster, _USERS)
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
     envelopes = _envelopes(signed)
     shuffler_key = _key(cluster.shuffler.state, "envelope.key")

@@ -1,0 +1,89 @@
+"""A shuffler's core over a double of an analyzer, with time under control."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from common.batch import BatchState
+from common.runtime.state import StateDirectory
+from common.submission import Outcome
+from shuffler.collection import Collection
+from shuffler.delivery import Deliveries
+from shuffler.rounds import Rounds
+from shuffler.spool import Spool
+from tests.support.analyzers import MemoryAnalyzer
+from tests.support.clocks import ManualClock
+from tests.support.pools import InlinePool
+from tests.support.tasks import PublishedTask, published
+from user_agent.contribution import Contributor
+
+CASE = published(n_min=3, target_size=5)
+DIGEST = CASE.signed.digest()
+
+
+@dataclass
+class Shuffler:
+    """Everything of a shuffler but its server."""
+
+    path: Path
+    case: PublishedTask = CASE
+    minimum_batch: int = 1
+
+    def __post_init__(self) -> None:
+        self.analyzer = MemoryAnalyzer(self.case.signed)
+        self.clock = ManualClock()
+        self.rng = np.random.default_rng(1)
+        self._contributor = Contributor(self.case.task, self.case.signed.digest())
+
+    async def start(self) -> None:
+        """Start, or start again after a crash."""
+        self.spool = Spool(self.path / "spool.sqlite")
+        self.rounds = Rounds(
+            spool=self.spool,
+            state=StateDirectory.open(self.path),
+            analyzer=self.analyzer,
+            identity=self.case.identity.public_identity(),
+            key=self.case.shuffler_key.public_key(),
+            minimum_batch=self.minimum_batch,
+            rng=self.rng,
+        )
+        await self.rounds.resume()
+        self.collection = Collection(
+            rounds=self.rounds,
+            spool=self.spool,
+            key=self.case.shuffler_key,
+            pool=InlinePool(self.case.shuffler_key),
+            clock=self.clock,
+        )
+        self.deliveries = Deliveries(
+            rounds=self.rounds,
+            spool=self.spool,
+            analyzer=self.analyzer,
+            clock=self.clock,
+            rng=self.rng,
+        )
+
+    def envelope(self, value: int = 0) -> bytes:
+        """One user's envelope."""
+        return self._contributor.prepare(value, self.rng)
+
+    async def submit(self, count: int) -> None:
+        """Let some users submit."""
+        digest = self.case.signed.digest()
+        outcomes = await self.collection.submit_bulk(
+            digest, [self.envelope() for _ in range(count)]
+        )
+        assert [Outcome.STORED] * count == outcomes
+
+    async def state(self) -> BatchState:
+        """Where the batch is."""
+        return (await self.collection.status(self.case.signed.digest())).state
+
+    async def users(self) -> int:
+        """How many submissions are stored."""
+        return (await self.spool.get(self.case.signed.digest())).n_users
+
+    def key_files(self) -> list[Path]:
+        """Keys of batches that are not over."""
+        return list(self.path.glob("batch-*.key"))

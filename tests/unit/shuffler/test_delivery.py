@@ -1,0 +1,202 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from common.batch import BatchState
+from common.errors import (
+    BatchStateError,
+)
+from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+
+
+async def test_a_full_batch_is_delivered_once_and_erased(shuffler: Shuffler) -> None:
+    """At the target size: all sealed reports, no more, and the batch's key is gone."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    await shuffler.deliveries.advance()
+
+    [(manifest, blob)] = shuffler.analyzer.delivered
+    assert (5, 10) == (manifest.n_users, manifest.n_reports)
+    assert 10 * CASE.task.sealed_report_bytes == len(blob)
+    assert BatchState.ERASED is await shuffler.state()
+    assert shuffler.key_files() == []
+
+
+async def test_below_n_min_nothing_is_ever_released(shuffler: Shuffler) -> None:
+    """At the deadline the batch expires and is destroyed."""
+    await shuffler.submit(2)
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    await shuffler.deliveries.advance()
+
+    assert BatchState.EXPIRED is await shuffler.state()
+    assert shuffler.analyzer.delivered == []
+    assert shuffler.key_files() == []
+
+
+async def test_at_the_deadline_n_min_users_suffice(shuffler: Shuffler) -> None:
+    """Three of a target of five."""
+    await shuffler.submit(3)
+    await shuffler.deliveries.advance()
+    assert BatchState.COLLECTING is await shuffler.state()
+
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_shuffler_may_insist_on_more_users_than_the_task(tmp_path: Path) -> None:
+    """minimum_batch raises n_min, and is what the status shows."""
+    strict = Shuffler(tmp_path, minimum_batch=6)
+    await strict.start()
+    await strict.submit(5)
+    await strict.deliveries.advance()
+
+    assert BatchState.COLLECTING is await strict.state()
+    assert (await strict.collection.status(DIGEST)).n_min == 6
+    strict.spool.close()
+
+
+async def test_the_saved_order_is_delivered_again_after_a_lost_answer(shuffler: Shuffler) -> None:
+    """Same batch id, same bytes in the same order: a second permutation could be compared."""
+    await shuffler.submit(5)
+    shuffler.analyzer.lose_answers = True
+    await shuffler.deliveries.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    shuffler.spool.close()
+
+    await shuffler.start()
+    shuffler.analyzer.lose_answers = False
+    await shuffler.deliveries.advance()
+
+    first, second = shuffler.analyzer.delivered
+    assert first == second
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_an_analyzer_that_is_away_is_tried_again(shuffler: Shuffler) -> None:
+    """Nothing is lost meanwhile."""
+    await shuffler.submit(5)
+    shuffler.analyzer.reachable = False
+    await shuffler.deliveries.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+
+    shuffler.analyzer.reachable = True
+    await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [("INVALID_ARGUMENT", BatchState.QUARANTINED), ("ALREADY_EXISTS", BatchState.QUARANTINED)],
+)
+async def test_a_batch_that_the_analyzer_refuses_is_quarantined(
+    shuffler: Shuffler, status: str, state: BatchState
+) -> None:
+    """It is kept, with its key, for an operator to look into."""
+    await shuffler.submit(5)
+    shuffler.analyzer.refuse_with = status
+    await shuffler.deliveries.advance()
+
+    assert state is await shuffler.state()
+    assert len(shuffler.key_files()) == 1
+
+
+async def test_a_leftover_key_is_destroyed_at_the_next_start(shuffler: Shuffler) -> None:
+    """A crash between recording the end and destroying the key is made good."""
+    await shuffler.submit(5)
+    [key_file] = shuffler.key_files()
+    kept = key_file.read_bytes()
+    await shuffler.deliveries.advance()
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(kept)
+    shuffler.spool.close()
+    await shuffler.start()
+
+    assert shuffler.key_files() == []
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_batch_that_cannot_move_on_pauses_and_recovers(shuffler: Shuffler) -> None:
+    """Whatever goes wrong, it is tried again later, and later each time."""
+    await shuffler.submit(5)
+    shuffler.analyzer.reachable = False
+    running = asyncio.create_task(shuffler.deliveries.run())
+    while not shuffler.deliveries._not_before:
+        await asyncio.sleep(0.01)
+    first = shuffler.deliveries._not_before[DIGEST]
+    assert first > shuffler.clock.now()
+
+    shuffler.clock.seconds = first
+    while shuffler.deliveries._not_before[DIGEST] == first:
+        await asyncio.sleep(0.01)
+    assert shuffler.deliveries._not_before[DIGEST] - first == 2 * (first - 1_000_000_000)
+
+    shuffler.analyzer.reachable = True
+    shuffler.clock.seconds += 100
+    while await shuffler.state() is not BatchState.ERASED:
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_submission_that_comes_while_a_batch_expires_saves_it(shuffler: Shuffler) -> None:
+    """What was acknowledged is not destroyed by a decision made without it."""
+    await shuffler.submit(2)
+    before = await shuffler.spool.get(DIGEST)
+    late = shuffler.envelope()
+    await shuffler.collection.submit(DIGEST, late)
+    with pytest.raises(BatchStateError, match="had 2 users when this was decided; it has 3"):
+        await shuffler.spool.drop(before, BatchState.EXPIRED)
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    await shuffler.deliveries.advance()
+
+    [(manifest, _)] = shuffler.analyzer.delivered
+    assert manifest.n_users == 3
+
+
+async def test_a_key_that_could_not_be_destroyed_is_tried_again(shuffler: Shuffler) -> None:
+    """The batch is over in the spool; its key follows."""
+    await shuffler.submit(5)
+    state = shuffler.rounds._state
+    failures = 1
+
+    class Stubborn:
+        def __getattr__(self, name: str) -> object:
+            return getattr(state, name)
+
+        def destroy(self, name: str) -> None:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise OSError
+            state.destroy(name)
+
+    shuffler.rounds._state = Stubborn()  # type: ignore[assignment]
+    await shuffler.deliveries.advance()
+    assert len(shuffler.key_files()) == 1
+    await shuffler.deliveries.advance()
+    assert shuffler.key_files() == []
+
+
+async def test_a_key_without_a_batch_is_destroyed_at_the_next_start(shuffler: Shuffler) -> None:
+    """A crash between making a key and storing its batch leaves nothing behind."""
+    await shuffler.submit(1)
+    stray = shuffler.path / f"batch-{'00' * 16}.key"
+    stray.touch(mode=0o600)
+    shuffler.spool.close()
+    await shuffler.start()
+
+    assert not stray.exists()
+    assert len(shuffler.key_files()) == 1
+
+
+async def test_a_lost_key_holds_up_no_other_batch(shuffler: Shuffler) -> None:
+    """The shuffler starts; the batch whose key is gone stays as it is."""
+    await shuffler.submit(1)
+    [key_file] = shuffler.key_files()
+    key_file.unlink()
+    shuffler.spool.close()
+    await shuffler.start()
+
+    assert shuffler.rounds.unfinished() == []
