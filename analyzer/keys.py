@@ -1,4 +1,4 @@
-"""The only private keys that open reports, and the identity that signs tasks."""
+"""The analyzer's secrets: what opens reports, what signs tasks, what an operator must show."""
 
 import secrets
 from dataclasses import dataclass

@@ -70,7 +70,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
     protocol = protocol_named(draft.protocol)
     check_domain_size(draft.domain_size)
-    hashed = draft.buckets < draft.domain_size
+    hashed = 0 < draft.buckets < draft.domain_size
     task = Task(
         protocol=draft.protocol,
         domain_size=draft.domain_size,

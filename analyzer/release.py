@@ -22,6 +22,7 @@ from common.errors import (
     DeliveryUnderWayError,
     ManifestError,
     NotReleasedError,
+    ShuffleDpError,
     UnusableBatchError,
 )
 from common.mechanisms.catalogue import mechanism_of
@@ -61,6 +62,19 @@ class Releases:
             ManifestError: The reports are not as many as the manifest and the task say.
             DeliveryUnderWayError: The same batch is being delivered at this moment.
         """
+        try:
+            await self._receive(manifest, chunks)
+        except ShuffleDpError as error:
+            logs.event(
+                "delivery refused",
+                {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
+                level="WARNING",
+            )
+            raise
+        # Also if it had been staged before: that call may have ended before it came to here.
+        self._start_release(manifest)
+
+    async def _receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
         _check_manifest(manifest, task)
@@ -76,8 +90,6 @@ class Releases:
                 )
         finally:
             self._receiving.discard(manifest.task_digest)
-        # Also if it had been staged before: that call may have ended before it came to here.
-        self._start_release(manifest)
 
     async def _stage(
         self, manifest: BatchManifest, task: Task, chunks: AsyncIterator[bytes]

@@ -18,6 +18,6 @@ class TaskDraft:
     protocol: str = "od-hp"
     labels: tuple[str, ...] = ()
     buckets: int = 0
-    """For hashing: a prime. Ignored where the protocol reports plain items."""
+    """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items."""
     dummies_per_user: int = 0
     assumed_honest_fraction: float = 1.0

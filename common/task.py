@@ -25,6 +25,7 @@ MAX_DOMAIN_SIZE: Final = 2**24
 MAX_LABEL_CHARACTERS: Final = 256
 MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
+MIN_DELTA: Final = 1e-15
 MAX_WEIGHT_SUM: Final = 2**63 - 1
 MAX_REPORT_BYTES: Final = 4096
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
@@ -83,7 +84,12 @@ class DummySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Everything that the parties agree on for one round. A Task that exists is valid."""
+    """
+    Everything that the parties agree on for one round.
+
+    A Task that exists keeps the rules of this file; whether its integers describe a mechanism is
+    decided where the mechanism is built.
+    """
 
     protocol: str
     domain_size: int
@@ -116,7 +122,8 @@ class Task:
         check_domain_size(self.domain_size)
         self._check_labels()
         self._check_items_fit()
-        _between("delta", self.delta, 0.0, 1.0)
+        if not MIN_DELTA <= _real("delta", self.delta) < 1:
+            raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
         _within("n_min", self.n_min, 1, MAX_USERS)
         _within("target_size", self.target_size, self.n_min, MAX_USERS)
         _within("deadline", self.deadline, 1, MAX_UNIX_TIME)

@@ -1,8 +1,9 @@
 """
-The only code that turns protocol buffers into the project's values and back.
+Where protocol buffers become the project's values: nothing that comes in is read anywhere else.
 
-Every length and every range is checked here, so that nothing behind it sees a malformed field.
-A message of a single field is written where it is sent; it is read here all the same.
+Lengths are checked here, and ranges that do not depend on a task, so that nothing behind it sees a
+malformed field. Values that both sides know are written here too; a request that is no more than
+its fields is written where it is sent.
 """
 
 import math
@@ -107,7 +108,13 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
 def contribution_from_wire(
     message: user_agent_pb2.ContributeRequest,
 ) -> tuple[TaskDigest, int, str]:
-    """Read a person's answer: task, value, person. Run by the user agent."""
+    """
+    Read a person's answer: task, value, person. Run by the user agent.
+
+    A value that was forgotten is not item 0.
+    """
+    if not message.HasField("value"):
+        raise WireError("the call holds 0 values; it must hold 1")
     return (
         digest_from_wire(message.task_digest),
         message.value,

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from common.accounting.amplification import Crowd, delta_upper, epsilon_upper
+from common.accounting.coalitions import FORMULA_1
 from common.errors import AccountingError
+from common.guarantee import REPLACE_ONE, Guarantee
 from common.mechanisms.reduction import MatchCountReduction
 from deploy.result_json import number_or_text
 
@@ -77,6 +79,25 @@ class Question:
         if self.central_epsilon is None:
             raise AccountingError("nothing was asked")
         return {"delta_upper": delta_upper(self.reduction, self.crowd, self.central_epsilon)}
+
+    def guarantee(self, bound: float) -> Guarantee:
+        """State an answer with everything that it rests on."""
+        epsilon, delta = bound, self.delta
+        if delta is None:
+            epsilon, delta = self.central_epsilon or 0.0, bound
+        honest = self.crowd.users - self.crowd.colluders
+        return Guarantee(
+            coalition="analyzer",
+            epsilon=epsilon,
+            delta=delta,
+            neighbouring=REPLACE_ONE,
+            theorem=FORMULA_1,
+            assumptions=(
+                "the shuffler permutes uniformly and does not collude with the analyzer",
+                f"{honest} users are honest, {self.crowd.colluders} others collude",
+                f"{self.crowd.dummies} uniform dummies are in the batch",
+            ),
+        )
 
 
 def answer_file(path: Path) -> list[dict[str, float | str]]:

@@ -17,7 +17,7 @@ from deploy import demo as demonstration
 from deploy import draft_file
 from deploy.datasets import catalogue
 from deploy.operator_client import OperatorClient
-from deploy.result_json import as_json, dumps
+from deploy.result_json import as_json, dumps, guarantee_as_json
 
 app = typer.Typer(
     help="Three-party collection of histograms under shuffle-model differential privacy.",
@@ -58,11 +58,11 @@ def demo(
         raise SettingsError("users must be a whole number, or 'all'")
     console = Console(stderr=json)
     n_users = None if users == "all" else int(users)
-    outcomes = demonstration.run(n_users, seed=seed, output=output, console=console)
+    finished = demonstration.run(n_users, seed=seed, output=output, console=console)
     if json:
-        sys.stdout.write(dumps(demonstration.to_json(outcomes)) + "\n")
+        sys.stdout.write(dumps(demonstration.to_json(finished)) + "\n")
         return
-    demonstration.show(outcomes, catalogue.load(catalogue.IPUMS_1940_CITY), console)
+    demonstration.show(finished, catalogue.load(catalogue.IPUMS_1940_CITY), console)
     console.print(f"Written to {output}.")
 
 
@@ -98,7 +98,7 @@ def account(
         return
     if users is None or alphabet is None or local_epsilon is None:
         raise SettingsError("give --users, --alphabet and --local-epsilon, or --batch FILE")
-    answer = accounting.Question.ask(
+    question = accounting.Question.ask(
         mechanism=mechanism,
         users=users,
         alphabet=alphabet,
@@ -107,15 +107,18 @@ def account(
         colluders=colluders,
         delta=delta,
         central_epsilon=central_epsilon,
-    ).answer()
-    if json:
-        sys.stdout.write(dumps(answer) + "\n")
-        return
+    )
+    answer = question.answer()
     [(name, bound)] = answer.items()
+    guarantee = question.guarantee(float(bound))
+    if json:
+        sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
+        return
     Console().print(
         f"{name} = {bound}\n"
-        f"Against the analyzer and {colluders} colluding users, with {users - colluders} honest "
-        f"users and {dummies} honest dummies; replace-one neighbours; privacy blanket, rounded up. "
+        f"({guarantee.epsilon:.4g}, {guarantee.delta:.4g})-differential privacy against the "
+        f"{guarantee.coalition}, {guarantee.neighbouring}, if {'; '.join(guarantee.assumptions)}.\n"
+        f"By the {guarantee.theorem}.\n"
         f"Against shuffler and analyzer together: epsilon = {local_epsilon}, delta = 0."
     )
 

@@ -43,7 +43,7 @@ _PATIENCE_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcomes:
+class DemoRun:
     """What a demo run came to."""
 
     result: Result
@@ -60,7 +60,7 @@ class Outcomes:
 
 async def collect(
     dataset: Dataset, n_users: int, *, seed: int | None, directory: Path, console: Console
-) -> Outcomes:
+) -> DemoRun:
     """
     Start the three services, publish a task, let the users contribute, wait for the result.
 
@@ -100,7 +100,7 @@ async def collect(
                     status = await _wait_until_delivered(shuffler, signed.digest())
                     result = await operator.wait_for_result(signed.digest())
     truth = np.bincount(values, minlength=len(dataset.labels)) / n_users
-    return Outcomes(
+    return DemoRun(
         result=result,
         truth=truth,
         submit_seconds=submitted - started,
@@ -154,21 +154,21 @@ async def _wait_until_delivered(shuffler: grpc.aio.Channel, digest: TaskDigest) 
         await asyncio.sleep(0.1)
 
 
-def to_json(outcomes: Outcomes) -> dict[str, Any]:
+def to_json(finished: DemoRun) -> dict[str, Any]:
     """Give the content of result.json: the result, and what only a demo knows."""
-    fields = as_json(outcomes.result)
-    fields["mse_vs_truth"] = outcomes.mse
+    fields = as_json(finished.result)
+    fields["mse_vs_truth"] = finished.mse
     fields["seconds"] = {
-        "submit": outcomes.submit_seconds,
-        "shuffle": outcomes.shuffle_seconds,
+        "submit": finished.submit_seconds,
+        "shuffle": finished.shuffle_seconds,
         **fields["seconds"],
     }
     return fields
 
 
-def show(outcomes: Outcomes, dataset: Dataset, console: Console) -> None:
+def show(finished: DemoRun, dataset: Dataset, console: Console) -> None:
     """Print the largest items, the errors and the guarantees."""
-    result = outcomes.result
+    result = finished.result
     histogram = result.histogram
     low, high = histogram.interval(CONFIDENCE)
     table = Table(title=f"The {_SHOWN} largest of {len(dataset.labels)} cities, share of users")
@@ -180,19 +180,19 @@ def show(outcomes: Outcomes, dataset: Dataset, console: Console) -> None:
         "refined",
     ):
         table.add_column(heading, justify="right")
-    for item in np.argsort(outcomes.truth)[::-1][:_SHOWN]:
+    for item in np.argsort(finished.truth)[::-1][:_SHOWN]:
         table.add_row(
             dataset.labels[item],
-            f"{outcomes.truth[item]:.4f}",
+            f"{finished.truth[item]:.4f}",
             f"{histogram.frequencies[item]:.4f}",
             f"{low[item]:.4f} … {high[item]:.4f}",
             f"{histogram.refined[item]:.4f}",
         )
     console.print(table)
-    covered = float(np.mean((low <= outcomes.truth) & (outcomes.truth <= high)))
-    refined = float(np.mean((histogram.refined - outcomes.truth) ** 2))
+    covered = float(np.mean((low <= finished.truth) & (finished.truth <= high)))
+    refined = float(np.mean((histogram.refined - finished.truth) ** 2))
     console.print(
-        f"Mean squared error {outcomes.mse:.3g}, in theory {histogram.mse_theory:.3g}; "
+        f"Mean squared error {finished.mse:.3g}, in theory {histogram.mse_theory:.3g}; "
         f"refined {refined:.3g}. "
         f"The intervals cover {covered:.1%} of the cities."
     )
@@ -215,13 +215,13 @@ def show_guarantees(result: Result, console: Console) -> None:
     console.print(f"For comparison: {result.published_claim}.", style="dim")
 
 
-def run(n_users: int | None, *, seed: int | None, output: Path, console: Console) -> Outcomes:
+def run(n_users: int | None, *, seed: int | None, output: Path, console: Console) -> DemoRun:
     """Run the demo with n_users people, or all, and write the result."""
     dataset = load(IPUMS_1940_CITY)
     n_users = int(dataset.counts.sum()) if n_users is None else n_users
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
-        outcomes = asyncio.run(
+        finished = asyncio.run(
             collect(dataset, n_users, seed=seed, directory=Path(directory), console=console)
         )
-    output.write_text(dumps(to_json(outcomes)), encoding="utf-8")
-    return outcomes
+    output.write_text(dumps(to_json(finished)), encoding="utf-8")
+    return finished

@@ -5,6 +5,7 @@ import json
 import math
 from typing import Any
 
+from common.guarantee import Guarantee
 from common.result import Result
 
 
@@ -26,13 +27,16 @@ def as_json(result: Result) -> dict[str, Any]:
         "standard_errors": result.histogram.standard_errors.tolist(),
         "refined": result.histogram.refined.tolist(),
         "mse_theory": result.histogram.mse_theory,
-        "guarantees": [
-            {name: number_or_text(value) for name, value in dataclasses.asdict(guarantee).items()}
-            for guarantee in result.guarantees
-        ],
+        "guarantees": [guarantee_as_json(guarantee) for guarantee in result.guarantees],
         "published_claim": result.published_claim,
         "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
     }
+
+
+def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:
+    """Give every field of a guarantee."""
+    fields = dataclasses.asdict(guarantee)
+    return {name: number_or_text(value) for name, value in fields.items()}
 
 
 def number_or_text(value: Any) -> Any:  # noqa: ANN401  # whatever JSON holds

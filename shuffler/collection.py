@@ -43,7 +43,7 @@ class Collection:
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Give a task's published bytes, fetched from the analyzer once."""
-        return (await self._rounds.get(digest)).signed
+        return (await self._rounds.find_or_begin(digest)).signed
 
     async def submit(self, digest: TaskDigest, envelope: bytes) -> Outcome:
         """
@@ -59,7 +59,7 @@ class Collection:
             SubmissionConflictError: The submission id was used with other bytes.
             BatchStateError: The batch no longer collects.
         """
-        found = await self._rounds.get(digest)
+        found = await self._rounds.find_or_begin(digest)
         if len(envelope) != found.task.envelope_bytes:
             raise WireError(
                 f"the envelope has {len(envelope)} bytes; a submission of this task, of "
@@ -80,7 +80,7 @@ class Collection:
         Returns:
             What became of each, in order.
         """
-        found = await self._rounds.get(digest)
+        found = await self._rounds.find_or_begin(digest)
         size = found.task.envelope_bytes
         outcomes = [Outcome.MALFORMED] * len(envelopes)
         places = [place for place, envelope in enumerate(envelopes) if len(envelope) == size]

@@ -50,7 +50,7 @@ class Deliveries:
         self._analyzer = analyzer
         self._clock = clock
         self._rng = rng
-        self._moving: dict[TaskDigest, asyncio.Task[bool]] = {}
+        self._moving: dict[TaskDigest, asyncio.Task[None]] = {}
         self._pauses: dict[TaskDigest, float] = {}
         self._not_before: dict[TaskDigest, float] = {}
 
@@ -72,15 +72,15 @@ class Deliveries:
         """Do what is due with every batch now, and wait until it is done."""
         await asyncio.gather(*(self._start(found) for found in self._rounds.unfinished()))
 
-    def _start(self, found: Round) -> "asyncio.Task[bool]":
+    def _start(self, found: Round) -> "asyncio.Task[None]":
         if found.digest not in self._moving:
             moving = asyncio.create_task(self._move(found))
             self._moving[found.digest] = moving
             moving.add_done_callback(lambda _: self._moving.pop(found.digest))
         return self._moving[found.digest]
 
-    async def _move(self, found: Round) -> bool:
-        """Move one batch on; if it cannot, say why and pause. Whether it could."""
+    async def _move(self, found: Round) -> None:
+        """Move one batch on; if it cannot, say why and pause."""
         try:
             await self._do_what_is_due(found)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
@@ -93,9 +93,8 @@ class Deliveries:
                 {"batch_id": found.batch_id.hex(), "error": type(error).__name__},
                 level="WARNING" if foreseen else "ERROR",
             )
-            return False
-        self._pauses.pop(found.digest, None)
-        return True
+        else:
+            self._pauses.pop(found.digest, None)
 
     async def _do_what_is_due(self, found: Round) -> None:
         stored = await self._spool.get(found.digest)

@@ -75,7 +75,7 @@ class Rounds:
         self._rounds: dict[TaskDigest, Round] = {}
         self._beginning: dict[TaskDigest, asyncio.Task[Round]] = {}
 
-    async def get(self, digest: TaskDigest) -> Round:
+    async def find_or_begin(self, digest: TaskDigest) -> Round:
         """
         Find the round of a task; on its first use fetch and check the task, and begin one.
 
@@ -84,6 +84,7 @@ class Rounds:
             SignatureError: The task is not the one asked for, or not by the pinned analyzer.
             TaskError: It is not valid, or sealed to another shuffler's key.
             PeerError: The analyzer cannot be reached.
+            BatchStateError: The task has a batch whose key is lost.
         """
         if digest in self._rounds:
             return self._rounds[digest]
@@ -141,6 +142,10 @@ class Rounds:
         self._rounds[stored.signed.digest()] = self._round(stored)
 
     async def _begin(self, digest: TaskDigest) -> Round:
+        known = [batch for batch in await self._spool.all() if batch.signed.digest() == digest]
+        if known:
+            self.settle(known[0])
+            return self._rounds[digest]
         try:
             signed = await self._analyzer.get_task(digest)
         except PeerRefusalError as error:

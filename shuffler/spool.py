@@ -1,8 +1,9 @@
 """
 Submissions that outlive a crash: durable before they are acknowledged, unreadable after the batch.
 
-Rows are sealed under the batch's key and stored in the order of a keyed hash, so that nothing on
-the disk shows who came when, or relates a submission to a place in the permuted batch.
+Rows are sealed under the batch's key and named by a keyed hash, which is also their order in the
+table. SQLite's log keeps the order of commits for a while; without the key that is an order of
+random bytes, and nothing on the disk relates a submission to a place in the permuted batch.
 """
 
 import asyncio

@@ -40,13 +40,13 @@ from common.accounting.binomial import (
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
+from common.task import MIN_DELTA
 
 MAX_COUNT: Final = 10**9
 """Largest number of users, and of dummies, that the bounds have been checked for."""
 MIN_EPSILON: Final = 1e-9
 MAX_EPSILON: Final = 100.0
 """Where a search for ε begins and ends; beyond it nothing is certified."""
-MIN_DELTA: Final = 1e-15
 
 _TAIL: Final = 1e-24
 """Probability below the first bin of M; charged to δ."""
@@ -255,7 +255,11 @@ class _ConditionalDelta:
 
 
 def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
-    """Guess ε by Gaussian differential privacy, μ² = 2(1-c)·l·(p-q)²/(nγ + D). Not a bound."""
+    """
+    Guess ε by Gaussian differential privacy with μ² = 2(1-c)·l·(p-q)²/(nγ + D). Not a bound.
+
+    c is 1/l where supports are independent and 0 where they exclude each other.
+    """
     surroundings = 1 + crowd.others * reduction.blanket + crowd.dummies
     independence = 1 - 1 / reduction.answers if reduction.pairwise_independent else 1.0
     mu = reduction.signal * math.sqrt(2 * independence * reduction.answers / surroundings)

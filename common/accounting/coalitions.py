@@ -24,8 +24,9 @@ def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
     """
     Give the crowd that a guarantee may count on: honest users and their dummies.
 
-    Each refused, repeated or unreadable report may be another honest user's, so n_refused are taken
-    off the ⌊n · fraction⌋ that the task assumes honest. At least the victim is left. More dummies
+    Each refused, repeated or unreadable report may be an honest user's, or its dummy: n_refused are
+    taken off the ⌊n · fraction⌋ users that the task assumes honest, each with its dummies. At least
+    the victim is left, and of all honest dummies those that cannot have been refused. More dummies
     than the accountant counts protect no less than as many as it does.
 
     Raises:
@@ -33,8 +34,10 @@ def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
     """
     if n_users < 1:
         raise AccountingError(f"a batch of {n_users} users has nobody to protect")
-    honest = max(1, task.honest_users(n_users) - n_refused)
-    return Crowd(users=honest, dummies=min(honest * task.dummies.per_user, MAX_COUNT))
+    per_user, assumed = task.dummies.per_user, max(1, task.honest_users(n_users))
+    honest = max(1, assumed - n_refused)
+    dummies = max(0, min(honest * per_user, assumed * per_user - n_refused, MAX_COUNT))
+    return Crowd(users=honest, dummies=dummies)
 
 
 def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee:

@@ -1,5 +1,7 @@
 """
-Bounds as the papers print them, one function a theorem, each refusing what lies outside its range.
+Bounds that papers claim, one function a theorem, each refusing what lies outside its range.
+
+Errors of print are corrected, and the name of the bound says which.
 
 They are kept beside the tight figure so that a reader can see what each paper would have claimed;
 no guarantee rests on them.

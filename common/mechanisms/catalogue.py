@@ -1,11 +1,11 @@
 """From what a task says of its mechanism to the mechanism, and from a wish to what a task says."""
 
 from common.errors import TaskError
-from common.mechanisms.finite_field import FiniteField
 from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
 from common.mechanisms.grr import Grr
+from common.mechanisms.hash_family import HashFamily
 from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
-from common.mechanisms.local_hashing import LocalHashing, field_for
+from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.mechanism import Mechanism
 from common.mechanisms.response_weights import ResponseWeights
 from common.protocols import MechanismName
@@ -25,7 +25,7 @@ def specify(
     if name == "grr":
         answers, digits, dtype = domain_size, 1, GRR_REPORT
     else:
-        answers, digits, dtype = buckets, field_for(domain_size, buckets).t, HASHED_REPORT
+        answers, digits, dtype = buckets, family_for(domain_size, buckets).t, HASHED_REPORT
     return MechanismSpec(
         name=name,
         buckets=answers,
@@ -49,8 +49,8 @@ def mechanism_of(task: Task) -> Mechanism:
     if spec.name == "grr":
         mechanism = Grr(task.domain_size, weights)
     else:
-        field = FiniteField.holding(task.domain_size, spec.buckets, spec.digits)
-        mechanism = LocalHashing(task.domain_size, field, weights, task.nonce)
+        family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
+        mechanism = LocalHashing(task.domain_size, family, weights, task.nonce)
     if mechanism.report_dtype.itemsize != spec.report_bytes:
         raise TaskError(
             f"report_bytes is {spec.report_bytes}; a report of this mechanism has "

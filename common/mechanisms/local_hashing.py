@@ -1,4 +1,4 @@
-"""Local hashing [WBLJ17] over an exactly pairwise independent family."""
+"""Local hashing [WBLJ17] over a finite field, any two items colliding with chance exactly 1/g."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.finite_field import MIN_DIGITS, FiniteField, check_prime
+from common.mechanisms.hash_family import MIN_DIGITS, HashFamily, check_prime
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
@@ -19,7 +19,7 @@ MIN_CANONICAL_SEEDS: Final = 50
 """With fewer, one report's support is too large a share of all: the error becomes lumpy."""
 
 
-def field_for(domain_size: int, buckets: int) -> FiniteField:
+def family_for(domain_size: int, buckets: int) -> HashFamily:
     """
     Give the least field over `buckets` elements that tells the items apart.
 
@@ -41,23 +41,23 @@ def field_for(domain_size: int, buckets: int) -> FiniteField:
         or sum(buckets**digit for digit in range(digits)) < MIN_CANONICAL_SEEDS
     ):
         digits += 1
-    return FiniteField.holding(domain_size, buckets, digits)
+    return HashFamily.holding(domain_size, buckets, digits)
 
 
 class _HashIncidence:
     """A cell (seed, bucket) supports the items that the seed hashes to the bucket."""
 
-    def __init__(self, field: FiniteField, places: NDArray[np.int64]) -> None:
-        self._field = field
+    def __init__(self, family: HashFamily, places: NDArray[np.int64]) -> None:
+        self._family = family
         self._places = places
 
     def forward(self, theta: Vector) -> Vector:
-        spread = np.zeros(self._field.points)
+        spread = np.zeros(self._family.points)
         spread[self._places] = theta
-        return self._field.forward(spread)
+        return self._family.forward(spread)
 
     def adjoint(self, weights: Vector) -> Vector:
-        return self._field.adjoint(weights)[self._places]
+        return self._family.adjoint(weights)[self._places]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class LocalHashing:
     """
 
     domain_size: int
-    field: FiniteField
+    family: HashFamily
     weights: ResponseWeights
     nonce: bytes
     """The task's nonce; keys the public placement of items in the field."""
@@ -81,7 +81,7 @@ class LocalHashing:
 
     @cached_property
     def _total(self) -> int:
-        return self.weights.total(self.field.q)
+        return self.weights.total(self.family.q)
 
     @property
     def p(self) -> float:
@@ -91,23 +91,23 @@ class LocalHashing:
     @property
     def q(self) -> float:
         """1/g exactly: another item collides with probability 1/g, whatever the response."""
-        return 1 / self.field.q
+        return 1 / self.family.q
 
     @property
     def q_dummy(self) -> float:
         """1/g: a dummy is a uniform seed and a uniform bucket."""
-        return 1 / self.field.q
+        return 1 / self.family.q
 
     @property
     def reduction(self) -> MatchCountReduction:
         """Pairwise independent, because every seed can be drawn, 0 included."""
         return MatchCountReduction.for_weights(
-            answers=self.field.q, weights=self.weights, pairwise_independent=True
+            answers=self.family.q, weights=self.weights, pairwise_independent=True
         )
 
     @cached_property
     def _place(self) -> Placement:
-        return Placement(self.field.points, self.nonce)
+        return Placement(self.family.points, self.nonce)
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """
@@ -125,8 +125,8 @@ class LocalHashing:
         """
         check_values(values, self.domain_size)
         seeds = self._seeds(len(values), rng)
-        truth = self.field.hash(seeds, self._place(values))
-        return self._pack(seeds, self.weights.respond(truth, self.field.q, rng))
+        truth = self.family.hash(seeds, self._place(values))
+        return self._pack(seeds, self.weights.respond(truth, self.family.q, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """
@@ -135,11 +135,11 @@ class LocalHashing:
         Each has a fresh seed of its own. With the user's seed, as OD-HP prints it, a user's
         messages could be told from all others and the published theorem is false.
         """
-        buckets = rng.integers(0, self.field.q, size=count, dtype=np.int64)
+        buckets = rng.integers(0, self.family.q, size=count, dtype=np.int64)
         return self._pack(self._seeds(count, rng), buckets)
 
     def _seeds(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        return rng.integers(0, self.field.seeds, size=count, dtype=np.int64)
+        return rng.integers(0, self.family.seeds, size=count, dtype=np.int64)
 
     def _pack(self, seeds: NDArray[np.int64], buckets: NDArray[np.int64]) -> Reports:
         reports = np.empty(seeds.shape, dtype=REPORT_DTYPE)
@@ -149,8 +149,8 @@ class LocalHashing:
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Say which reports have a seed below g^t and a bucket below g. Run by the analyzer."""
-        inside: NDArray[np.bool_] = (reports["seed"] < self.field.seeds) & (
-            reports["bucket"] < self.field.q
+        inside: NDArray[np.bool_] = (reports["seed"] < self.family.seeds) & (
+            reports["bucket"] < self.family.q
         )
         return inside
 
@@ -159,7 +159,7 @@ class LocalHashing:
         Count reports by cell. Run by the analyzer.
 
         Returns:
-            Counts of shape (rows · g,), see FiniteField.
+            Counts of shape (rows · g,), see HashFamily.
 
         Raises:
             ReportError: A seed or a bucket is out of range.
@@ -168,16 +168,16 @@ class LocalHashing:
         """
         seeds, buckets = reports["seed"], reports["bucket"]
         # Two maxima cost half of what `valid` does, and counting is what large batches wait for.
-        if len(reports) and (seeds.max() >= self.field.seeds or buckets.max() >= self.field.q):
+        if len(reports) and (seeds.max() >= self.family.seeds or buckets.max() >= self.family.q):
             raise ReportError(
-                f"a seed is not below {self.field.seeds} or a bucket not below {self.field.q}"
+                f"a seed is not below {self.family.seeds} or a bucket not below {self.family.q}"
             )
-        return self.field.tally(seeds, buckets)
+        return self.family.tally(seeds, buckets)
 
     @cached_property
     def _incidence(self) -> _HashIncidence:
         places = self._place(np.arange(self.domain_size, dtype=np.int64))
-        return _HashIncidence(self.field, places)
+        return _HashIncidence(self.family, places)
 
     def support_counts(self, cells: Counts) -> Counts:
         """
@@ -195,14 +195,14 @@ class LocalHashing:
 
     def channel(self, real_share: float) -> Channel:
         """Give the law of a cell when a share real_share of reports are users' own."""
-        rows = np.full(self.field.rows, (self.field.q - 1) / self.field.seeds)
+        rows = np.full(self.family.rows, (self.family.q - 1) / self.family.seeds)
         rows[0] = (
-            1 / self.field.seeds
+            1 / self.family.seeds
         )  # seed 0 stands alone, a canonical seed for its q-1 multiples
         other = self.weights.other / self._total
         return Channel(
             incidence=self._incidence,
-            scale=np.repeat(rows, self.field.q),
+            scale=np.repeat(rows, self.family.q),
             kept=real_share * self.reduction.signal,
-            floor=real_share * other + (1 - real_share) / self.field.q,
+            floor=real_share * other + (1 - real_share) / self.family.q,
         )

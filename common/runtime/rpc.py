@@ -51,8 +51,10 @@ _MAX_CONCURRENT_CALLS: Final = 4096
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
+            # A task that is created twice is two tasks; every other call may be made again.
+            {"name": [{"service": "shuffledp.v1.Analyzer", "method": "CreateTask"}]},
             {
-                "name": [{}],  # every call here may be made again without harm
+                "name": [{}],
                 "retryPolicy": {
                     "maxAttempts": 4,
                     "initialBackoff": "0.1s",
@@ -60,7 +62,7 @@ _RETRIES: Final = json.dumps(
                     "backoffMultiplier": 2,
                     "retryableStatusCodes": ["UNAVAILABLE"],
                 },
-            }
+            },
         ]
     }
 )

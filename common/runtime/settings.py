@@ -43,8 +43,12 @@ class ServiceSettings:
                 "say how calls are protected, in one way: tls_directory, or tls_certificate with "
                 "tls_key and tls_authority, or plaintext = true"
             )
-        if any(files) and not all(files):
-            raise SettingsError("tls_certificate, tls_key and tls_authority go together")
+        only_calls = self.listen.startswith("unix:") and files[:2] == (None, None)
+        if any(files) and not all(files) and not only_calls:
+            raise SettingsError(
+                "tls_certificate, tls_key and tls_authority go together, unless listen is a Unix "
+                "socket: then tls_authority alone is enough to call others"
+            )
         if self.plaintext and not is_local(self.listen):
             raise SettingsError("plaintext is allowed on loopback only")
 

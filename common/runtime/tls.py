@@ -36,7 +36,11 @@ _LEEWAY: Final = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TlsIdentity:
-    """A process's certificate chain, key, and the authority that it trusts; all PEM."""
+    """
+    A process's certificate chain, key, and the authority that it trusts; all PEM.
+
+    Certificate and key are empty for a process that only calls others.
+    """
 
     certificate: bytes
     key: bytes
@@ -52,11 +56,11 @@ def identity_for(settings: ServiceSettings, party: str, clock: Clock) -> TlsIden
     """
     if settings.tls_directory is not None:
         return development_identity(settings.tls_directory, party, clock)
-    if settings.tls_certificate and settings.tls_key and settings.tls_authority:
+    if settings.tls_authority is not None:
         try:
             return TlsIdentity(
-                settings.tls_certificate.read_bytes(),
-                settings.tls_key.read_bytes(),
+                settings.tls_certificate.read_bytes() if settings.tls_certificate else b"",
+                settings.tls_key.read_bytes() if settings.tls_key else b"",
                 settings.tls_authority.read_bytes(),
             )
         except OSError as error:

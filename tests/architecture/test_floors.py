@@ -12,7 +12,7 @@ _PARTIES = ("user_agent", "shuffler", "analyzer")
 
 @pytest.mark.parametrize("party", _PARTIES)
 def test_a_party_starts_from_a_tree_that_holds_only_its_own(party: str, tmp_path: Path) -> None:
-    """protos, common and its own folder suffice; the other parties cannot be imported."""
+    """protos, common and its own folder suffice to load it all; no other party can be imported."""
     for folder in ("protos", "common", party):
         shutil.copytree(_ROOT / folder, tmp_path / folder)
     others = [other for other in (*_PARTIES, "deploy") if other != party]
@@ -49,15 +49,28 @@ def _sources() -> list[Path]:
 @pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(_ROOT)))
 def test_real_randomness_and_clocks_are_made_at_the_edge(path: Path) -> None:
     """`secure_generator()` and `SystemClock()` are called in server.py and in deploy/ alone."""
-    if path.name == "server.py" or path.is_relative_to(_ROOT / "deploy"):
+    edges = {"server.py", "clock.py"}
+    if path.name in edges or path.is_relative_to(_ROOT / "deploy"):
         return
-    called = {
-        node.func.id
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-    }
+    assert not _made_at_the_edge(path.read_text(encoding="utf-8"))
 
-    assert not called & {"secure_generator", "SystemClock", "default_rng"}
+
+def _made_at_the_edge(source: str) -> set[str]:
+    """Calls, by plain name or as an attribute, of what only a composition root may make."""
+    called = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            called.add(getattr(node.func, "id", getattr(node.func, "attr", "")))
+    return called & {"secure_generator", "SystemClock", "default_rng", "time"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["secure_generator()", "numpy.random.default_rng(1)", "x = SystemClock()", "time.time()"],
+)
+def test_the_test_above_would_notice(source: str) -> None:
+    """However it is called."""
+    assert _made_at_the_edge(source)
 
 
 @pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(_ROOT)))

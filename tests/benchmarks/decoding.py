@@ -7,7 +7,7 @@ The limit is memory bandwidth: one pass reads each report once. Run as
 
 import numpy as np
 
-from common.mechanisms.local_hashing import LocalHashing, field_for
+from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.response_weights import ResponseWeights
 from tests.benchmarks.measure import best_of, line
 
@@ -21,7 +21,7 @@ def main() -> None:
     rng = np.random.default_rng(1)
     for buckets in (3, 5, 17, 53, 101, 211, 1009):
         mechanism = LocalHashing(
-            _ITEMS, field_for(_ITEMS, buckets), ResponseWeights.for_epsilon(4.0), b"n" * 32
+            _ITEMS, family_for(_ITEMS, buckets), ResponseWeights.for_epsilon(4.0), b"n" * 32
         )
         reports = mechanism.dummies(_REPORTS, rng)
         cells = mechanism.tally(reports)
@@ -33,7 +33,7 @@ def main() -> None:
         line(
             "decoding",
             buckets=buckets,
-            digits=mechanism.field.t,
+            digits=mechanism.family.t,
             reports=_REPORTS,
             items=_ITEMS,
             bincount_ms=1e3 * bincount,

@@ -108,6 +108,9 @@ async def test_a_value_outside_the_domain_is_refused_at_the_device(services: Ser
         for value in (100, 2**63, 2**64 - 1):
             status, message = await _refusal(contribute(value))
             assert ("INVALID_ARGUMENT", "a value must lie between 0 and 99") == (status, message)
+        forgotten = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), person="one")
+        status, message = await _refusal(agent.Contribute(forgotten, timeout=_DEADLINE))
+        assert ("INVALID_ARGUMENT", "the call holds 0 values; it must hold 1") == (status, message)
         assert (await _refusal(contribute(1, to=_UNKNOWN)))[0] == "NOT_FOUND"
         assert (await _refusal(contribute(1, to=b"")))[0] == "INVALID_ARGUMENT"
         assert (await _refusal(contribute(1, person="x" * 129)))[0] == "INVALID_ARGUMENT"

@@ -14,7 +14,7 @@ from randomgen import ChaCha
 from scipy import stats
 
 from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import LocalHashing, field_for
+from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.response_weights import ResponseWeights
 from shuffler.permutation import permute
 
@@ -54,7 +54,7 @@ def test_the_test_above_notices_two_percent() -> None:
 @pytest.mark.parametrize("item", [0, 7, 11])
 def test_local_hashing_has_its_channel(item: int) -> None:
     """Cells of 300,000 reports of one item follow the exact channel, seed 0's row included."""
-    mechanism = LocalHashing(12, field_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
+    mechanism = LocalHashing(12, family_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
     reports = mechanism.randomize(np.full(300_000, item), _generator(3 + item))
     law = mechanism.channel(1.0).forward(np.eye(12)[item])
     cells = mechanism.tally(reports)
@@ -65,11 +65,11 @@ def test_local_hashing_has_its_channel(item: int) -> None:
 
 def test_dummies_are_uniform_over_seeds_and_buckets() -> None:
     """625 seeds times 5 buckets, every pair as likely."""
-    mechanism = LocalHashing(12, field_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
+    mechanism = LocalHashing(12, family_for(12, 5), ResponseWeights.for_epsilon(1.5), b"n" * 32)
     dummies = mechanism.dummies(400_000, _generator(20))
     pairs = dummies["seed"].astype(np.int64) * 5 + dummies["bucket"]
 
-    assert mechanism.field.seeds * 5 == 3125
+    assert mechanism.family.seeds * 5 == 3125
     assert _fits(np.bincount(pairs, minlength=3125), np.ones(3125))
 
 

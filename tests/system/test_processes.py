@@ -3,14 +3,19 @@
 import asyncio
 
 import numpy as np
+import pytest
 
+from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
 from common.signing import SignedTask
 from common.submission import Outcome
+from common.task import Task
 from deploy.cluster import Cluster
 from deploy.load import contribute_all
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.children import publish
+from user_agent.budget import Budget, SavedSubmission, SubmissionState
+from user_agent.contribution import Contributor
 
 _DEADLINE = 60.0
 
@@ -46,22 +51,43 @@ async def test_nothing_acknowledged_is_lost_when_processes_are_killed(cluster: C
     assert 0 == sum(result.refused.values())
 
 
+async def _save_without_sending(cluster: Cluster, signed: SignedTask, person: str) -> None:
+    """Stop the agent, and leave in its file what a crash before sending would."""
+    await cluster.user_agent.stop()
+    budget = Budget(cluster.user_agent.state / "budget.sqlite")
+    task = Task.from_bytes(signed.task_bytes)
+    await budget.spend(
+        SavedSubmission(
+            person=person,
+            task_digest=signed.digest(),
+            envelope=Contributor(task, signed.digest()).prepare(2, np.random.default_rng(1)),
+            local_epsilon=task.local_epsilon,
+            state=SubmissionState.PENDING,
+        )
+    )
+    budget.close()
+
+
 async def test_a_killed_user_agent_sends_the_same_bytes_again(cluster: Cluster) -> None:
-    """Saved while the shuffler was away, sent once by the next process."""
+    """Saved while the shuffler was away; the next process sends it without being asked again."""
     signed = await publish(cluster, 2)
     address = cluster.shuffler.address
-    first = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), value=1, person="first")
-    second = user_agent_pb2.ContributeRequest(task_digest=signed.digest(), value=2, person="second")
-    async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
-        await reply(user_agent_pb2_grpc.UserAgentStub(channel).Contribute(first, timeout=20))
-        await cluster.user_agent.kill()
+
+    async def contribute(person: str) -> None:
+        request = user_agent_pb2.ContributeRequest(
+            task_digest=signed.digest(), value=1, person=person
+        )
+        async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
+            stub = user_agent_pb2_grpc.UserAgentStub(channel)
+            await reply(stub.Contribute(request, timeout=20))
+
+    await contribute("first")
+    await cluster.shuffler.kill()
+    with pytest.raises(PeerError):
+        await contribute("third, who cannot fetch the task")
+    await cluster.start_shuffler(address)
+    await _save_without_sending(cluster, signed, "second")
     await cluster.start_user_agent()
-    async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
-        stub = user_agent_pb2_grpc.UserAgentStub(channel)
-        assert (await reply(stub.Contribute(first, timeout=20))).repeated
-        await cluster.shuffler.kill()
-        await cluster.start_shuffler(address)
-        assert not (await reply(stub.Contribute(second, timeout=20))).repeated
     async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
         result = await operator.wait_for_result(signed.digest())
 

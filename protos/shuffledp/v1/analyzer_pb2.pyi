@@ -38,7 +38,7 @@ class CreateTaskRequest(_message.Message):
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
-    """hashing only"""
+    """a prime below domain_size; 0 reports plain items"""
     dummies_per_user: _builtins.int
     local_epsilon: _builtins.float
     delta: _builtins.float

@@ -26,21 +26,23 @@ class ContributeRequest(_message.Message):
     task_digest: _builtins.bytes
     """32 bytes"""
     value: _builtins.int
-    """an item, below the task's domain size"""
+    """an item, below the task's domain size; must be given"""
     person: _builtins.str
     """only for an agent that is configured for several people"""
     def __init__(
         self,
         *,
         task_digest: _builtins.bytes = ...,
-        value: _builtins.int = ...,
+        value: _builtins.int | None = ...,
         person: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["person", b"person", "task_digest", b"task_digest", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "person", b"person", "task_digest", b"task_digest", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
 
 Global___ContributeRequest: _TypeAlias = ContributeRequest  # noqa: Y015
 

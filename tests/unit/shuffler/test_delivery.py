@@ -200,3 +200,7 @@ async def test_a_lost_key_holds_up_no_other_batch(shuffler: Shuffler) -> None:
     await shuffler.start()
 
     assert shuffler.rounds.unfinished() == []
+    for _ in range(3):
+        with pytest.raises(BatchStateError, match="is missing"):
+            await shuffler.collection.fetch_task(DIGEST)
+    assert shuffler.key_files() == []

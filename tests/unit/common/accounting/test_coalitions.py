@@ -28,7 +28,9 @@ def test_the_crowd_is_the_honest_users_of_the_batch_that_arrived() -> None:
 
     assert Crowd(users=90, dummies=270) == honest_crowd(task, 100, 0)
     assert Crowd(users=80, dummies=240) == honest_crowd(task, 100, 10)
-    assert Crowd(users=1, dummies=3) == honest_crowd(task, 100, 500)
+    assert Crowd(users=1, dummies=0) == honest_crowd(task, 100, 400)
+    assert Crowd(users=1, dummies=2) == honest_crowd(task, 1, 1)
+    assert Crowd(users=1, dummies=3) == honest_crowd(task, 100, 95)
 
 
 def test_refused_reports_cost_privacy() -> None:

@@ -2,15 +2,15 @@ import numpy as np
 import pytest
 
 from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.finite_field import FiniteField
-from common.mechanisms.local_hashing import LocalHashing, field_for
+from common.mechanisms.hash_family import HashFamily
+from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.mechanism import is_null, null_reports
 from common.mechanisms.response_weights import ResponseWeights
 
 
 def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
     return LocalHashing(
-        domain_size, field_for(domain_size, q), ResponseWeights.for_epsilon(epsilon), b"n" * 32
+        domain_size, family_for(domain_size, q), ResponseWeights.for_epsilon(epsilon), b"n" * 32
     )
 
 
@@ -20,7 +20,7 @@ def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> Local
 )
 def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, digits: int) -> None:
     """T is the least with q^t ≥ d, raised only where fewer than 50 canonical seeds are left."""
-    assert FiniteField.holding(domain_size, buckets, digits) == field_for(domain_size, buckets)
+    assert HashFamily.holding(domain_size, buckets, digits) == family_for(domain_size, buckets)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_digits_suffice_and_leave_enough_seeds(domain_size: int, buckets: int, d
 def test_buckets_that_do_not_fit_are_refused(domain_size: int, buckets: int, message: str) -> None:
     """With as many buckets as items GRR serves; other than prime there is no field."""
     with pytest.raises(TaskError, match=message):
-        field_for(domain_size, buckets)
+        family_for(domain_size, buckets)
 
 
 def test_support_counts_are_those_of_hashing_report_by_report() -> None:
@@ -48,14 +48,14 @@ def test_support_counts_are_those_of_hashing_report_by_report() -> None:
     seeds = reports["seed"].astype(np.int64)
     for item in range(100):
         point = mechanism._place(np.array([item]))
-        expected = (mechanism.field.hash(seeds, point) == reports["bucket"]).sum()
+        expected = (mechanism.family.hash(seeds, point) == reports["bucket"]).sum()
         assert expected == counts[item]
 
 
 def test_every_seed_can_be_drawn() -> None:
     """Seed 0 included, by users and by dummies: without it the privacy bound is false."""
     mechanism, rng = _hashing(10, 2), np.random.default_rng(2)
-    everything = set(range(mechanism.field.seeds))
+    everything = set(range(mechanism.family.seeds))
 
     assert everything == set(mechanism.randomize(np.zeros(5000, np.int64), rng)["seed"].tolist())
     assert everything == set(mechanism.dummies(5000, rng)["seed"].tolist())
@@ -75,7 +75,7 @@ def test_the_channel_is_the_law_of_a_cell() -> None:
     """It sums to 1, and its forward and adjoint maps are transposes."""
     mechanism, rng = _hashing(), np.random.default_rng(4)
     channel = mechanism.channel(0.5)
-    theta, weights = rng.dirichlet(np.ones(100)), rng.random(mechanism.field.rows * 13)
+    theta, weights = rng.dirichlet(np.ones(100)), rng.random(mechanism.family.rows * 13)
 
     assert channel.forward(theta).sum() == pytest.approx(1, abs=1e-12)
     assert weights @ channel.forward(theta) == pytest.approx(channel.adjoint(weights) @ theta)
@@ -95,7 +95,7 @@ def test_reports_out_of_range_are_not_counted() -> None:
     """A seed or a bucket beyond the field, and padding, are none of this mechanism's reports."""
     mechanism = _hashing()
     reports = mechanism.dummies(4, np.random.default_rng(5))
-    reports["seed"][1] = mechanism.field.seeds
+    reports["seed"][1] = mechanism.family.seeds
     reports["bucket"][2] = 13
     padding = null_reports(1, reports.dtype)
 

@@ -1,14 +1,15 @@
 """
-An exactly pairwise independent hash family over a finite field, decoded by one Fourier transform.
+A hash family over a finite field that any two points collide under with probability exactly 1/q,
+decoded by one Fourier transform.
 
 A point is a vector v of F_q^t, q prime, written as an integer in base q. A seed is a uniform
-vector a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q: any two points collide
-under a uniform seed with probability exactly 1/q.
+vector a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q. So a report of a uniform
+seed and a uniform bucket supports any two points independently, with probability exactly 1/q².
 
 Scaling (a, y) by a nonzero constant changes nothing about what it supports. So reports fall into
 rows (one a canonical seed, whose leading nonzero digit is 1; and one for seed 0) of q cells.
 Seed 0 hashes everything to bucket 0: its reports tell no point from another, but leaving them out
-would bias every estimate by q^-t, and forbidding the seed would break pairwise independence.
+would bias every estimate by q^-t, and forbidding the seed would break that independence.
 
 Only points whose leading digit is below `slices` are used, as many as there are items: what the
 transform would find elsewhere nobody asks for, and leaving it out saves most of its cost.
@@ -41,7 +42,7 @@ _THREADS: Final = os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
-class FiniteField:
+class HashFamily:
     """The family of q^t hash functions to 0 .. q-1, on slices·q^(t-1) points."""
 
     q: int
@@ -64,7 +65,7 @@ class FiniteField:
             )
 
     @classmethod
-    def holding(cls, items: int, q: int, t: int) -> "FiniteField":
+    def holding(cls, items: int, q: int, t: int) -> "HashFamily":
         """
         Give the family with the fewest slices that hold so many items.
 
