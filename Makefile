@@ -53,4 +53,4 @@ lock: install  ## pin every dependency again, with hashes
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --group dev pyproject.toml -o requirements.lock
 
 clean:  ## remove what make made
-	rm -rf .venv .demo result.json
+	rm -rf .venv result.json

@@ -67,7 +67,7 @@ class Releases:
         except ShuffleDpError as error:
             logs.event(
                 "delivery refused",
-                {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
+                {**_named(manifest), "error": type(error).__name__},
                 level="WARNING",
             )
             raise
@@ -86,7 +86,7 @@ class Releases:
                 await self._stage(manifest, task, chunks)
                 logs.event(
                     "batch staged",
-                    {"batch_id": manifest.batch_id.hex(), "n_users": manifest.n_users},
+                    {**_named(manifest), "n_users": manifest.n_users},
                 )
         finally:
             self._receiving.discard(manifest.task_digest)
@@ -140,7 +140,7 @@ class Releases:
             except Exception as error:  # noqa: BLE001  # staged as it is, it is tried again
                 logs.event(
                     "batch not released yet",
-                    {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
+                    {**_named(manifest), "error": type(error).__name__},
                     level="ERROR",
                 )
                 await asyncio.sleep(pause)
@@ -156,7 +156,7 @@ class Releases:
             await self._store.give_up(manifest, str(error))
             logs.event(
                 "batch unusable",
-                {"batch_id": manifest.batch_id.hex(), "error": type(error).__name__},
+                {**_named(manifest), "error": type(error).__name__},
                 level="ERROR",
             )
 
@@ -185,7 +185,7 @@ class Releases:
         logs.event(
             "batch released",
             {
-                "batch_id": manifest.batch_id.hex(),
+                **_named(manifest),
                 "n_users": manifest.n_users,
                 "refused": sum(intake.refused.values()),
             },
@@ -226,6 +226,11 @@ class Releases:
         for task in releasing:
             task.cancel()
         await asyncio.gather(*releasing, return_exceptions=True)
+
+
+def _named(manifest: BatchManifest) -> dict[logs.Field, str | int]:
+    """Log fields by which an operator finds a batch again."""
+    return {"task_digest": manifest.task_digest.hex(), "batch_id": manifest.batch_id.hex()}
 
 
 def _check_manifest(manifest: BatchManifest, task: Task) -> None:

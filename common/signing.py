@@ -116,5 +116,5 @@ def identity_from_hex(text: str) -> PublicIdentity:
         return PublicIdentity(bytes.fromhex(text))
     except ValueError as error:
         raise KeyFormatError(
-            f"an identity is {2 * IDENTITY_BYTES} hexadecimal digits; these are not"
+            f"the analyzer's identity must be {2 * IDENTITY_BYTES} hexadecimal digits"
         ) from error

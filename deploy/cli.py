@@ -1,6 +1,7 @@
 """The command `shuffledp`."""
 
 import asyncio
+import json as json_reader
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from common.errors import KeyFormatError, SettingsError, ShuffleDpError
+from common.errors import KeyFormatError, SettingsError, ShuffleDpError, ValueRangeError
 from common.hpke import KEY_BYTES
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -17,6 +18,7 @@ from deploy import demo as demonstration
 from deploy import draft_file
 from deploy.datasets import catalogue
 from deploy.operator_client import OperatorClient
+from deploy.person_client import send
 from deploy.result_json import as_json, dumps, guarantee_as_json
 
 app = typer.Typer(
@@ -46,7 +48,8 @@ def demo(
         str, typer.Option(help="How many of the 602,156 people take part, or 'all'.")
     ] = "20000",
     seed: Annotated[
-        int | None, typer.Option(help="Chooses the people; the privacy noise is never seeded.")
+        int | None,
+        typer.Option(min=0, help="Chooses the people; the privacy noise is never seeded."),
     ] = None,
     output: Annotated[Path, typer.Option(help="Where the result is written.")] = Path(
         "result.json"
@@ -56,6 +59,8 @@ def demo(
     """Collect the IPUMS 1940 city histogram privately, with three processes on this machine."""
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise SettingsError("users must be a whole number, or 'all'")
+    if not output.resolve().parent.is_dir():
+        raise SettingsError(f"{output} cannot be written: its folder is not there")
     console = Console(stderr=json)
     n_users = None if users == "all" else int(users)
     finished = demonstration.run(n_users, seed=seed, output=output, console=console)
@@ -90,11 +95,16 @@ def account(
 ) -> None:
     """Bound epsilon or delta against the analyzer, for an honest shuffler; never too low."""
     if batch is not None:
+        given = (users, alphabet, local_epsilon, delta, central_epsilon)
+        if any(option is not None for option in given) or dummies or colluders:
+            raise SettingsError("--batch takes its questions from the file alone")
         answers = accounting.answer_file(batch)
         refused = sum("error" in answer for answer in answers)
         sys.stdout.write(dumps(answers) + "\n")
         if refused:
-            sys.stderr.write(f"{refused} of {len(answers)} questions were refused by name\n")
+            sys.stderr.write(
+                f"{refused} of {len(answers)} questions could not be answered; each says why\n"
+            )
         return
     if users is None or alphabet is None or local_epsilon is None:
         raise SettingsError("give --users, --alphabet and --local-epsilon, or --batch FILE")
@@ -145,10 +155,12 @@ def task_create(
     async def create() -> None:
         async with OperatorClient.connect(analyzer, authority, token_file) as operator:
             signed = await operator.create_task(wanted)
-        if json:
-            sys.stdout.write(signed.task_bytes.decode("ascii") + "\n")
-            return
         task = Task.from_bytes(signed.task_bytes)
+        if json:
+            fields = json_reader.loads(signed.task_bytes)
+            written = dumps({"task_digest": signed.digest().hex(), "task": fields})
+            sys.stdout.write(written + "\n")
+            return
         Console().print(
             f"Task {signed.digest().hex()}\n"
             f"Users will be promised: epsilon {task.central_epsilon:.4g} at delta {task.delta:g} "
@@ -179,11 +191,37 @@ def result(
     asyncio.run(read())
 
 
+@app.command(
+    epilog="Example: shuffledp contribute 5b1f… --agent unix:state/user_agent.sock < value.txt",
+)
+def contribute(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")],
+    person: Annotated[
+        str, typer.Option(help="For whom, if the agent answers for several people.")
+    ] = "",
+) -> None:
+    """Contribute one value, an item's number, through your own user agent."""
+    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    # Asked for, or read from standard input: an argument would stay in the shell's history.
+    value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
+    if not (value.strip().isascii() and value.strip().isdecimal()):
+        raise ValueRangeError("a value is an item's number, 0 or more")
+    receipt = asyncio.run(send(agent, digest, int(value), person))
+    Console().print(
+        "This task had been answered before; the value was not used."
+        if receipt.repeated
+        else f"Contributed. This spends a local epsilon of {receipt.local_epsilon:g}."
+    )
+
+
 def _hexadecimal_file(path: Path) -> bytes:
     try:
         text = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read") from error
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise KeyFormatError(f"{path} must hold {2 * KEY_BYTES} hexadecimal digits") from error
     return _hexadecimal(str(path), text, KEY_BYTES)
 
 
@@ -203,3 +241,5 @@ def main() -> None:
         app()
     except ShuffleDpError as error:
         sys.exit(f"shuffledp: {error}")
+    except KeyboardInterrupt:
+        sys.exit("shuffledp: interrupted")

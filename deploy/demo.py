@@ -26,8 +26,9 @@ from common.wire import status_from_wire
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
 from deploy.load import contribute_all
+from deploy.person_client import send
 from deploy.result_json import as_json, dumps
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2, user_agent_pb2_grpc
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 LOCAL_EPSILON: Final = 4.0
 BUCKETS: Final = 53
@@ -49,6 +50,7 @@ class DemoRun:
     result: Result
     truth: NDArray[np.float64]
     """Shares among the very users who contributed."""
+    labels: tuple[str, ...]
     submit_seconds: float
     shuffle_seconds: float
 
@@ -73,6 +75,10 @@ async def collect(
     """
     values = dataset.draw(n_users, np.random.default_rng(seed))
     console.print("Starting analyzer, shuffler and user agent …")
+    console.print(
+        f"{n_users} people take part: {min(n_users, _THROUGH_USER_AGENT)} through the user agent's "
+        "process, the others through the same code in bulk."
+    )
     async with Cluster(directory) as cluster, cluster.operator() as operator:
         signed = await operator.create_task(
             TaskDraft(
@@ -103,6 +109,7 @@ async def collect(
     return DemoRun(
         result=result,
         truth=truth,
+        labels=dataset.labels,
         submit_seconds=submitted - started,
         shuffle_seconds=status.shuffle_seconds,
     )
@@ -123,14 +130,9 @@ async def _contribute(
     )
     with Progress(*columns, console=console) as bar:
         shown = bar.add_task("", total=len(values))
-        async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
-            agent = user_agent_pb2_grpc.UserAgentStub(channel)
-            for number, value in enumerate(values[:_THROUGH_USER_AGENT].tolist()):
-                request = user_agent_pb2.ContributeRequest(
-                    task_digest=signed.digest(), value=value, person=f"person {number}"
-                )
-                await reply(agent.Contribute(request, timeout=LONG_DEADLINE))
-                bar.advance(shown)
+        for number, value in enumerate(values[:_THROUGH_USER_AGENT].tolist()):
+            await send(cluster.user_agent.address, signed.digest(), value, f"person {number}")
+            bar.advance(shown)
         outcomes = await contribute_all(
             values[_THROUGH_USER_AGENT:],
             signed,
@@ -157,6 +159,8 @@ async def _wait_until_delivered(shuffler: grpc.aio.Channel, digest: TaskDigest) 
 def to_json(finished: DemoRun) -> dict[str, Any]:
     """Give the content of result.json: the result, and what only a demo knows."""
     fields = as_json(finished.result)
+    fields["labels"] = finished.labels
+    fields["truth"] = finished.truth.tolist()
     fields["mse_vs_truth"] = finished.mse
     fields["seconds"] = {
         "submit": finished.submit_seconds,
@@ -194,7 +198,8 @@ def show(finished: DemoRun, dataset: Dataset, console: Console) -> None:
     console.print(
         f"Mean squared error {finished.mse:.3g}, in theory {histogram.mse_theory:.3g}; "
         f"refined {refined:.3g}. "
-        f"The intervals cover {covered:.1%} of the cities."
+        f"The intervals cover {covered:.1%} of the cities. "
+        "Refined shares are the likeliest ones that are no less than 0 and sum to 1."
     )
     show_guarantees(result, console)
 

@@ -51,7 +51,8 @@ def _convert(name: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML h
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise TaskError(f"{name} has the wrong type in the draft")
+        wanted = "a date and time" if name == "deadline" else getattr(kind, "__name__", "a list")
+        raise TaskError(f"{name} must be of type {wanted}")
     if kind is int and not 0 <= value <= MAX_UNIX_TIME:
         raise TaskError(f"{name} is {value}; it must lie between 0 and {MAX_UNIX_TIME}")
     return value

@@ -1,14 +1,15 @@
 """An operator's calls to the analyzer: publish tasks, read results."""
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import grpc
 
 from common.draft import TaskDraft
-from common.errors import NotReleasedError, PeerRefusalError, SettingsError
+from common.errors import NotReleasedError, PeerError, PeerRefusalError, SettingsError
 from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
 from common.signing import SignedTask
@@ -16,12 +17,15 @@ from common.task_digest import TaskDigest
 from common.wire import MAX_RESULT_BYTES, draft_to_wire, result_from_wire, signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
+T = TypeVar("T")
+
 
 class OperatorClient:
     """An analyzer at the other end of a channel, for whoever holds its operator's token."""
 
-    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+    def __init__(self, channel: grpc.aio.Channel, address: str, token: str) -> None:
         self._channel = channel
+        self._address = address
         self._stub = analyzer_pb2_grpc.AnalyzerStub(channel)
         self._metadata = (("authorization", f"Bearer {token}"),)
 
@@ -45,16 +49,15 @@ class OperatorClient:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise SettingsError(f"{token_file} does not hold an operator's token") from error
-        return cls(
-            open_channel(address, "analyzer", trusted, receive_limit=MAX_RESULT_BYTES), token
-        )
+        channel = open_channel(address, "analyzer", trusted, receive_limit=MAX_RESULT_BYTES)
+        return cls(channel, address, token)
 
     async def create_task(self, draft: TaskDraft) -> SignedTask:
         """Publish a task."""
         call = self._stub.CreateTask(
             draft_to_wire(draft), metadata=self._metadata, timeout=SHORT_DEADLINE
         )
-        return signed_task_from_wire((await reply(call)).task)
+        return signed_task_from_wire((await self._reply(call)).task)
 
     async def result(self, digest: TaskDigest) -> Result:
         """
@@ -66,11 +69,20 @@ class OperatorClient:
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         call = self._stub.GetResult(request, metadata=self._metadata, timeout=LONG_DEADLINE)
         try:
-            return result_from_wire(await reply(call))
+            return result_from_wire(await self._reply(call))
         except PeerRefusalError as error:
             if error.status == NotReleasedError.status:
                 raise NotReleasedError(str(error)) from error
             raise
+
+    async def _reply(self, call: Awaitable[T]) -> T:
+        try:
+            return await reply(call)
+        except PeerError as error:
+            raise PeerError(
+                f"no analyzer answers at {self._address}: check that it runs, the address, and the "
+                "authority"
+            ) from error
 
     async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:
         """Read a result as soon as it is released. Bound it with asyncio.timeout."""

@@ -90,7 +90,7 @@ class Deliveries:
             foreseen = isinstance(error, ShuffleDpError)
             logs.event(
                 "batch cannot move on yet",
-                {"batch_id": found.batch_id.hex(), "error": type(error).__name__},
+                {**_named(found), "error": type(error).__name__},
                 level="WARNING" if foreseen else "ERROR",
             )
         else:
@@ -109,7 +109,7 @@ class Deliveries:
             logs.event(
                 "batch moved on",
                 {
-                    "batch_id": stored.batch_id.hex(),
+                    **_named(found),
                     "state": stored.state.value,
                     "n_users": stored.n_users,
                 },
@@ -166,8 +166,13 @@ class Deliveries:
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",
-                {"batch_id": found.batch_id.hex(), "status": error.status},
+                {**_named(found), "status": error.status},
                 level="ERROR",
             )
             return Event.REFUSE
         return Event.DELIVER
+
+
+def _named(found: Round) -> dict[logs.Field, str | int]:
+    """Log fields by which an operator finds a batch again."""
+    return {"task_digest": found.digest.hex(), "batch_id": found.batch_id.hex()}

@@ -36,7 +36,7 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
     blanket = crowd.dummies + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
     if blanket <= 0:
         raise BoundRangeError(
-            f"Theorem 1 needs a blanket of more than one report; it counts {blanket:.1f}"
+            f"Theorem 1 needs a blanket of more than one report; it counts {max(blanket, 0):.1f}"
         )
     epsilon = math.sqrt(14 * reduction.answers * math.log(4 / delta) / blanket)
     if epsilon > 1:

@@ -14,6 +14,7 @@ from common.runtime.logs import Level
 S = TypeVar("S", bound="ServiceSettings")
 
 MAX_PROCESSES: Final = 1024
+MAX_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class ServiceSettings:
     def __post_init__(self) -> None:
         if self.log_level not in typing.get_args(Level):
             raise SettingsError(f"log_level must be one of {', '.join(typing.get_args(Level))}")
+        _check_address(self.listen)
         files = (self.tls_certificate, self.tls_key, self.tls_authority)
         ways = [self.tls_directory is not None, any(files), self.plaintext]
         if sum(ways) != 1 and not (self.listen.startswith("unix:") and sum(ways) == 0):
@@ -51,6 +53,16 @@ class ServiceSettings:
             )
         if self.plaintext and not is_local(self.listen):
             raise SettingsError("plaintext is allowed on loopback only")
+
+
+def _check_address(listen: str) -> None:
+    if listen.startswith("unix:"):
+        return
+    host, _, port = listen.rpartition(":")
+    if not (host and port.isascii() and port.isdecimal() and int(port) <= MAX_PORT):
+        raise SettingsError(
+            f"listen must be host:port, with a port of 0 .. {MAX_PORT}, or unix:PATH"
+        )
 
 
 def check_processes(opening_processes: int) -> None:
@@ -118,6 +130,8 @@ def _convert(key: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML ho
     optional = [option for option in typing.get_args(kind) if option is not type(None)]
     target = optional[0] if optional else kind
     if target is Path and isinstance(value, str):
+        if not value:
+            raise SettingsError(f"{key} must not be empty")
         return Path(value)
     if target is bool and isinstance(value, str):
         if value not in {"true", "false"}:

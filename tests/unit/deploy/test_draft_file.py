@@ -40,9 +40,9 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
     [
         (("n_min = 100", "n_mim = 100"), "unknown key in the draft: n_mim"),
         (("n_min = 100", ""), "missing key in the draft: n_min"),
-        (("n_min = 100", "n_min = 1.5"), "n_min has the wrong type"),
+        (("n_min = 100", "n_min = 1.5"), "n_min must be of type int"),
         (("20Z", "20"), "deadline needs a time zone"),
-        (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon has the wrong type"),
+        (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon must be of type float"),
         (("delta = 1e-6", "delta = "), "is not TOML"),
         (("n_min = 100", "n_min = -1"), "n_min is -1"),
         (("n_min = 100", f"n_min = {10**30}"), "n_min is 1000000000"),

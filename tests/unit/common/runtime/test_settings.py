@@ -50,6 +50,9 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         (_GOOD.replace("tls_directory", "tls_key"), {}, "go together"),
         (_GOOD + "log_level = 'LOUD'", {}, "log_level must be one of"),
         (_GOOD + "listen", {}, "is not TOML"),
+        (_GOOD.replace(":7002", ":99999"), {}, "with a port of 0 .. 65535"),
+        (_GOOD.replace(":7002", ""), {}, "listen must be host:port"),
+        (_GOOD.replace('"tls"', '""'), {}, "tls_directory must not be empty"),
     ],
 )
 def test_settings_that_break_a_rule_stop_the_start(

@@ -1,0 +1,28 @@
+"""A person's call to their own user agent."""
+
+from common.errors import SettingsError, WireError
+from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
+from common.task_digest import TaskDigest
+from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+
+
+async def send(
+    agent: str, digest: TaskDigest, value: int, person: str
+) -> user_agent_pb2.ContributeResponse:
+    """
+    Contribute a value through a user agent on a Unix socket, which needs no TLS.
+
+    Raises:
+        SettingsError: The address is not a Unix socket's.
+        WireError: The value is larger than any item's number.
+        PeerError, PeerRefusalError: The agent cannot be reached, or refuses.
+    """
+    if not agent.startswith("unix:"):
+        raise SettingsError("the agent's address must begin with unix:")
+    try:
+        request = user_agent_pb2.ContributeRequest(task_digest=digest, value=value, person=person)
+    except ValueError as error:
+        raise WireError("a value must be below 2^64") from error
+    async with open_channel(agent, "user_agent", None) as channel:
+        stub = user_agent_pb2_grpc.UserAgentStub(channel)
+        return await reply(stub.Contribute(request, timeout=LONG_DEADLINE))
