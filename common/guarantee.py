@@ -1,6 +1,8 @@
 """What a reader is promised: never a bare number."""
 
+import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Final, Literal
 
 Coalition = Literal["analyzer", "shuffler+analyzer"]
@@ -22,3 +24,13 @@ class Guarantee:
     """What the figure follows from, with its source."""
     assumptions: tuple[str, ...]
     """What must be true, in words."""
+
+
+_SHOWN: Final = Context(prec=4, rounding=ROUND_CEILING)
+
+
+def rounded_up(figure: float) -> str:
+    """Write a privacy figure for a reader, in four digits: it may only be rounded up."""
+    if math.isinf(figure):
+        return "inf"
+    return f"{float(_SHOWN.create_decimal_from_float(figure)):.4g}"

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from common.errors import KeyFormatError, SettingsError, ShuffleDpError, ValueRangeError
+from common.guarantee import rounded_up
 from common.hpke import KEY_BYTES
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -124,10 +125,11 @@ def account(
     if json:
         sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
         return
+    conditions = "; ".join(guarantee.assumptions)
     Console().print(
         f"{name} = {bound}\n"
-        f"({guarantee.epsilon:.4g}, {guarantee.delta:.4g})-differential privacy against the "
-        f"{guarantee.coalition}, {guarantee.neighbouring}, if {'; '.join(guarantee.assumptions)}.\n"
+        f"({rounded_up(guarantee.epsilon)}, {rounded_up(guarantee.delta)})-differential privacy "
+        f"against the {guarantee.coalition}, {guarantee.neighbouring}, if {conditions}.\n"
         f"By the {guarantee.theorem}.\n"
         f"Against shuffler and analyzer together: epsilon = {local_epsilon}, delta = 0."
     )
@@ -163,8 +165,8 @@ def task_create(
             return
         Console().print(
             f"Task {signed.digest().hex()}\n"
-            f"Users will be promised: epsilon {task.central_epsilon:.4g} at delta {task.delta:g} "
-            f"against the analyzer, if {task.honest_users(task.n_min)} users are honest; "
+            f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
+            f"{rounded_up(task.delta)} against the analyzer, if {task.honest_users(task.n_min)} users are honest; "
             f"epsilon {task.local_epsilon:g} against shuffler and analyzer together."
         )
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from common.batch import BatchState, BatchStatus
 from common.draft import TaskDraft
 from common.errors import BatchStateError
+from common.guarantee import rounded_up
 from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.signing import SignedTask
@@ -212,8 +213,8 @@ def show_guarantees(result: Result, console: Console) -> None:
     for guarantee in result.guarantees:
         table.add_row(
             guarantee.coalition,
-            f"{guarantee.epsilon:.4g}",
-            f"{guarantee.delta:g}",
+            rounded_up(guarantee.epsilon),
+            rounded_up(guarantee.delta),
             "; ".join(guarantee.assumptions),
         )
     console.print(table)
