@@ -166,7 +166,8 @@ def task_create(
         Console().print(
             f"Task {signed.digest().hex()}\n"
             f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
-            f"{rounded_up(task.delta)} against the analyzer, if {task.honest_users(task.n_min)} users are honest; "
+            f"{rounded_up(task.delta)} against the analyzer, if "
+            f"{task.honest_users(task.n_min)} users are honest; "
             f"epsilon {task.local_epsilon:g} against shuffler and analyzer together."
         )
 

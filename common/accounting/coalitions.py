@@ -56,7 +56,7 @@ def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee
         assumptions=(
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{crowd.users} of the {n_users} users, you among them, randomize as the task says "  # noqa: ISC004
-            f"and add {task.dummies.per_user} uniform dummies each",
+            f"and add uniform dummies, {task.dummies.per_user} each",
             "nobody else knows which reports are theirs",
             "the encryption holds",
         ),
