@@ -1,26 +1,8 @@
 """Debiased frequencies with exact variances: one place for every mechanism. Run by the analyzer."""
 
-from typing import Protocol
-
 import numpy as np
 
-from common.mechanisms.mechanism import Counts, Vector
-
-
-class SupportProbabilities(Protocol):
-    """What an estimate needs of a mechanism."""
-
-    @property
-    def p(self) -> float:
-        """Probability that a report supports its own value."""
-
-    @property
-    def q(self) -> float:
-        """Probability that a report supports another given value."""
-
-    @property
-    def q_dummy(self) -> float:
-        """Probability that a dummy supports a given value."""
+from common.mechanisms.mechanism import Counts, SupportProbabilities, Vector
 
 
 def debias(

@@ -61,7 +61,23 @@ class Channel:
         return items
 
 
-class Mechanism(Protocol):
+class SupportProbabilities(Protocol):
+    """What an estimate needs of a mechanism: how likely a report supports a value."""
+
+    @property
+    def p(self) -> float:
+        """Probability that a report supports its own value."""
+
+    @property
+    def q(self) -> float:
+        """Probability that a report supports another given value."""
+
+    @property
+    def q_dummy(self) -> float:
+        """Probability that a dummy supports a given value."""
+
+
+class Mechanism(SupportProbabilities, Protocol):
     """One randomizer with its estimator's ingredients. Pure; vectorised over users."""
 
     @property
@@ -75,18 +91,6 @@ class Mechanism(Protocol):
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """Fixed-size layout of a report; its bytes are the plaintext of a sealed report."""
-
-    @property
-    def p(self) -> float:
-        """Probability that a report supports its own value."""
-
-    @property
-    def q(self) -> float:
-        """Probability that a report supports another given value."""
-
-    @property
-    def q_dummy(self) -> float:
-        """Probability that a dummy supports a given value."""
 
     @property
     def reduction(self) -> MatchCountReduction:

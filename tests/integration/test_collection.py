@@ -1,16 +1,21 @@
 import asyncio
+from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+import analyzer.server
+from analyzer.settings import AnalyzerSettings
 from common.batch import BatchState
 from common.signing import SignedTask
 from common.task import Task
 from common.wire import status_from_wire
+from deploy.operator_client import OperatorClient
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.services import Services
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0
@@ -147,3 +152,18 @@ async def test_one_party_cannot_pass_for_another(services: Services) -> None:
             await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
 
     assert grpc.StatusCode.UNAVAILABLE is caught.value.code()
+
+
+async def test_plaintext_works_on_loopback_by_an_explicit_flag(tmp_path: Path) -> None:
+    """Without a certificate anywhere; the token is asked for all the same."""
+    settings = AnalyzerSettings(state_directory=tmp_path / "analyzer", plaintext=True)
+    service = await analyzer.server.start(settings)
+    token = tmp_path / "analyzer" / "operator.token"
+    try:
+        async with OperatorClient.connect(service.address, None, token) as operator:
+            signed = await operator.create_task(draft())
+    finally:
+        await service.stop()
+
+    assert Task.from_bytes(signed.task_bytes).domain_size == 100
+    assert list(tmp_path.rglob("*.pem")) == []
