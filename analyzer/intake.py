@@ -4,28 +4,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from common.hpke import SealContext, report_context
+from common.hpke import report_context
 from common.mechanisms.mechanism import Counts, Mechanism, Reports, is_null
-from common.opening import Opened
+from common.opening import Opened, Pool
 from common.result import RefusalCause
 from common.task import Task
 from common.task_digest import TaskDigest
-
-
-class Pool(Protocol):
-    """Opens chunks of sealed reports elsewhere; see OpeningPool."""
-
-    @property
-    def processes(self) -> int:
-        """How many workers there are."""
-
-    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
-        """Open a chunk."""
-
 
 _AHEAD: Final = 4
 """Chunks handed out ahead for each worker, so that none waits."""

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from analyzer.estimation.histogram import estimate
-from analyzer.intake import Intake, Pool, take_in
+from analyzer.intake import Intake, take_in
 from analyzer.registry import Registry
 from analyzer.store import Store
 from common.accounting.coalitions import guarantees, published_claim
@@ -27,6 +27,7 @@ from common.errors import (
 )
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism
+from common.opening import Pool
 from common.result import Result
 from common.runtime import logs
 from common.task import Task
@@ -67,7 +68,10 @@ class Releases:
         except ShuffleDpError as error:
             logs.event(
                 "delivery refused",
-                {**_named(manifest), "error": type(error).__name__},
+                {
+                    **logs.batch_fields(manifest.task_digest, manifest.batch_id),
+                    "error": type(error).__name__,
+                },
                 level="WARNING",
             )
             raise
@@ -86,7 +90,10 @@ class Releases:
                 await self._stage(manifest, task, chunks)
                 logs.event(
                     "batch staged",
-                    {**_named(manifest), "n_users": manifest.n_users},
+                    {
+                        **logs.batch_fields(manifest.task_digest, manifest.batch_id),
+                        "n_users": manifest.n_users,
+                    },
                 )
         finally:
             self._receiving.discard(manifest.task_digest)
@@ -140,7 +147,10 @@ class Releases:
             except Exception as error:  # noqa: BLE001  # staged as it is, it is tried again
                 logs.event(
                     "batch not released yet",
-                    {**_named(manifest), "error": type(error).__name__},
+                    {
+                        **logs.batch_fields(manifest.task_digest, manifest.batch_id),
+                        "error": type(error).__name__,
+                    },
                     level="ERROR",
                 )
                 await asyncio.sleep(pause)
@@ -156,7 +166,10 @@ class Releases:
             await self._store.give_up(manifest, str(error))
             logs.event(
                 "batch unusable",
-                {**_named(manifest), "error": type(error).__name__},
+                {
+                    **logs.batch_fields(manifest.task_digest, manifest.batch_id),
+                    "error": type(error).__name__,
+                },
                 level="ERROR",
             )
 
@@ -185,7 +198,7 @@ class Releases:
         logs.event(
             "batch released",
             {
-                **_named(manifest),
+                **logs.batch_fields(manifest.task_digest, manifest.batch_id),
                 "n_users": manifest.n_users,
                 "refused": sum(intake.refused.values()),
             },
@@ -226,11 +239,6 @@ class Releases:
         for task in releasing:
             task.cancel()
         await asyncio.gather(*releasing, return_exceptions=True)
-
-
-def _named(manifest: BatchManifest) -> dict[logs.Field, str | int]:
-    """Log fields by which an operator finds a batch again."""
-    return {"task_digest": manifest.task_digest.hex(), "batch_id": manifest.batch_id.hex()}
 
 
 def _check_manifest(manifest: BatchManifest, task: Task) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Final, Literal
 
-Coalition = Literal["analyzer", "shuffler+analyzer"]
+Coalition = Literal["analyzer", "analyzer+users", "shuffler+analyzer"]
 
 REPLACE_ONE: Final = "replace-one: two data sets differ in one user's value"
 

@@ -13,7 +13,7 @@ import threading
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from common.hpke import OVERHEAD_BYTES, HpkePrivateKey, SealContext
 
@@ -74,6 +74,17 @@ def _open_in_worker(sealed: bytes, sealed_bytes: int, context: SealContext) -> O
     if _worker_key is None:
         raise RuntimeError("the worker was not started with a key")
     return open_each(_worker_key, sealed, sealed_bytes, context)
+
+
+class Pool(Protocol):
+    """Opens chunks of ciphertexts elsewhere: what shuffler and analyzer need of an OpeningPool."""
+
+    @property
+    def processes(self) -> int:
+        """How many workers a call may be spread over."""
+
+    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+        """Hand one chunk to a worker; see `open_each`."""
 
 
 class OpeningPool:

@@ -87,7 +87,7 @@ class Question:
             epsilon, delta = self.central_epsilon or 0.0, bound
         honest = self.crowd.users - self.crowd.colluders
         return Guarantee(
-            coalition="analyzer",
+            coalition="analyzer+users" if self.crowd.colluders else "analyzer",
             epsilon=epsilon,
             delta=delta,
             neighbouring=REPLACE_ONE,

@@ -2,13 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
-from typing import Protocol
 
 from common.batch import BatchState, BatchStatus
 from common.errors import BatchStateError, SubmissionConflictError, WireError
-from common.hpke import HpkePrivateKey, SealContext, envelope_context
-from common.opening import Opened
+from common.hpke import HpkePrivateKey, envelope_context
+from common.opening import Pool
 from common.runtime.clock import Clock
 from common.signing import SignedTask
 from common.submission import Outcome, Submission, unpack
@@ -16,17 +14,6 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Row, Spool
-
-
-class Pool(Protocol):
-    """Opens chunks of envelopes elsewhere; see OpeningPool."""
-
-    @property
-    def processes(self) -> int:
-        """Among how many workers a call is spread."""
-
-    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
-        """Open a chunk."""
 
 
 class Collection:

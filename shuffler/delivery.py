@@ -90,7 +90,7 @@ class Deliveries:
             foreseen = isinstance(error, ShuffleDpError)
             logs.event(
                 "batch cannot move on yet",
-                {**_named(found), "error": type(error).__name__},
+                {**logs.batch_fields(found.digest, found.batch_id), "error": type(error).__name__},
                 level="WARNING" if foreseen else "ERROR",
             )
         else:
@@ -109,7 +109,7 @@ class Deliveries:
             logs.event(
                 "batch moved on",
                 {
-                    **_named(found),
+                    **logs.batch_fields(found.digest, found.batch_id),
                     "state": stored.state.value,
                     "n_users": stored.n_users,
                 },
@@ -166,13 +166,8 @@ class Deliveries:
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",
-                {**_named(found), "status": error.status},
+                {**logs.batch_fields(found.digest, found.batch_id), "status": error.status},
                 level="ERROR",
             )
             return Event.REFUSE
         return Event.DELIVER
-
-
-def _named(found: Round) -> dict[logs.Field, str | int]:
-    """Log fields by which an operator finds a batch again."""
-    return {"task_digest": found.digest.hex(), "batch_id": found.batch_id.hex()}

@@ -27,6 +27,11 @@ Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 _LOGGER: Final = logging.getLogger("shuffledp")
 
 
+def batch_fields(task_digest: bytes, batch_id: bytes) -> dict[Field, str | int]:
+    """Give the fields by which an operator finds a batch again in the logs of both services."""
+    return {"task_digest": task_digest.hex(), "batch_id": batch_id.hex()}
+
+
 def event(name: str, fields: Mapping[Field, str | int], *, level: Level = "INFO") -> None:
     """Record that something happened. Bytes go in as hexadecimal text."""
     _LOGGER.log(logging.getLevelNamesMapping()[level], name, extra={"fields": dict(fields)})
