@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
-from common.accounting.amplification import Crowd, delta_upper, epsilon_upper
+from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.coalitions import FORMULA_1
+from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.guarantee import REPLACE_ONE, Guarantee
 from common.mechanisms.reduction import MatchCountReduction
@@ -64,7 +65,7 @@ class Question:
             reduction=MatchCountReduction.for_epsilon(
                 answers=alphabet,
                 local_epsilon=local_epsilon,
-                pairwise_independent=mechanism == "local-hashing",
+                hashed=mechanism == "local-hashing",
             ),
             crowd=Crowd(users=users, dummies=dummies, colluders=colluders),
             delta=delta,

@@ -24,26 +24,24 @@ Run by the analyzer and by `shuffledp account`. Replace-one neighbours.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from scipy import optimize, stats
 
 from common.accounting.binomial import (
-    RELATIVE_ERROR,
     at_most,
     interval_masses,
     more_than,
     stop_loss,
 )
+from common.accounting.crowd import Crowd
+from common.accounting.tails import RELATIVE_ERROR
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.task import MIN_DELTA
 
-MAX_COUNT: Final = 10**9
-"""Largest number of users, and of dummies, that the bounds have been checked for."""
 MIN_EPSILON: Final = 1e-9
 MAX_EPSILON: Final = 100.0
 """Where a search for ε begins and ends; beyond it nothing is certified."""
@@ -63,35 +61,6 @@ _FIRST_BINS: Final = 48
 _MAX_BINS: Final = 3072
 _CLOSE_ENOUGH: Final = 1e-5
 """Relative width to which ε is searched."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
-    """Among whom the victim hides. The victim is one of `users`."""
-
-    users: int
-    dummies: int = 0
-    """Honest dummies in the batch, the victim's own included."""
-    colluders: int = 0
-    """Users among `users` whose reports the analyzer knows. Their dummies are not in `dummies`."""
-
-    def __post_init__(self) -> None:
-        for name, value, least in (
-            ("users", self.users, 1),
-            ("dummies", self.dummies, 0),
-            ("colluders", self.colluders, 0),
-        ):
-            if not least <= value <= MAX_COUNT:
-                raise AccountingError(f"{name} is {value}; it must be {least} .. {MAX_COUNT}")
-        if self.colluders >= self.users:
-            raise AccountingError(
-                f"{self.colluders} colluders among {self.users} users leave nobody to protect"
-            )
-
-    @property
-    def others(self) -> int:
-        """Honest users besides the victim."""
-        return self.users - 1 - self.colluders
 
 
 def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> float:

@@ -3,44 +3,35 @@
 import numpy as np
 from scipy import special, stats
 
+from common.accounting.tails import RELATIVE_ERROR, smaller_tail
 from common.mechanisms.mechanism import Vector
-
-RELATIVE_ERROR = 1e-9
-"""
-Above the error of the tails below: at most 3e-11 against 60-digit sums, up to 10^9 trials.
-
-The library's own binomial distribution function loses eight digits at small chances; of the
-incomplete beta functions that it rests on, the one that gives the smaller tail does not.
-"""
 
 
 def at_most(outcome: Vector, trials: Vector, chance: float) -> Vector:
     """P(X ≤ outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
-    return _tails(outcome, trials, chance)[0]
+    return tails(outcome, trials, chance)[0]
 
 
 def more_than(outcome: Vector, trials: Vector, chance: float) -> Vector:
     """P(X > outcome) for X ~ Binomial(trials, chance), elementwise; whole numbers."""
-    return _tails(outcome, trials, chance)[1]
+    return tails(outcome, trials, chance)[1]
 
 
-def _tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vector]:
+def tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vector]:
     """
-    Give both tails, the smaller one computed and the other as what is left.
+    Give P(X ≤ k) and P(X > k), elementwise; whole numbers.
 
     P(X > k) is the regularized incomplete beta function of chance at (k+1, n-k) [DLMF, 8.17.5].
     """
     outcome, trials = np.broadcast_arrays(outcome, trials)
-    inside = (outcome >= 0) & (outcome < trials)
-    lower = outcome < trials * chance
-    below = np.where(outcome < 0, 0.0, 1.0)
-    above = 1 - below
-    parameters = (outcome + 1, trials - outcome, chance)
-    special.betaincc(*parameters, out=below, where=inside & lower)
-    special.betainc(*parameters, out=above, where=inside & ~lower)
-    np.subtract(1, below, out=above, where=inside & lower)
-    np.subtract(1, above, out=below, where=inside & ~lower)
-    return below, above
+    return smaller_tail(
+        special.betaincc,
+        special.betainc,
+        (outcome + 1, trials - outcome, chance),
+        inside=(outcome >= 0) & (outcome < trials),
+        low=outcome < trials * chance,
+        below=np.where(outcome < 0, 0.0, 1.0),
+    )
 
 
 def stop_loss(trials: Vector, chance: float, threshold: Vector) -> Vector:
@@ -77,7 +68,7 @@ def interval_masses(edges: Vector, trials: Vector, chance: float) -> Vector:
 
     Differences are taken in the tail that is small, so that they keep their digits.
     """
-    below, above = _tails(edges - 1, trials, chance)
+    below, above = tails(edges - 1, trials, chance)
     left, right = edges[..., :-1], edges[..., 1:]
     in_lower_half = right + left < 2 * trials * chance
     masses: Vector = np.where(in_lower_half, np.diff(below, axis=-1), -np.diff(above, axis=-1))

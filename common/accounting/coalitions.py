@@ -6,7 +6,9 @@ Computed by the analyzer for the batch that really arrived, and for a task's cla
 
 from typing import Final
 
-from common.accounting.amplification import MAX_COUNT, Crowd, epsilon_upper
+from common.accounting.amplification import epsilon_upper
+from common.accounting.counts import MAX_COUNT
+from common.accounting.crowd import Crowd
 from common.accounting.published import PUBLISHED
 from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Guarantee

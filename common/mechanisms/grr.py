@@ -60,7 +60,7 @@ class Grr:
     def reduction(self) -> MatchCountReduction:
         """One histogram: no report supports two items."""
         return MatchCountReduction.for_weights(
-            answers=self.domain_size, weights=self.weights, pairwise_independent=False
+            answers=self.domain_size, weights=self.weights, hashed=False
         )
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:

@@ -102,7 +102,7 @@ class LocalHashing:
     def reduction(self) -> MatchCountReduction:
         """Pairwise independent, because every seed can be drawn, 0 included."""
         return MatchCountReduction.for_weights(
-            answers=self.family.q, weights=self.weights, pairwise_independent=True
+            answers=self.family.q, weights=self.weights, hashed=True
         )
 
     @cached_property

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from common.errors import AccountingError
 from common.mechanisms.response_weights import ResponseWeights
@@ -11,34 +11,62 @@ MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9
 """Ranges that accounting has been checked for."""
 
+ThirdValue = Literal["exclusive", "independent", "none"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCountReduction:
     """
     A mechanism whose report supports its own value with probability p and others with q < p.
 
-    With probability `blanket` = l·q a report is uniform over l answers and independent of its
-    input (a dummy always is); with probability `signal` = p - q it says the truth
-    [BBGN19]. The two add to 1.
+    With probability `blanket` = l·q a report is drawn independently of its input (a dummy always
+    is) and then supports any given value with probability 1/l; with probability `signal` = p - q
+    it is drawn likewise, but from what supports the true value [BBGN19]. The two add to 1.
     """
 
-    answers: int
-    """l: the alphabet of GRR, the buckets of local hashing."""
+    answers: float
+    """l: the alphabet of GRR, the buckets of local hashing; 1/q of a unary encoding."""
     local_epsilon: float
     """ln(p / q), rounded up; infinite if reports carry no noise."""
     blanket: float
     signal: float
-    pairwise_independent: bool
+    collision: float
     """
-    Whether a blanket report supports two given values with probability exactly 1/l² (hashing with
-    a pairwise independent family that may draw every seed) rather than 0 (one histogram). Where
-    it is not known, False gives an upper bound for any pair.
+    Probability that a blanket report which supports one given value supports another: 0 in one
+    histogram, 1/l for hashing with a pairwise independent family that may draw every seed. The
+    less, the less private: 0 is an upper bound for any pair where it is not known.
     """
+    third_value: ThirdValue
+    """How a third value's support relates to the two: what an attack may rest on."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.collision <= 1:
+            raise AccountingError(
+                f"the collision probability is {self.collision}; it must lie between 0 and 1"
+            )
+
+    @property
+    def pairwise_independent(self) -> bool:
+        """Whether a blanket report supports two given values independently."""
+        return self.collision == 1 / self.answers
 
     @classmethod
-    def for_epsilon(cls, *, answers: int, local_epsilon: float, pairwise_independent: bool) -> Self:
+    def for_epsilon(
+        cls,
+        *,
+        answers: int,
+        local_epsilon: float,
+        hashed: bool,
+        collision: float | None = None,
+    ) -> Self:
         """
         Describe randomized response over `answers` answers with ratio exactly e^local_epsilon.
+
+        Args:
+            answers: The alphabet of GRR, the buckets of local hashing.
+            local_epsilon: Above 0; may be infinite.
+            hashed: Whether the answer is that to a hashed value, under a seed in the report.
+            collision: Of the hash family; without it, 1/answers.
 
         blanket = l / (e^ε + l - 1) and signal = (e^ε - 1) / (e^ε + l - 1), each from its own
         formula: 1 - blanket would lose every digit at small ε, and 1 - signal at large.
@@ -52,20 +80,22 @@ class MatchCountReduction:
             raise AccountingError(
                 f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
             )
+        if collision is not None and not hashed:
+            raise AccountingError("only hashing has a collision probability of its own")
         inverse = math.exp(-local_epsilon)
         total = 1 + (answers - 1) * inverse
+        uniform = 1 / answers if hashed else 0.0
         return cls(
             answers=answers,
             local_epsilon=local_epsilon,
             blanket=answers * inverse / total,
             signal=-math.expm1(-local_epsilon) / total,
-            pairwise_independent=pairwise_independent,
+            collision=uniform if collision is None else collision,
+            third_value=_third_value(answers, hashed=hashed),
         )
 
     @classmethod
-    def for_weights(
-        cls, *, answers: int, weights: ResponseWeights, pairwise_independent: bool
-    ) -> Self:
+    def for_weights(cls, *, answers: int, weights: ResponseWeights, hashed: bool) -> Self:
         """Describe randomized response with integer weights."""
         total = weights.total(answers)
         return cls(
@@ -73,5 +103,12 @@ class MatchCountReduction:
             local_epsilon=weights.local_epsilon,
             blanket=answers * weights.other / total,
             signal=(weights.true - weights.other) / total,
-            pairwise_independent=pairwise_independent,
+            collision=1 / answers if hashed else 0.0,
+            third_value=_third_value(answers, hashed=hashed),
         )
+
+
+def _third_value(answers: int, *, hashed: bool) -> ThirdValue:
+    if hashed:
+        return "independent"
+    return "exclusive" if answers > 2 else "none"  # noqa: PLR2004  # two values are all there are

@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.accounting.amplification import Crowd, delta_upper, epsilon_upper
+from common.accounting.amplification import delta_upper, epsilon_upper
+from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
@@ -24,7 +25,7 @@ _ENUMERATION_ERROR = 1e-15
 
 def _reduction(answers: int, local_epsilon: float, *, hashing: bool) -> MatchCountReduction:
     return MatchCountReduction.for_epsilon(
-        answers=answers, local_epsilon=local_epsilon, pairwise_independent=hashing
+        answers=answers, local_epsilon=local_epsilon, hashed=hashing
     )
 
 
@@ -160,7 +161,7 @@ def test_more_honest_company_never_costs_privacy() -> None:
     """ε falls with users and dummies, and rises with colluders."""
     reduction = _reduction(16, 3.0, hashing=True)
 
-    def epsilon(**crowd: int) -> float:
+    def epsilon(**crowd: Any) -> float:
         return epsilon_upper(reduction, Crowd(**crowd), 1e-6)
 
     assert epsilon(users=10_000) > epsilon(users=20_000) > epsilon(users=20_000, dummies=20_000)
@@ -205,7 +206,7 @@ def test_nothing_is_left_to_protect_from_the_local_epsilon_on() -> None:
         ({"users": 10**9 + 1}, "users is 1000000001"),
     ],
 )
-def test_a_crowd_that_cannot_be_is_refused(crowd: dict[str, int], message: str) -> None:
+def test_a_crowd_that_cannot_be_is_refused(crowd: dict[str, Any], message: str) -> None:
     """By name and number."""
     with pytest.raises(AccountingError, match=message):
         Crowd(**crowd)
@@ -228,7 +229,7 @@ def test_epsilon_has_a_range(epsilon: float) -> None:
 def test_integer_weights_and_their_epsilon_agree() -> None:
     """The reduction of a task's weights is that of its promise, to nine digits."""
     weights = ResponseWeights.for_epsilon(3.0)
-    exact = MatchCountReduction.for_weights(answers=9, weights=weights, pairwise_independent=True)
+    exact = MatchCountReduction.for_weights(answers=9, weights=weights, hashed=True)
     promised = _reduction(9, 3.0, hashing=True)
 
     assert exact.blanket == pytest.approx(promised.blanket, rel=1e-9)

@@ -1,7 +1,8 @@
 import pytest
 
-from common.accounting.amplification import Crowd, epsilon_upper
+from common.accounting.amplification import epsilon_upper
 from common.accounting.coalitions import guarantees, honest_crowd, published_claim
+from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.mechanisms.catalogue import mechanism_of
 from tests.support.tasks import published

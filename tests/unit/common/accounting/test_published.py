@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from common.accounting.amplification import Crowd, epsilon_upper
+from common.accounting.amplification import epsilon_upper
+from common.accounting.crowd import Crowd
 from common.accounting.published import od_hp_theorem_1
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
@@ -10,7 +11,7 @@ from common.mechanisms.reduction import MatchCountReduction
 
 def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:
     return MatchCountReduction.for_epsilon(
-        answers=buckets, local_epsilon=local_epsilon, pairwise_independent=True
+        answers=buckets, local_epsilon=local_epsilon, hashed=True
     )
 
 

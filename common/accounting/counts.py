@@ -1,0 +1,181 @@
+"""Laws of a random number of reports: how many others are blanket, how many dummies there are."""
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from scipy import special, stats
+
+from common.accounting import binomial
+from common.accounting.tails import smaller_tail
+from common.errors import AccountingError
+from common.mechanisms.mechanism import Vector
+
+MAX_COUNT: Final = 10**9
+"""Largest number of users, and of dummies, that the bounds have been checked for."""
+
+
+class CountLaw(Protocol):
+    """The law of a whole number X ≥ 0."""
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Give P(X ≤ outcome) and P(X > outcome), elementwise; the smaller to full precision."""
+
+    def quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+
+    def upper_quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X > outcome) ≤ chance."""
+
+    def thinned(self, share: float) -> "CountLaw | None":
+        """Give the law if each unit is kept with probability share; None if it is no such law."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binomial:
+    """Each of `trials` independent units is there with probability `chance`."""
+
+    trials: int
+    chance: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trials <= MAX_COUNT:
+            raise AccountingError(f"{self.trials} trials; there must be 0 .. {MAX_COUNT}")
+        if not 0 <= self.chance <= 1:
+            raise AccountingError(f"a chance is {self.chance}; it must lie between 0 and 1")
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Give P(X ≤ outcome) and P(X > outcome)."""
+        return binomial.tails(outcome, np.asarray(float(self.trials)), self.chance)
+
+    def quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+        return max(0.0, float(stats.binom.ppf(chance, self.trials, self.chance)))
+
+    def upper_quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X > outcome) ≤ chance."""
+        return max(0.0, float(stats.binom.isf(chance, self.trials, self.chance)))
+
+    def thinned(self, share: float) -> "Binomial":
+        """Binomial again."""
+        return Binomial(self.trials, self.chance * share)
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Poisson with the given mean."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        _check_mean(self.mean)
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """P(X ≤ k) is the upper incomplete gamma function of the mean at k+1 [DLMF, 8.4.10]."""
+        inside = outcome >= 0
+        return smaller_tail(
+            special.gammaincc,
+            special.gammainc,
+            (outcome + 1, self.mean),
+            inside=inside,
+            low=outcome < self.mean,
+            below=np.zeros(outcome.shape),
+        )
+
+    def quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+        return max(0.0, float(stats.poisson.ppf(chance, self.mean)))
+
+    def upper_quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X > outcome) ≤ chance."""
+        return max(0.0, float(stats.poisson.isf(chance, self.mean)))
+
+    def thinned(self, share: float) -> "Poisson":
+        """Poisson again."""
+        return Poisson(self.mean * share)
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeBinomial:
+    """Negative binomial with r > 0 (users' own r add up) and the given mean."""
+
+    r: float
+    mean: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.r <= MAX_COUNT:
+            raise AccountingError(f"r is {self.r}; it must be above 0 and at most {MAX_COUNT}")
+        _check_mean(self.mean)
+
+    @property
+    def _success(self) -> float:
+        return self.r / (self.r + self.mean)
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """P(X ≤ k) is the incomplete beta function of r/(r + mean) at (r, k+1) [DLMF, 8.17.24]."""
+        inside = outcome >= 0
+        return smaller_tail(
+            special.betainc,
+            special.betaincc,
+            (self.r, outcome + 1, self._success),
+            inside=inside,
+            low=outcome < self.mean,
+            below=np.zeros(outcome.shape),
+        )
+
+    def quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+        return max(0.0, float(stats.nbinom.ppf(chance, self.r, self._success)))
+
+    def upper_quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X > outcome) ≤ chance."""
+        return max(0.0, float(stats.nbinom.isf(chance, self.r, self._success)))
+
+    def thinned(self, share: float) -> "NegativeBinomial":
+        """Negative binomial again, with the same r."""
+        return NegativeBinomial(self.r, self.mean * share)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`size` units for each unit of another law: users who add all their dummies or none."""
+
+    law: CountLaw
+    size: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= MAX_COUNT:
+            raise AccountingError(f"a group has {self.size}; it must have 1 .. {MAX_COUNT}")
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Those of the other law, at ⌊outcome / size⌋."""
+        return self.law.tails(np.floor(outcome / self.size))
+
+    def quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+        return self.size * self.law.quantile(chance)
+
+    def upper_quantile(self, chance: float) -> float:
+        """Give the least outcome with P(X > outcome) ≤ chance."""
+        return self.size * self.law.upper_quantile(chance)
+
+    def thinned(self, share: float) -> CountLaw | None:
+        """Only groups of one stay a law of this file."""
+        return self.law.thinned(share) if self.size == 1 else None
+
+
+def interval_masses(edges: Vector, law: CountLaw) -> Vector:
+    """
+    Give P(edges[j] ≤ X < edges[j+1]).
+
+    Differences are taken in the tail that is small, so that they keep their digits.
+    """
+    below, above = law.tails(edges - 1)
+    lower_half = below[1:] < above[:-1]
+    masses: Vector = np.where(lower_half, np.diff(below), -np.diff(above))
+    return np.maximum(masses, 0)
+
+
+def _check_mean(mean: float) -> None:
+    if not 0 <= mean <= MAX_COUNT:
+        raise AccountingError(f"a mean is {mean}; it must lie between 0 and {MAX_COUNT}")
