@@ -34,9 +34,11 @@ def tails(outcome: Vector, trials: Vector, chance: float) -> tuple[Vector, Vecto
     )
 
 
-def stop_loss(trials: Vector, chance: float, threshold: Vector) -> Vector:
+def stop_loss(
+    trials: Vector, chance: float, threshold: Vector, margin: float = RELATIVE_ERROR
+) -> Vector:
     """
-    Bound E[(X - t)_+] from above for X ~ Binomial(trials, chance), elementwise.
+    Bound E[(X - t)_+] from one side for X ~ Binomial(trials, chance), elementwise.
 
     With k = ⌊t⌋ it equals (trials·chance - t)·P(X > k) + (k+1)(1-chance)·P(X = k+1). The more
     usual form, trials·chance·P(X' ≥ k) - t·P(X > k), subtracts two numbers that agree in up to
@@ -46,9 +48,11 @@ def stop_loss(trials: Vector, chance: float, threshold: Vector) -> Vector:
         trials: At least 0, whole numbers.
         chance: Between 0 and 1.
         threshold: t, at least 0.
+        margin: What is added, relative to the terms: RELATIVE_ERROR for an upper bound, its
+            negative for a lower one.
 
     Returns:
-        Values at least the true ones, by a relative RELATIVE_ERROR of the terms.
+        Values at least 0.
 
     Cost: two binomial evaluations each.
     """
@@ -57,9 +61,8 @@ def stop_loss(trials: Vector, chance: float, threshold: Vector) -> Vector:
     tail = more_than(whole, trials, chance)
     rest = (whole + 1) * (1 - chance) * stats.binom.pmf(whole + 1, trials, chance)
     distance = trials * chance - threshold
-    slack = RELATIVE_ERROR * (np.abs(distance) * tail + rest)
-    above: Vector = np.maximum(distance * tail + rest, 0) + slack
-    return above
+    above: Vector = distance * tail + rest + margin * (np.abs(distance) * tail + rest)
+    return np.maximum(above, 0)
 
 
 def interval_masses(edges: Vector, trials: Vector, chance: float) -> Vector:

@@ -27,6 +27,9 @@ class CountLaw(Protocol):
     def upper_quantile(self, chance: float) -> float:
         """Give the least outcome with P(X > outcome) ≤ chance."""
 
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+
     def thinned(self, share: float) -> "CountLaw | None":
         """Give the law if each unit is kept with probability share; None if it is no such law."""
 
@@ -50,11 +53,19 @@ class Binomial:
 
     def quantile(self, chance: float) -> float:
         """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+        if self.trials == 0 or self.chance == 0:
+            return 0.0
         return max(0.0, float(stats.binom.ppf(chance, self.trials, self.chance)))
 
     def upper_quantile(self, chance: float) -> float:
         """Give the least outcome with P(X > outcome) ≤ chance."""
+        if self.trials == 0 or self.chance == 0:
+            return 0.0
         return max(0.0, float(stats.binom.isf(chance, self.trials, self.chance)))
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        return stats.binom.pmf(outcome, self.trials, self.chance)
 
     def thinned(self, share: float) -> "Binomial":
         """Binomial again."""
@@ -89,6 +100,10 @@ class Poisson:
     def upper_quantile(self, chance: float) -> float:
         """Give the least outcome with P(X > outcome) ≤ chance."""
         return max(0.0, float(stats.poisson.isf(chance, self.mean)))
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        return stats.poisson.pmf(outcome, self.mean)
 
     def thinned(self, share: float) -> "Poisson":
         """Poisson again."""
@@ -131,6 +146,10 @@ class NegativeBinomial:
         """Give the least outcome with P(X > outcome) ≤ chance."""
         return max(0.0, float(stats.nbinom.isf(chance, self.r, self._success)))
 
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        return stats.nbinom.pmf(outcome, self.r, self._success)
+
     def thinned(self, share: float) -> "NegativeBinomial":
         """Negative binomial again, with the same r."""
         return NegativeBinomial(self.r, self.mean * share)
@@ -158,6 +177,11 @@ class Groups:
     def upper_quantile(self, chance: float) -> float:
         """Give the least outcome with P(X > outcome) ≤ chance."""
         return self.size * self.law.upper_quantile(chance)
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        whole = outcome % self.size == 0
+        return np.where(whole, self.law.probabilities(np.floor(outcome / self.size)), 0.0)
 
     def thinned(self, share: float) -> CountLaw | None:
         """Only groups of one stay a law of this file."""
