@@ -30,6 +30,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
+from common.accounting.counts import quantile
 from common.accounting.crowd import Crowd
 from common.accounting.surroundings import Surroundings
 from common.errors import AccountingError
@@ -190,7 +191,7 @@ def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
 
     c is the collision probability.
     """
-    random = 0.0 if crowd.random_dummies is None else crowd.random_dummies.quantile(0.5)
+    random = 0.0 if crowd.random_dummies is None else quantile(crowd.random_dummies, 0.5)
     dummies = max(0.0, crowd.dummies + random - crowd.known_dummies)
     surroundings = 1 + crowd.others * reduction.blanket + dummies
     distinct = max(1 - reduction.collision, 1e-9)

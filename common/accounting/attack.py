@@ -29,7 +29,7 @@ from scipy import optimize, signal
 
 from common.accounting.amplification import MAX_EPSILON, MIN_EPSILON, epsilon_upper
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from common.accounting.counts import Binomial, CountLaw
+from common.accounting.counts import Binomial, CountLaw, quantile, upper_quantile
 from common.accounting.crowd import Crowd
 from common.accounting.surroundings import Bins
 from common.errors import AccountingError
@@ -40,7 +40,7 @@ from common.task import MIN_DELTA
 Attack = Callable[[float], float]
 """What δ an attack proves at an ε."""
 
-_WINDOW_TAIL: Final = 1e-18
+_WINDOW_TAIL: Final = 1e-15
 _WIDEST: Final = 2 * 10**6
 _LEAST_PRESENCE: Final = 1e-12
 _DIRECT: Final = 10**7
@@ -207,7 +207,7 @@ def _table(laws: Sequence[CountLaw | None]) -> _Table | None:
     for law in laws:
         if law is None:
             return None
-        low, high = law.quantile(_WINDOW_TAIL), law.upper_quantile(_WINDOW_TAIL)
+        low, high = quantile(law, _WINDOW_TAIL), upper_quantile(law, _WINDOW_TAIL)
         if high - low > _WIDEST:
             return None
         terms = law.probabilities(np.arange(low, high + 1))
