@@ -15,8 +15,8 @@ MOST_EPSILON: Final = 100.0
 
 _CLOSE_ENOUGH: Final = 1e-5
 """Relative width to which ε is searched."""
-_STRIDE: Final = 1.5
-"""Factor by which a bracket around a guess grows."""
+_STRIDE: Final = 1.02
+"""Factor by which a bracket around a guess grows at first; each time it is squared."""
 
 
 def least_epsilon(
@@ -29,7 +29,7 @@ def least_epsilon(
         delta_at: An upper bound on δ for each ε, falling with ε.
         delta: What is allowed, MIN_DELTA .. 1.
         local_epsilon: Where every δ is 0; may be infinite.
-        guess: Where to begin.
+        guess: Where to begin; the closer the faster.
 
     Returns:
         At most local_epsilon, which is infinite if reports carry no noise and nothing is certified.
@@ -39,25 +39,35 @@ def least_epsilon(
 
     Cost: some ten evaluations.
     """
-    if not MIN_DELTA <= delta < 1:
-        raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")
+    check_delta(delta)
 
     def excess(epsilon: float) -> float:
         return math.log(max(delta_at(epsilon), 1e-300)) - math.log(delta)
 
     top = min(local_epsilon, MOST_EPSILON) * (1 - _CLOSE_ENOUGH)
     high = min(max(guess, LEAST_EPSILON), top)
-    low = high
+    low, stride = high, _STRIDE
     while excess(high) > 0:
         if high >= top:
             return local_epsilon
-        low, high = high, min(_STRIDE * high, top)
+        low, high, stride = high, min(stride * high, top), stride**2
     while low == high or excess(low) <= 0:
         high = low
         if low <= LEAST_EPSILON:
             return min(LEAST_EPSILON, local_epsilon)
-        low = max(low / _STRIDE, LEAST_EPSILON)
+        low, stride = max(low / stride, LEAST_EPSILON), stride**2
     epsilon = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
     while excess(epsilon) > 0:
         epsilon *= 1 + _CLOSE_ENOUGH
     return min(epsilon, local_epsilon)
+
+
+def check_delta(delta: float) -> None:
+    """
+    Check the range that a δ may have.
+
+    Raises:
+        AccountingError: It is not at least MIN_DELTA and below 1.
+    """
+    if not MIN_DELTA <= delta < 1:
+        raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")
