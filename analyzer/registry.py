@@ -64,7 +64,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Add to a draft what follows from it: the mechanism's integers and the claims. Pure.
 
     Raises:
-        TaskError: The draft breaks a rule.
+        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -92,7 +92,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=draft.local_epsilon,
-        central_epsilon=draft.local_epsilon,
+        central_epsilon=0.0,  # until it is known, below: it follows from everything else
         suite=SUITE_NAME,
         analyzer_key=analyzer_key,
         shuffler_key=draft.shuffler_key,

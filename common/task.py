@@ -3,11 +3,12 @@ A task: what is collected and under which parameters. Immutable, signed by the a
 and named by the SHA-256 of its bytes exactly as published.
 
 One task is one round and one release: collecting again is a new task. Its bytes are canonical
-JSON (sorted keys, no spaces, ASCII, numbers as Python prints them), so that an auditor can read
-what every device was promised.
+JSON (sorted keys, no spaces, ASCII, numbers as Python prints them, an infinite local ε as the text
+"inf"), so that an auditor can read what every device was promised.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, get_args
@@ -25,11 +26,15 @@ MAX_DOMAIN_SIZE: Final = 2**24
 MAX_LABEL_CHARACTERS: Final = 256
 MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
+"""Above it there is next to no noise. A task without any says so: its local ε is infinite."""
 MIN_DELTA: Final = 1e-15
 MAX_WEIGHT_SUM: Final = 2**63 - 1
 MAX_REPORT_BYTES: Final = 4096
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
+
+_INFINITE: Final = "inf"
+"""How the canonical bytes say that a number is infinite; JSON has no number for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,7 @@ class MechanismSpec:
 
     A report says the truth with probability true_weight / W and each other of its `buckets`
     answers with probability other_weight / W, W = true_weight + (buckets - 1) · other_weight.
+    Weights 1 and 0 are the mechanism without local noise: every report says the truth.
     """
 
     name: MechanismName
@@ -56,10 +62,19 @@ class MechanismSpec:
         _within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
         _within("digits", self.digits, 1, 24)
         _within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-        _within("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
+        _within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
         _within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
+        if self.other_weight == 0 and self.true_weight != 1:
+            raise TaskError(
+                f"true_weight is {self.true_weight}; where other_weight is 0 it must be 1"
+            )
         total = self.true_weight + (self.buckets - 1) * self.other_weight
-        _within("the sum of the weights", total, 2, MAX_WEIGHT_SUM)
+        _within("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether every report says the truth."""
+        return self.other_weight == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +122,10 @@ class Task:
     assumed_honest_fraction: float
     """The share of users that every stated guarantee relies on."""
     local_epsilon: float
-    """Claim: what holds when nobody else is honest."""
+    """Claim: what holds when nobody else is honest. Infinite where reports carry no noise."""
     central_epsilon: float
     """Claim, at `delta`: what holds with ⌊n_min · assumed_honest_fraction⌋ honest users and an
-    honest shuffler."""
+    honest shuffler. Always finite: a task that promises nothing is refused."""
     suite: str
     analyzer_key: bytes
     shuffler_key: bytes
@@ -128,12 +143,7 @@ class Task:
         _within("target_size", self.target_size, self.n_min, MAX_USERS)
         _within("deadline", self.deadline, 1, MAX_UNIX_TIME)
         _between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
-        check_local_epsilon(self.local_epsilon)
-        if not 0 <= _real("central_epsilon", self.central_epsilon) <= self.local_epsilon:
-            raise TaskError(
-                f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
-                f"local_epsilon, {self.local_epsilon}"
-            )
+        self._check_claims()
         _one_of("the suite", self.suite, (SUITE_NAME,))
         for name, value, length in (
             ("analyzer_key", self.analyzer_key, KEY_BYTES),
@@ -161,6 +171,24 @@ class Task:
         if longest > MAX_LABEL_CHARACTERS:
             raise TaskError(
                 f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
+            )
+
+    def _check_claims(self) -> None:
+        check_local_epsilon(self.local_epsilon)
+        if self.mechanism.noiseless != math.isinf(self.local_epsilon):
+            raise TaskError(
+                f"local_epsilon is {self.local_epsilon} and other_weight is "
+                f"{self.mechanism.other_weight}; one is infinite exactly where the other is 0"
+            )
+        if math.isinf(_real("central_epsilon", self.central_epsilon)):
+            raise TaskError(
+                f"central_epsilon is {self.central_epsilon}: the task would promise nothing; "
+                f"it needs local noise, more dummies, or a larger n_min than {self.n_min}"
+            )
+        if not 0 <= self.central_epsilon <= self.local_epsilon:
+            raise TaskError(
+                f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
+                f"local_epsilon, {self.local_epsilon}"
             )
 
     def _check_items_fit(self) -> None:
@@ -217,6 +245,8 @@ class Task:
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": "categorical", **asdict(self)}
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = fields[name].hex()
+        if math.isinf(self.local_epsilon):
+            fields["local_epsilon"] = _INFINITE
         text = json.dumps(
             fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
@@ -255,6 +285,8 @@ class Task:
             )
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = bytes.fromhex(fields[name])
+        if fields["local_epsilon"] == _INFINITE:
+            fields["local_epsilon"] = math.inf
         labels = fields.pop("labels")
         if not all(isinstance(label, str) for label in labels):
             raise TaskError("labels must be text")
@@ -271,9 +303,15 @@ def check_local_epsilon(local_epsilon: float) -> None:
     Check the range that a task's local ε may have.
 
     Raises:
-        TaskError: It is not a number above 0 and at most MAX_LOCAL_EPSILON.
+        TaskError: It is neither a number above 0 and at most MAX_LOCAL_EPSILON nor infinite.
     """
-    _between("local_epsilon", local_epsilon, 0.0, MAX_LOCAL_EPSILON, or_high=True)
+    if _real("local_epsilon", local_epsilon) == math.inf:
+        return
+    if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
+        raise TaskError(
+            f"local_epsilon is {local_epsilon}; it must be above 0.0 and at most "
+            f"{MAX_LOCAL_EPSILON}, or infinite for reports without noise"
+        )
 
 
 def check_domain_size(domain_size: int) -> None:

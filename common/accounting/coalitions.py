@@ -20,6 +20,7 @@ FORMULA_1: Final = (
     "formula 1 of common/accounting)"
 )
 LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
+NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 
 
 def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
@@ -66,13 +67,17 @@ def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee
 
 
 def local_guarantee(task: Task) -> Guarantee:
-    """Give the guarantee against the shuffler and the analyzer together: the local one."""
+    """
+    Give the guarantee against the shuffler and the analyzer together: the local one.
+
+    Without local noise its ε is infinite.
+    """
     return Guarantee(
         coalition="shuffler+analyzer",
         epsilon=task.local_epsilon,
         delta=0.0,
         neighbouring=REPLACE_ONE,
-        theorem=LOCAL,
+        theorem=NO_LOCAL_NOISE if task.mechanism.noiseless else LOCAL,
         assumptions=(
             "your own device randomizes as the task says",
             "nobody else needs to be honest; your dummies are not counted",

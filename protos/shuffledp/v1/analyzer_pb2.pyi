@@ -41,6 +41,7 @@ class CreateTaskRequest(_message.Message):
     """a prime below domain_size; 0 reports plain items"""
     dummies_per_user: _builtins.int
     local_epsilon: _builtins.float
+    """infinite where reports carry no noise"""
     delta: _builtins.float
     n_min: _builtins.int
     target_size: _builtins.int
@@ -313,6 +314,7 @@ class GetResultResponse(_message.Message):
     mechanism: _builtins.str
     buckets: _builtins.int
     local_epsilon: _builtins.float
+    """infinite where reports carry no noise"""
     n_users: _builtins.int
     n_reports: _builtins.int
     n_dummies: _builtins.int

@@ -59,6 +59,7 @@ async def test_two_tasks_from_one_draft_are_different_tasks(tmp_path: Path) -> N
         {"protocol": "no-such"},
         {"n_min": 0},
         {"labels": ("only one",)},
+        {"local_epsilon": float("inf"), "dummies_per_user": 0},
     ],
 )
 async def test_a_draft_that_breaks_a_rule_is_not_published(

@@ -47,7 +47,11 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"local_epsilon": math.nan}, "local_epsilon is nan"),
         ({"local_epsilon": 20.5}, "local_epsilon is 20.5; it must be above 0.0 and at most 20.0"),
         ({"central_epsilon": 2.5}, "central_epsilon is 2.5"),
+        ({"local_epsilon": -math.inf}, "local_epsilon is -inf"),
+        ({"local_epsilon": math.inf}, "one is infinite exactly where the other is 0"),
         ({"central_epsilon": math.nan}, "central_epsilon is nan"),
+        ({"central_epsilon": math.inf}, "the task would promise nothing"),
+        ({"central_epsilon": -0.5}, "central_epsilon is -0.5; it must lie between 0"),
         ({"n_min": 0}, "n_min is 0"),
         ({"target_size": 5}, "target_size is 5; it must lie between 10"),
         ({"deadline": 0}, "deadline is 0"),
@@ -78,6 +82,8 @@ def test_a_task_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message:
         {"true_weight": 2**63, "other_weight": 1},
         {"true_weight": 1, "other_weight": 2},
         {"other_weight": 0},
+        {"other_weight": 0, "true_weight": 2},
+        {"other_weight": -1, "true_weight": 1},
         {"buckets": 1},
         {"digits": 0},
         {"report_bytes": 0},
@@ -90,6 +96,54 @@ def test_integer_weights_stay_within_exact_arithmetic(change: dict[str, Any]) ->
 
     with pytest.raises(TaskError):
         dataclasses.replace(spec, **change)
+
+
+def _noiseless() -> Task:
+    return published(local_epsilon=math.inf, dummies_per_user=100).task
+
+
+def test_a_task_without_local_noise_is_read_back_exactly() -> None:
+    """Its local ε is infinite, in the bytes the text "inf"; its central ε is finite."""
+    task = _noiseless()
+    raw = task.to_bytes()
+
+    assert b'"local_epsilon":"inf"' in raw
+    assert task == Task.from_bytes(raw)
+    assert raw == Task.from_bytes(raw).to_bytes()
+    assert math.inf == task.local_epsilon
+    assert math.isfinite(task.central_epsilon)
+
+
+@pytest.mark.parametrize(
+    "other",
+    ['"-inf"', '"Inf"', '"infinity"', '"nan"', "NaN", "Infinity", "-Infinity", "1e999", "null"],
+)
+def test_infinity_has_one_form_only(other: str) -> None:
+    """Anything else that Python would take for it is refused."""
+    raw = _noiseless().to_bytes()
+    changed = raw.replace(b'"local_epsilon":"inf"', b'"local_epsilon":' + other.encode())
+    assert raw != changed
+
+    with pytest.raises(TaskError):
+        Task.from_bytes(changed)
+
+
+@pytest.mark.parametrize("name", ["central_epsilon", "delta", "assumed_honest_fraction"])
+def test_no_other_number_may_be_infinite(name: str) -> None:
+    """Not as text, and not as a number too large for a float."""
+    fields = json.loads(_noiseless().to_bytes())
+    for infinite in ("inf", math.inf):
+        raw = json.dumps(fields | {name: infinite}, sort_keys=True, separators=(",", ":"))
+        with pytest.raises(TaskError):
+            Task.from_bytes(raw.replace("Infinity", "1e999").encode())
+
+
+def test_weights_and_claim_agree_on_whether_there_is_noise() -> None:
+    """Weights 1 and 0 under a finite claim are refused before any device looks."""
+    task = _noiseless()
+
+    with pytest.raises(TaskError, match=r"local_epsilon is 2\.0 and other_weight is 0"):
+        dataclasses.replace(task, local_epsilon=2.0)
 
 
 def test_the_digits_must_tell_all_items_apart() -> None:

@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,13 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
     assert draft.labels == ("a", "b", "c")
     assert draft.local_epsilon == 2.0
     assert draft.assumed_honest_fraction == 1.0
+
+
+def test_no_local_noise_is_an_infinite_epsilon(tmp_path: Path) -> None:
+    """TOML has a word for it."""
+    draft = _read(tmp_path, _GOOD.replace("local_epsilon = 2", "local_epsilon = inf"))
+
+    assert math.inf == draft.local_epsilon
 
 
 @pytest.mark.parametrize(

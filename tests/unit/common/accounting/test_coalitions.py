@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from common.accounting.amplification import epsilon_upper
@@ -56,6 +58,16 @@ def test_the_task_claims_what_holds_at_n_min() -> None:
     task = published(n_min=500, target_size=500).task
 
     assert task.central_epsilon == guarantees(task, 500, 0)[0].epsilon
+
+
+def test_without_local_noise_nothing_holds_against_shuffler_and_analyzer() -> None:
+    """The second guarantee is infinite and says why; the first one is finite all the same."""
+    task = published(local_epsilon=math.inf, dummies_per_user=100).task
+    central, local = guarantees(task, 5000, 0)
+
+    assert math.isfinite(central.epsilon)
+    assert math.inf == local.epsilon
+    assert "no local noise" in local.theorem
 
 
 def test_an_empty_batch_has_no_guarantee() -> None:
