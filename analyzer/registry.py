@@ -9,13 +9,14 @@ from analyzer.keys import AnalyzerKeys
 from analyzer.store import Store
 from common.accounting.coalitions import central_guarantee
 from common.draft import TaskDraft
+from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
 from common.hpke import SUITE_NAME
 from common.mechanisms.catalogue import specify
 from common.protocols import protocol_named
 from common.runtime.clock import Clock
 from common.signing import SignedTask
-from common.task import NONCE_BYTES, DummySpec, Task, check_domain_size
+from common.task import NONCE_BYTES, Task, check_domain_size
 from common.task_digest import TaskDigest
 
 
@@ -81,11 +82,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
             buckets=draft.buckets,
             local_epsilon=draft.local_epsilon,
         ),
-        dummies=DummySpec(
-            law=protocol.dummy_law,
-            per_user=draft.dummies_per_user,
-            added_by=protocol.dummies_by,
-        ),
+        dummies=DummySpec.averaging(draft.dummies_per_user, protocol.dummies_by),
         delta=draft.delta,
         n_min=draft.n_min,
         target_size=draft.target_size,

@@ -19,5 +19,6 @@ class TaskDraft:
     labels: tuple[str, ...] = ()
     buckets: int = 0
     """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items."""
-    dummies_per_user: int = 0
+    dummies_per_user: float = 0.0
+    """On average, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
     assumed_honest_fraction: float = 1.0

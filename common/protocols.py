@@ -14,7 +14,8 @@ from typing import Final, Literal
 from common.errors import TaskError
 
 MechanismName = Literal["grr", "local-hashing"]
-DummyLaw = Literal["fixed"]
+DummyLaw = Literal["fixed", "fractional"]
+"""How many dummies a user adds: always as many, or one more with a stated probability."""
 DummyMaker = Literal["user-agent"]
 Refinement = Literal["em", "norm-sub"]
 PublishedBound = Literal["od-hp-theorem-1"]
@@ -28,7 +29,8 @@ class Protocol:
     mechanism: MechanismName
     plain_domain_mechanism: MechanismName
     """Used where there would be at least as many buckets as items: hashing gains nothing."""
-    dummy_law: DummyLaw
+    dummy_laws: tuple[DummyLaw, ...]
+    """Laws that the number of a user's dummies may have."""
     dummies_by: DummyMaker
     refinement: Refinement
     published_bound: PublishedBound
@@ -43,7 +45,7 @@ OD_HP: Final = Protocol(
     name="od-hp",
     mechanism="local-hashing",
     plain_domain_mechanism="grr",
-    dummy_law="fixed",
+    dummy_laws=("fixed", "fractional"),
     dummies_by="user-agent",
     refinement="em",
     published_bound="od-hp-theorem-1",

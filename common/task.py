@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, get_args
 
+from common.dummy_spec import DummySpec
 from common.errors import TaskError
 from common.hpke import KEY_BYTES, OVERHEAD_BYTES, SUITE_NAME
-from common.protocols import DummyLaw, DummyMaker, MechanismName, Protocol, protocol_named
+from common.protocols import MechanismName, Protocol, protocol_named
+from common.ranges import between, one_of, real, within
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32
@@ -58,43 +60,23 @@ class MechanismSpec:
     """Length of a report before sealing."""
 
     def __post_init__(self) -> None:
-        _one_of("mechanism", self.name, get_args(MechanismName))
-        _within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
-        _within("digits", self.digits, 1, 24)
-        _within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-        _within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
-        _within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
+        one_of("mechanism", self.name, get_args(MechanismName))
+        within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+        within("digits", self.digits, 1, 24)
+        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
+        within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
         if self.other_weight == 0 and self.true_weight != 1:
             raise TaskError(
                 f"true_weight is {self.true_weight}; where other_weight is 0 it must be 1"
             )
         total = self.true_weight + (self.buckets - 1) * self.other_weight
-        _within("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
+        within("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
 
     @property
     def noiseless(self) -> bool:
         """Whether every report says the truth."""
         return self.other_weight == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DummySpec:
-    """How many dummies come with each user's report, and who adds them."""
-
-    law: DummyLaw
-    per_user: int
-    """Dummies that each user adds, for the law `fixed`."""
-    added_by: DummyMaker
-
-    def __post_init__(self) -> None:
-        _one_of("the law of the dummies", self.law, get_args(DummyLaw))
-        _one_of("the maker of the dummies", self.added_by, get_args(DummyMaker))
-        _within("dummies per user", self.per_user, 0, MAX_ENVELOPE_BYTES)
-
-    @property
-    def maximum(self) -> int:
-        """The most dummies that one user ever adds; submissions are padded to it."""
-        return self.per_user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,18 +115,18 @@ class Task:
 
     def __post_init__(self) -> None:
         protocol = protocol_named(self.protocol)
-        _one_of("the mechanism of this protocol", self.mechanism.name, protocol.mechanisms)
+        one_of("the mechanism of this protocol", self.mechanism.name, protocol.mechanisms)
         check_domain_size(self.domain_size)
         self._check_labels()
         self._check_items_fit()
-        if not MIN_DELTA <= _real("delta", self.delta) < 1:
+        if not MIN_DELTA <= real("delta", self.delta) < 1:
             raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
-        _within("n_min", self.n_min, 1, MAX_USERS)
-        _within("target_size", self.target_size, self.n_min, MAX_USERS)
-        _within("deadline", self.deadline, 1, MAX_UNIX_TIME)
-        _between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
+        within("n_min", self.n_min, 1, MAX_USERS)
+        within("target_size", self.target_size, self.n_min, MAX_USERS)
+        within("deadline", self.deadline, 1, MAX_UNIX_TIME)
+        between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
         self._check_claims()
-        _one_of("the suite", self.suite, (SUITE_NAME,))
+        one_of("the suite", self.suite, (SUITE_NAME,))
         for name, value, length in (
             ("analyzer_key", self.analyzer_key, KEY_BYTES),
             ("shuffler_key", self.shuffler_key, KEY_BYTES),
@@ -180,7 +162,7 @@ class Task:
                 f"local_epsilon is {self.local_epsilon} and other_weight is "
                 f"{self.mechanism.other_weight}; one is infinite exactly where the other is 0"
             )
-        if math.isinf(_real("central_epsilon", self.central_epsilon)):
+        if math.isinf(real("central_epsilon", self.central_epsilon)):
             raise TaskError(
                 f"central_epsilon is {self.central_epsilon}: the task would promise nothing; "
                 f"it needs local noise, more dummies, or a larger n_min than {self.n_min}"
@@ -305,7 +287,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
     Raises:
         TaskError: It is neither a number above 0 and at most MAX_LOCAL_EPSILON nor infinite.
     """
-    if _real("local_epsilon", local_epsilon) == math.inf:
+    if real("local_epsilon", local_epsilon) == math.inf:
         return
     if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
@@ -321,36 +303,12 @@ def check_domain_size(domain_size: int) -> None:
     Raises:
         TaskError: They are not between 2 and MAX_DOMAIN_SIZE.
     """
-    _within("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
+    within("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
 
 
 def _decimal_ratio(number: float) -> tuple[int, int]:
     """Read the shortest decimal that prints as `number`, exactly, as a fraction."""
     return Fraction(repr(number)).as_integer_ratio()
-
-
-def _within(name: str, value: int, least: int, most: int) -> None:
-    if type(value) is not int:
-        raise TaskError(f"{name} must be a whole number")
-    if not least <= value <= most:
-        raise TaskError(f"{name} is {value}; it must lie between {least} and {most}")
-
-
-def _between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
-    if not (low < _real(name, value) < high or (or_high and value == high)):
-        most = "at most" if or_high else "below"
-        raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
-
-
-def _real(name: str, value: float) -> float:
-    if type(value) is not float:
-        raise TaskError(f"{name} must be a number with a decimal point")
-    return value
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
 def _refuse_constant(text: str) -> NoReturn:

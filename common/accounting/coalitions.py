@@ -7,9 +7,10 @@ Computed by the analyzer for the batch that really arrived, and for a task's cla
 from typing import Final
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.counts import MAX_COUNT
+from common.accounting.counts import MAX_COUNT, Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.published import PUBLISHED
+from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Guarantee
 from common.mechanisms.catalogue import mechanism_of
@@ -32,6 +33,14 @@ def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
     the victim is left, and of all honest dummies those that cannot have been refused. More dummies
     than the accountant counts protect no less than as many as it does.
 
+    Where the number is fractional, each honest user adds one more dummy with a chance of its own.
+    Any refused report may have been one of these as well: that many are taken for known.
+
+    Args:
+        task: Whose users.
+        n_users: Users in the batch, at least 1.
+        n_refused: Reports that were not counted, 0 or more.
+
     Raises:
         AccountingError: n_users is not at least 1.
     """
@@ -40,7 +49,14 @@ def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
     per_user, assumed = task.dummies.per_user, max(1, task.honest_users(n_users))
     honest = max(1, assumed - n_refused)
     dummies = max(0, min(honest * per_user, assumed * per_user - n_refused, MAX_COUNT))
-    return Crowd(users=honest, dummies=dummies)
+    if task.dummies.law == "fixed":
+        return Crowd(users=honest, dummies=dummies)
+    return Crowd(
+        users=honest,
+        dummies=dummies,
+        random_dummies=Binomial(honest, task.dummies.extra_chance),
+        known_dummies=min(n_refused, MAX_COUNT),
+    )
 
 
 def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee:
@@ -59,10 +75,23 @@ def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee
         assumptions=(
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{crowd.users} of the {n_users} users, you among them, randomize as the task says "  # noqa: ISC004
-            f"and add uniform dummies, {task.dummies.per_user} each",
+            f"and {_dummies_in_words(task.dummies)}",
             "nobody else knows which reports are theirs",
             "the encryption holds",
         ),
+    )
+
+
+def _dummies_in_words(dummies: DummySpec) -> str:
+    """Say what each honest user adds."""
+    if dummies.maximum == 0:
+        return "add no dummies"
+    certain = f"add uniform dummies, {dummies.per_user} each"
+    if dummies.law == "fixed":
+        return certain
+    return (
+        f"{certain} and one more with probability {dummies.extra_chance:.6g} "
+        f"({dummies.extra_weight} in {EXTRA_WEIGHT_SUM}), drawn by each alone"
     )
 
 
@@ -98,4 +127,5 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
         epsilon = bound(mechanism_of(task).reduction, crowd, task.delta)
     except BoundRangeError as error:
         return f"{name} makes no claim here: {error}"
-    return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"
+    certain = "" if crowd.random_dummies is None else ", for the dummies that are sure to come"
+    return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}{certain}"

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.dummy_spec import DummySpec
 from common.errors import TaskError
-from common.task import DummySpec, MechanismSpec, Task
+from common.task import MechanismSpec, Task
 from tests.support.tasks import published
 
 
@@ -112,6 +113,19 @@ def test_a_task_without_local_noise_is_read_back_exactly() -> None:
     assert raw == Task.from_bytes(raw).to_bytes()
     assert math.inf == task.local_epsilon
     assert math.isfinite(task.central_epsilon)
+
+
+def test_the_law_of_the_dummies_is_in_the_bytes() -> None:
+    """The chance of one more is an integer, so that it is the same for everybody."""
+    task = published(dummies_per_user=1.3).task
+    raw = task.to_bytes()
+
+    assert b'"extra_weight":1288490189,"law":"fractional","per_user":1}' in raw
+    assert task == Task.from_bytes(raw)
+    assert 3 == task.reports_per_user
+    for other in (b"0", b"1288490189.0", b"4294967296", b"-1", b'"1"', b"true"):
+        with pytest.raises(TaskError):
+            Task.from_bytes(raw.replace(b":1288490189", b":" + other))
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +25,7 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
         task_digest=_DIGEST, batch_id=BatchId(b"b" * 16), n_users=3, n_reports=6
     )
     status = BatchStatus(state=BatchState.PERMUTED, n_users=5, n_min=2, shuffle_seconds=0.5)
-    wanted = draft(labels=("a", "b"), domain_size=2)
+    wanted = draft(labels=("a", "b"), domain_size=2, dummies_per_user=1.3)
 
     assert signed == wire.signed_task_from_wire(wire.signed_task_to_wire(signed))
     assert manifest == wire.manifest_from_wire(wire.manifest_to_wire(manifest))
@@ -53,6 +55,15 @@ def test_a_digest_has_32_bytes(length: int) -> None:
     """The message names the field, its length and the rule."""
     with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
         wire.digest_from_wire(bytes(length))
+
+
+@pytest.mark.parametrize("dummies", [-0.5, math.nan, math.inf, 2.0**20 + 1])
+def test_a_draft_has_a_sensible_number_of_dummies(dummies: float) -> None:
+    """A double may be anything; the field is named."""
+    message = wire.draft_to_wire(draft(dummies_per_user=dummies))
+
+    with pytest.raises(WireError, match="dummies_per_user is"):
+        wire.draft_from_wire(message)
 
 
 def test_a_bulk_call_has_a_limit() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.coalitions import guarantees, honest_crowd, published_claim
+from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.mechanisms.catalogue import mechanism_of
@@ -34,6 +35,42 @@ def test_the_crowd_is_the_honest_users_of_the_batch_that_arrived() -> None:
     assert Crowd(users=1, dummies=0) == honest_crowd(task, 100, 400)
     assert Crowd(users=1, dummies=2) == honest_crowd(task, 1, 1)
     assert Crowd(users=1, dummies=3) == honest_crowd(task, 100, 95)
+
+
+def test_a_fractional_number_of_dummies_is_certain_ones_and_a_binomial() -> None:
+    """Every refused report may have been an honest user, its dummy, or the one on top."""
+    task = published(dummies_per_user=2.5, assumed_honest_fraction=0.9).task
+
+    assert Crowd(users=90, dummies=180, random_dummies=Binomial(90, 0.5)) == honest_crowd(
+        task, 100, 0
+    )
+    assert honest_crowd(task, 100, 10) == Crowd(
+        users=80, dummies=160, random_dummies=Binomial(80, 0.5), known_dummies=10
+    )
+    assert honest_crowd(task, 100, 400) == Crowd(
+        users=1, dummies=0, random_dummies=Binomial(1, 0.5), known_dummies=400
+    )
+
+
+@pytest.mark.parametrize(
+    ("dummies", "words"),
+    [
+        (0.0, "add no dummies"),
+        (2.0, "add uniform dummies, 2 each"),
+        (
+            1.25,
+            (
+                "add uniform dummies, 1 each and one more with probability 0.25 "
+                "(1073741824 in 4294967296), drawn by each alone"
+            ),
+        ),
+    ],
+)
+def test_the_law_of_the_dummies_is_said_in_words(dummies: float, words: str) -> None:
+    """Whoever reads the guarantee knows what honest users do."""
+    task = published(dummies_per_user=dummies).task
+
+    assert guarantees(task, 1000, 0)[0].assumptions[1].endswith(words)
 
 
 def test_refused_reports_cost_privacy() -> None:
@@ -82,3 +119,5 @@ def test_the_published_bound_speaks_in_words() -> None:
 
     assert "would claim epsilon" in published_claim(task, 100_000, 0)
     assert "makes no claim here" in published_claim(task, 20, 0)
+    fractional = published(dummies_per_user=1.5).task
+    assert "for the dummies that are sure to come" in published_claim(fractional, 100_000, 0)
