@@ -71,13 +71,12 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
     protocol = protocol_named(draft.protocol)
     check_domain_size(draft.domain_size)
-    hashed = 0 < draft.buckets < draft.domain_size
     task = Task(
         protocol=draft.protocol,
         domain_size=draft.domain_size,
         labels=draft.labels,
         mechanism=specify(
-            protocol.mechanism if hashed else protocol.plain_domain_mechanism,
+            protocol.mechanism_for(domain_size=draft.domain_size, buckets=draft.buckets),
             domain_size=draft.domain_size,
             buckets=draft.buckets,
             local_epsilon=draft.local_epsilon,

@@ -114,8 +114,7 @@ class Task:
     nonce: bytes
 
     def __post_init__(self) -> None:
-        protocol = protocol_named(self.protocol)
-        one_of("the mechanism of this protocol", self.mechanism.name, protocol.mechanisms)
+        self._check_composition(protocol_named(self.protocol))
         check_domain_size(self.domain_size)
         self._check_labels()
         self._check_items_fit()
@@ -139,6 +138,32 @@ class Task:
                 f"a submission would have {self.envelope_bytes} bytes; "
                 f"at most {MAX_ENVELOPE_BYTES} are carried"
             )
+
+    def _check_composition(self, protocol: Protocol) -> None:
+        spec, dummies = self.mechanism, self.dummies
+        if spec.name not in protocol.mechanisms:
+            raise TaskError(
+                f"the protocol {protocol.name} reports by {' or '.join(protocol.mechanisms)}; "
+                f"the task says {spec.name}, with {spec.buckets} buckets"
+            )
+        if spec.noiseless and protocol.local_noise == "required":
+            raise TaskError(
+                f"the protocol {protocol.name} needs local noise; other_weight is 0, "
+                "and local_epsilon must be finite"
+            )
+        if not spec.noiseless and protocol.local_noise == "none":
+            raise TaskError(
+                f"the protocol {protocol.name} has no local noise; other_weight is "
+                f"{spec.other_weight}, and local_epsilon, {self.local_epsilon}, must be infinite"
+            )
+        if dummies.maximum > 0:
+            if not protocol.dummy_laws:
+                raise TaskError(
+                    f"the protocol {protocol.name} has no dummies; "
+                    f"the task has up to {dummies.maximum} for each user"
+                )
+            one_of("the law of this protocol's dummies", dummies.law, protocol.dummy_laws)
+            one_of("the maker of this protocol's dummies", dummies.added_by, (protocol.dummies_by,))
 
     def _check_labels(self) -> None:
         if not self.labels:

@@ -122,10 +122,14 @@ def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     """Say what the protocol's published bound claims against the analyzer, or why nothing."""
     crowd = honest_crowd(task, n_users, n_refused)
-    name, bound = PUBLISHED[task.composition.published_bound]
+    known = PUBLISHED.get(task.composition.published_bound)
+    if known is None:
+        return f"this program does not compute the bound {task.composition.published_bound}"
+    name, bound = known
+    if crowd.random_dummies is not None:
+        return f"{name} makes no claim here: the number of dummies is random, not fixed"
     try:
         epsilon = bound(mechanism_of(task).reduction, crowd, task.delta)
     except BoundRangeError as error:
         return f"{name} makes no claim here: {error}"
-    certain = "" if crowd.random_dummies is None else ", for the dummies that are sure to come"
-    return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}{certain}"
+    return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"

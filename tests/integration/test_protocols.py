@@ -19,6 +19,7 @@ from tests.support.tasks import published
 from user_agent.contribution import Contributor
 
 _USERS = 400
+_PLAIN = {"domain_size": 5, "buckets": 0}
 _TRUTH = np.array([0.5, 0.25, 0.15, 0.1, 0.0])
 
 
@@ -48,14 +49,24 @@ def _run(seed: int, **changes: Any) -> Result:
         ({"protocol": "od-hp", "local_epsilon": 3.0, "dummies_per_user": 1.3}, 400, 800),
         ({"protocol": "od-hp", "local_epsilon": 3.0, "dummies_per_user": 0.4}, 0, 400),
         ({"protocol": "od-hp", "local_epsilon": math.inf, "dummies_per_user": 2.5}, 800, 1200),
+        ({"protocol": "sh", "local_epsilon": 3.0, **_PLAIN, "dummies_per_user": 0}, -1, 1),
+        ({"protocol": "solh", "local_epsilon": 3.0, "dummies_per_user": 0}, -1, 1),
+        ({"protocol": "pure-dump", "local_epsilon": math.inf, **_PLAIN}, 399, 401),
+        (
+            {"protocol": "pure-dump", "local_epsilon": math.inf, **_PLAIN, "dummies_per_user": 1.5},
+            400,
+            800,
+        ),
+        ({"protocol": "mix-dump", "local_epsilon": 3.0, **_PLAIN}, 399, 401),
     ],
 )
 def test_a_task_gives_what_users_hold(changes: dict[str, Any], least: int, most: int) -> None:
     """
     Every estimate within seven of its standard errors, the dummies counted, both guarantees.
 
-    Seed 7; counts are no wider than Poisson ones with means of 60 and more, of which one in 5e9
-    is so far off: with 100 items at most this fails over seeds with probability below 1e-7.
+    Seed 7; an item's count is a sum of independent draws with a mean of 16 and more, off by so much
+    with probability 3e-9 among five items and 3e-10 among a hundred: each of these tests fails by
+    chance over seeds with probability below 1e-7.
     """
     result = _run(7, **changes)
     histogram = result.histogram
@@ -66,6 +77,8 @@ def test_a_task_gives_what_users_hold(changes: dict[str, Any], least: int, most:
     assert least < result.n_dummies < most
     assert (np.abs(histogram.frequencies - truth) <= 7 * histogram.standard_errors).all()
     assert histogram.refined.sum() == pytest.approx(1)
+    assert changes["protocol"] == result.protocol
     assert changes["local_epsilon"] == result.local_epsilon
+    assert math.isfinite(result.guarantees[0].epsilon)
     assert result.guarantees[0].epsilon <= changes["local_epsilon"]
     assert changes["local_epsilon"] == result.guarantees[1].epsilon

@@ -103,6 +103,15 @@ def _noiseless() -> Task:
     return published(local_epsilon=math.inf, dummies_per_user=100).task
 
 
+_NOISELESS = {
+    "local_epsilon": math.inf,
+    "dummies_per_user": 100,
+    "buckets": 0,
+    "n_min": 100,
+    "target_size": 100,
+}
+
+
 def test_a_task_without_local_noise_is_read_back_exactly() -> None:
     """Its local ε is infinite, in the bytes the text "inf"; its central ε is finite."""
     task = _noiseless()
@@ -158,6 +167,35 @@ def test_weights_and_claim_agree_on_whether_there_is_noise() -> None:
 
     with pytest.raises(TaskError, match=r"local_epsilon is 2\.0 and other_weight is 0"):
         dataclasses.replace(task, local_epsilon=2.0)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "message"),
+    [
+        ("sh", {}, "the protocol sh reports by grr; the task says local-hashing, with 13 buckets"),
+        ("mix-dump", {}, "the protocol mix-dump reports by grr; the task says local-hashing"),
+        ("solh", {}, "the protocol solh has no dummies; the task has up to 1 for each user"),
+        ("solh", {"dummies_per_user": 2.5}, "the task has up to 3 for each user"),
+        ("sh", {"buckets": 0}, "the protocol sh has no dummies"),
+        (
+            "pure-dump",
+            {"buckets": 0},
+            (
+                "the protocol pure-dump has no local noise; other_weight is 4294967296, "
+                "and local_epsilon, 2.0, must be infinite"
+            ),
+        ),
+        ("mix-dump", _NOISELESS, "the protocol mix-dump needs local noise; other_weight is 0"),
+        ("sh", _NOISELESS, "the protocol sh needs local noise"),
+    ],
+)
+def test_a_task_keeps_its_protocols_row(
+    protocol: str, changes: dict[str, Any], message: str
+) -> None:
+    """A task of od-hp that calls itself something else: the rule and the number that broke it."""
+    task = published(**changes).task
+    with pytest.raises(TaskError, match=message):
+        dataclasses.replace(task, protocol=protocol)
 
 
 def test_the_digits_must_tell_all_items_apart() -> None:
