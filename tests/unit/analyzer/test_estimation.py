@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from analyzer.estimation.em import maximise_likelihood
+from analyzer.estimation.em import _Likelihood, maximise_likelihood
 from analyzer.estimation.frequencies import debias, expected_mse, variance
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.norm_sub import norm_sub
@@ -145,6 +145,16 @@ def test_em_needs_no_noise(real_share: float, *, hashed: bool) -> None:
 
     assert shares.sum() == pytest.approx(1)
     np.testing.assert_allclose(shares[:3], [0.6, 0.3, 0.1], atol=0.1)
+
+
+def test_a_leap_to_where_the_reports_are_impossible_is_no_step() -> None:
+    """Without noise and dummies a share of 0 says that an item is never reported; it was."""
+    grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
+    landed = np.array([1.0, 0.0, 0.0, 0.0])
+    stayed, likelihood = _Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
+
+    assert landed.tolist() == stayed.tolist()
+    assert -np.inf == likelihood
 
 
 def test_without_noise_and_dummies_an_estimate_is_the_truth() -> None:
