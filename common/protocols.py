@@ -35,6 +35,7 @@ class Protocol:
     dummy_laws: tuple[DummyLaw, ...]
     """Laws that the number of a user's dummies may have; nothing in a protocol without dummies."""
     dummies_by: DummyMaker
+    """Who adds them, if there are any."""
     refinement: Refinement
     published_bound: PublishedBound
 

@@ -89,8 +89,9 @@ def _dummies_in_words(dummies: DummySpec) -> str:
     certain = f"add uniform dummies, {dummies.per_user} each"
     if dummies.law == "fixed":
         return certain
+    more = f"{certain} and one more" if dummies.per_user else "add one uniform dummy"
     return (
-        f"{certain} and one more with probability {dummies.extra_chance:.6g} "
+        f"{more} with probability {dummies.extra_chance:.6g} "
         f"({dummies.extra_weight} in {EXTRA_WEIGHT_SUM}), drawn by each alone"
     )
 

@@ -58,6 +58,13 @@ def test_a_fractional_number_of_dummies_is_certain_ones_and_a_binomial() -> None
         (0.0, "add no dummies"),
         (2.0, "add uniform dummies, 2 each"),
         (
+            0.5,
+            (
+                "add one uniform dummy with probability 0.5 (2147483648 in 4294967296), "
+                "drawn by each alone"
+            ),
+        ),
+        (
             1.25,
             (
                 "add uniform dummies, 1 each and one more with probability 0.25 "
