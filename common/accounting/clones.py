@@ -22,18 +22,15 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from common.accounting.binomial import at_most, interval_masses, more_than
+from common.accounting.binomial import at_most
 from common.accounting.crowd import Crowd
 from common.accounting.epsilon_search import least_epsilon
+from common.accounting.low_edges import low_edges
 from common.accounting.tails import RELATIVE_ERROR
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
-_TAIL: Final = 1e-24
-"""Probability below the first bin of m; charged to δ."""
-_OPEN_TAIL: Final = 1e-9
-"""Probability of the last bin of m, which is open."""
 _BINS: Final = 512
 _FEW: Final = 64
 """Below this u the first form of the shortfall is tried."""
@@ -107,11 +104,11 @@ class CloneReduction:
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        return self._delta_at(epsilon, *_bins(crowd.others, self.chance))
+        return self._delta_at(epsilon, *low_edges(crowd.others, self.chance, _BINS))
 
     def epsilon(self, crowd: Crowd, delta: float, local_epsilon: float) -> float:
         """Bound the reduction's ε from above, up to the local ε; cost: some ten δ."""
-        bins = _bins(crowd.others, self.chance)
+        bins = low_edges(crowd.others, self.chance, _BINS)
         return least_epsilon(
             lambda epsilon: self._delta_at(epsilon, *bins),
             delta=delta,
@@ -184,18 +181,3 @@ def _finite(reduction: MatchCountReduction, rule: str) -> float:
     if math.isinf(reduction.local_epsilon):
         raise BoundRangeError(f"{rule} needs a finite local ε; here reports carry no noise")
     return reduction.local_epsilon
-
-
-def _bins(others: int, chance: float) -> tuple[Vector, Vector, float]:
-    """Give low edges of bins of Bin(others, chance), their masses, and what lies below them."""
-    if others == 0:
-        return np.zeros(1), np.ones(1), 0.0
-    low = max(0.0, float(stats.binom.ppf(_TAIL, others, chance)))
-    high = max(low, float(stats.binom.isf(_OPEN_TAIL, others, chance)))
-    edges: Vector = np.unique(np.floor(np.linspace(low, high, _BINS)))
-    trials = np.asarray(float(others))
-    closed = interval_masses(edges, trials, chance)
-    last = more_than(edges[-1:] - 1, trials, chance)
-    masses = np.concatenate([closed, last]) * (1 + RELATIVE_ERROR)
-    missed = float(at_most(edges[:1] - 1, trials, chance)[0]) * (1 + RELATIVE_ERROR)
-    return edges, masses, missed
