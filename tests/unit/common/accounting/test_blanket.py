@@ -194,3 +194,16 @@ def test_epsilon_has_a_range(epsilon: float) -> None:
     """At least 0."""
     with pytest.raises(AccountingError, match="epsilon is"):
         blanket_delta(laplace_pair(1.0), Crowd(users=5), epsilon)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.9999])
+def test_near_the_local_epsilon_the_grid_is_as_fine_as_the_few_terms_that_count(
+    share: float,
+) -> None:
+    """There one message weighs e^ε times more against than any weighs for."""
+    reduction, crowd = _grr(4, 12.0), Crowd(users=10_000, dummies=5)
+    exact = delta_upper(reduction, crowd, share * 12.0)
+
+    assert blanket_delta(match_count_pair(reduction), crowd, share * 12.0) == pytest.approx(
+        exact, rel=1e-3
+    )
