@@ -110,7 +110,7 @@ PURE_DUMP: Final = Protocol(
     refinement="norm-sub",
     published_bound="pure-dump",
 )
-"""True items among dummies: nothing else hides them [LLF+23]."""
+"""True items among dummies: nothing else hides them [LLF+20]."""
 
 MIX_DUMP: Final = Protocol(
     name="mix-dump",
@@ -122,7 +122,7 @@ MIX_DUMP: Final = Protocol(
     refinement="norm-sub",
     published_bound="mix-dump",
 )
-"""Randomized response among dummies [LLF+23]."""
+"""Randomized response among dummies [LLF+20]."""
 
 PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
     {protocol.name: protocol for protocol in (OD_HP, SH, SOLH, PURE_DUMP, MIX_DUMP)}
