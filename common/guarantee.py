@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Final, Literal
 
 Coalition = Literal[
@@ -39,11 +39,21 @@ def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
     return by_coalition.get("analyzer+users") or by_coalition["analyzer"]
 
 
-_SHOWN: Final = Context(prec=4, rounding=ROUND_CEILING)
+_DIGITS: Final = 4
 
 
 def rounded_up(figure: float) -> str:
     """Write a privacy figure for a reader, in four digits: it may only be rounded up."""
     if math.isinf(figure):
         return "inf"
-    return f"{float(_SHOWN.create_decimal_from_float(figure)):.4g}"
+    return _written(figure, ROUND_CEILING)
+
+
+def rounded_down(figure: float) -> str:
+    """Write what an attack proves, in four digits: it may only be rounded down."""
+    return _written(figure, ROUND_FLOOR)
+
+
+def _written(figure: float, rounding: str) -> str:
+    shown = Context(prec=_DIGITS, rounding=rounding).create_decimal_from_float(figure)
+    return f"{float(shown):.4g}"

@@ -16,7 +16,7 @@ from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import account as accounting
 from deploy import demo as demonstration
-from deploy import draft_file
+from deploy import draft_file, question_file
 from deploy.datasets import catalogue
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
@@ -74,10 +74,12 @@ def demo(
 
 @app.command(
     epilog="Example: shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
-    "--local-epsilon 4 --dummies 20000 --delta 1e-6",
+    "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
 )
 def account(
-    mechanism: Annotated[str, typer.Option(help="grr or local-hashing.")] = "local-hashing",
+    mechanism: Annotated[
+        str, typer.Option(help=f"One of {', '.join(accounting.MECHANISMS)}.")
+    ] = "local-hashing",
     users: Annotated[int | None, typer.Option(help="Users in the batch, the victim too.")] = None,
     alphabet: Annotated[
         int | None, typer.Option(help="Items for grr, buckets for local-hashing.")
@@ -85,10 +87,29 @@ def account(
     local_epsilon: Annotated[
         str | None, typer.Option(help="Local epsilon, or inf for no local noise.")
     ] = None,
+    collision: Annotated[
+        float | None,
+        typer.Option(help="Collision probability of a hash family that is not pairwise uniform."),
+    ] = None,
     dummies: Annotated[int, typer.Option(help="Honest dummies in the batch.")] = 0,
+    random_dummies: Annotated[
+        str | None,
+        typer.Option(
+            help="More: binomial:TRIALS,CHANCE, poisson:MEAN or negative-binomial:R,MEAN."
+        ),
+    ] = None,
+    dummies_per_user: Annotated[
+        float, typer.Option(help="More, by each user who does not collude or skip; may be 1.3.")
+    ] = 0.0,
+    shuffler_dummies: Annotated[int, typer.Option(help="More, by the shuffler.")] = 0,
+    known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer knows.")] = 0,
     colluders: Annotated[int, typer.Option(help="Users whose reports the analyzer knows.")] = 0,
+    skippers: Annotated[int, typer.Option(help="Users who skip their dummies.")] = 0,
     delta: Annotated[float | None, typer.Option(help="Give this to get epsilon.")] = None,
     central_epsilon: Annotated[float | None, typer.Option(help="Give this to get delta.")] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also what an attack proves and what papers claim.")
+    ] = False,
     batch: Annotated[
         Path | None, typer.Option(help="Answer a JSON list of questions instead.")
     ] = None,
@@ -96,10 +117,11 @@ def account(
 ) -> None:
     """Bound epsilon or delta against the analyzer, for an honest shuffler; never too low."""
     if batch is not None:
-        given = (users, alphabet, local_epsilon, delta, central_epsilon)
-        if any(option is not None for option in given) or dummies or colluders:
+        given = (users, alphabet, local_epsilon, delta, central_epsilon, random_dummies, collision)
+        counts = (dummies, dummies_per_user, shuffler_dummies, known_dummies, colluders, skippers)
+        if any(option is not None for option in given) or any(counts):
             raise SettingsError("--batch takes its questions from the file alone")
-        answers = accounting.answer_file(batch)
+        answers = question_file.answer_file(batch, comparing=compare)
         refused = sum("error" in answer for answer in answers)
         sys.stdout.write(dumps(answers) + "\n")
         if refused:
@@ -107,32 +129,31 @@ def account(
                 f"{refused} of {len(answers)} questions could not be answered; each says why\n"
             )
         return
-    if users is None or alphabet is None or local_epsilon is None:
-        raise SettingsError("give --users, --alphabet and --local-epsilon, or --batch FILE")
-    question = accounting.Question.ask(
-        mechanism=mechanism,
-        users=users,
-        alphabet=alphabet,
-        local_epsilon=accounting.parse_epsilon(local_epsilon),
-        dummies=dummies,
-        colluders=colluders,
+    if users is None or local_epsilon is None:
+        raise SettingsError("give --users and --local-epsilon, or --batch FILE")
+    question = accounting.Question(
+        subject=accounting.subject_of(
+            mechanism, accounting.parse_epsilon(local_epsilon), alphabet, collision
+        ),
+        crowd=accounting.crowd_of(
+            users=users,
+            dummies=dummies,
+            random_dummies=None if random_dummies is None else accounting.parse_law(random_dummies),
+            known_dummies=known_dummies,
+            colluders=colluders,
+            dummies_per_user=dummies_per_user,
+            skippers=skippers,
+            shuffler_dummies=shuffler_dummies,
+        ),
         delta=delta,
         central_epsilon=central_epsilon,
     )
-    answer = question.answer()
-    [(name, bound)] = answer.items()
-    guarantee = question.guarantee(float(bound))
+    guarantee = question.answer()
+    answer = question_file.answer_fields(question, guarantee, comparing=compare)
     if json:
         sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
         return
-    conditions = "; ".join(guarantee.assumptions)
-    Console().print(
-        f"{name} = {bound}\n"
-        f"({rounded_up(guarantee.epsilon)}, {rounded_up(guarantee.delta)})-differential privacy "
-        f"against the {guarantee.coalition}, {guarantee.neighbouring}, if {conditions}.\n"
-        f"By the {guarantee.theorem}.\n"
-        f"Against shuffler and analyzer together: epsilon = {local_epsilon}, delta = 0."
-    )
+    accounting.show(guarantee, answer, local_epsilon, Console())
 
 
 @task_app.command(

@@ -147,7 +147,8 @@ class _Sum:
         places, law = _on_grid(scaled, chances)
         law[-int(places[0])] += idle
         places, law = places[law > 0], law[law > 0]
-        self._values, self._log_law = places * step, np.log(law)
+        self._values: Vector = (places * step).astype(np.float64)
+        self._log_law = np.log(law)
         self._tilt = _mean_zero_tilt(self._values, self._log_law)
         self._cumulant = self._cumulant_at(self._tilt)
         return places

@@ -27,6 +27,15 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
             {"kind": "olh", "n": 10_000, "k": 56, "eps_l": 4, "M": 0, "delta": 1e-6},
             {"kind": "grr", "n": 1, "k": 16, "eps_l": "inf", "M": 0, "delta": 1e-6},
             {"kind": "grr", "n": 60, "k": 4, "eps_l": 3.0, "eps": 0.7, "M_binom": [100, 0.4]},
+            {
+                "kind": "olh",
+                "n": 100,
+                "k": 8,
+                "eps_l": 4.0,
+                "M": 60,
+                "known_dummies": 20,
+                "eps": 1.2,
+            },
             {"kind": "olh", "n": 0, "k": 4, "eps_l": 3.0, "eps": 0.7},
         ],
     )
@@ -34,14 +43,15 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
     assert answers[0]["delta_upper"] == pytest.approx(0.44958600916134905)
     assert answers[1]["epsilon_upper"] == pytest.approx(0.27848, rel=1e-3)
     assert {"epsilon_upper": "inf"} == answers[2]
-    assert "M_binom" in str(answers[3]["error"])
-    assert "users is 0" in str(answers[4]["error"])
+    assert answers[3]["delta_upper"] == pytest.approx(0.003620562, rel=2e-3)
+    assert answers[4]["delta_upper"] == pytest.approx(0.002573217, rel=2e-3)
+    assert "users is 0" in str(answers[5]["error"])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "rappor"}, "kind must be one of"),
+        ({"kind": "magic"}, "kind must be one of"),
         ({"n": -1}, "users is -1"),
         ({"n": 1.5}, "n must be a whole number"),
         ({"n": None}, "n must be a whole number"),
@@ -60,7 +70,20 @@ def test_a_file_of_questions_is_answered_in_order(tmp_path: Path) -> None:
         ({"eps_l": 10**400}, "local epsilon must be a number"),
         ({"delta": 10**400}, "delta must be a number"),
         ({"delta": None, "eps": 800, "eps_l": "inf"}, "epsilon is 800.0"),
-        ({"known_dummies": 1}, "known_dummies"),
+        ({"known_dummies": 1}, "known_dummies is 1"),
+        ({"M_binom": [100]}, "M_binom must be a list of two numbers"),
+        ({"M_binom": [1.5, 0.1]}, r"M_binom[0] must be a whole number"),
+        ({"M_binom": [10, 1.5]}, "a chance is 1.5"),
+        ({"M_binom": [10, 0.5], "M_poisson": 3}, "two laws of random dummies"),
+        ({"M_negbin": [0, 5]}, "r is 0.0"),
+        ({"M_poisson": -1}, "a mean is -1.0"),
+        ({"coll": 1.5}, "collision probability is 1.5"),
+        ({"kind": "grr", "coll": 0.1}, "only hashing has a collision probability"),
+        ({"kind": "duchi"}, "duchi has neither an alphabet"),
+        ({"m": -1}, "dummies per user is -1.0"),
+        ({"skippers": -1}, "skippers is -1"),
+        ({"skippers": 101}, "0 colluders and 101 skippers are more than the 100 users"),
+        ({"m": 0.5, "M_poisson": 3}, "a fraction is a law of random dummies"),
     ],
 )
 def test_a_question_that_breaks_a_rule_is_refused_by_name(
@@ -119,3 +142,81 @@ def test_one_question_is_answered_as_json() -> None:
     )
 
     assert json.loads(outcome.stdout)["delta_upper"] == pytest.approx(0.44958600916134905)
+
+
+@pytest.mark.parametrize(
+    ("spoken", "said"),
+    [
+        ({"m": 2}, {"M": 200}),
+        ({"m": 2, "colluders": 10}, {"M": 180, "colluders": 10}),
+        ({"m": 2, "skippers": 10}, {"M": 180}),
+        ({"m": 1.25}, {"M": 100, "M_binom": [100, 0.25]}),
+        ({"m": 1, "M_shuffler": 50, "colluders": 99}, {"M": 51, "colluders": 99}),
+    ],
+)
+def test_what_users_add_is_what_honest_users_add(
+    tmp_path: Path, spoken: dict[str, object], said: dict[str, object]
+) -> None:
+    """Colluders and skippers take theirs along, nobody the shuffler's."""
+    base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "delta": 1e-3}
+    one, other = _answer(tmp_path, [base | spoken, base | said])
+
+    assert "epsilon_upper" in one
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    "kind", ["symmetric-unary", "optimized-unary", "duchi", "piecewise", "laplace"]
+)
+def test_randomizers_beyond_randomized_response_have_answers(tmp_path: Path, kind: str) -> None:
+    """An ε below the local one, and a δ at it that is no more than was asked for."""
+    question: dict[str, object] = {"kind": kind, "n": 3000, "eps_l": 1.0}
+    [found] = _answer(tmp_path, [question | {"delta": 1e-6}])
+    epsilon = found["epsilon_upper"]
+    [back] = _answer(tmp_path, [question | {"eps": epsilon}])
+
+    assert isinstance(epsilon, float)
+    assert 0.01 < epsilon < 0.5
+    assert 0.9e-6 < float(str(back["delta_upper"])) <= 1.02e-6
+
+
+def test_every_bound_is_shown_beside_the_tight_one() -> None:
+    """What an attack proves below it, what papers claim above it, or why they claim nothing."""
+    arguments = "--users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare"
+    outcome = _RUNNER.invoke(app, ["account", *arguments.split(), "--json"])
+    answer = json.loads(outcome.stdout)
+    claims = {row["bound"]: row.get("epsilon") for row in answer["compare"]}
+    reasons = {row["bound"]: row.get("refused") for row in answer["compare"]}
+
+    assert 0.98 * answer["epsilon_upper"] < answer["epsilon_lower"] < answer["epsilon_upper"]
+    assert len(claims) >= 7
+    for bound, epsilon in claims.items():
+        assert (epsilon is None) != (reasons[bound] is None)
+        assert epsilon is None or epsilon > answer["epsilon_lower"]
+    shown = _RUNNER.invoke(app, ["account", *arguments.split()]).stdout
+    assert "this accountant" in shown
+    assert "proven by an attack" in shown
+
+
+@pytest.mark.parametrize(
+    ("law", "message"),
+    [
+        ("poisson:30", None),
+        ("binomial:100,0.5", None),
+        ("negative-binomial:5,30", None),
+        ("poisson", "a law of random dummies is"),
+        ("poisson:1,2", "a law of random dummies is"),
+        ("binomial:1.5,0.5", "a law of random dummies is"),
+        ("uniform:3", "a law of random dummies is"),
+        ("poisson:-1", "a mean is -1.0"),
+    ],
+)
+def test_a_law_of_dummies_is_read_from_one_word(law: str, message: str | None) -> None:
+    """Or refused with the words that there are."""
+    asked = "--users 50 --alphabet 5 --local-epsilon 3 --central-epsilon .5 --random-dummies"
+    outcome = _RUNNER.invoke(app, ["account", *asked.split(), law, "--json"])
+
+    if message is None:
+        assert 0 < json.loads(outcome.stdout)["delta_upper"] < 0.1
+    else:
+        assert message in str(outcome.exception)
