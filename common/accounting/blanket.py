@@ -120,8 +120,8 @@ class _Sum:
         top = float(terms.max())
         terms = np.maximum(terms, -most * top)  # below that no sum is positive anyhow
         reach = top - float(terms.min())
-        law = np.log(np.maximum(np.append(chances * share, 1 - share), 1e-300))
-        tilt = _mean_zero_tilt(np.append(terms, 0.0), law)
+        law = np.log(np.append(chances * share, max(1 - share, 1e-300)), dtype=np.float64)
+        tilt = _mean_zero_tilt(np.concatenate([terms, np.zeros(1)]), law)
         active = np.exp(law[:-1] + tilt * (terms - top))
         deviation = math.sqrt(float(active @ terms**2) / float(active.sum()))
         window = min(_WINDOW * math.sqrt(most * share) * deviation + reach, most * reach)

@@ -62,6 +62,14 @@ def test_the_reference_point_is_met() -> None:
     assert clones_2023(_binary(4.0), crowd, 1e-6) == pytest.approx(0.0451, rel=0.01)
 
 
+def test_a_coin_gains_a_little_on_the_clones_of_2021() -> None:
+    """As many clones, e^-ε0, and a victim's side that is less than certain: .0648."""
+    coin = CloneReduction.of_2021_with_a_coin(math.exp(4), math.exp(4))
+
+    assert coin.chance == pytest.approx(CloneReduction.of_2021(4.0).chance)
+    assert coin.epsilon(Crowd(users=602_325), 1e-6, 4.0) == pytest.approx(0.0648, rel=2e-3)
+
+
 @pytest.mark.parametrize("users", [2, 1000, 10**6])
 def test_the_clones_of_2023_are_formula_1_of_binary_randomized_response(users: int) -> None:
     """Both are upper bounds of the same number."""

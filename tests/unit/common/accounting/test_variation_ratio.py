@@ -56,11 +56,11 @@ def test_for_many_users_the_published_figure_is_that_of_formula_1(items: int) ->
 
 def test_nodes_give_what_the_whole_sum_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interpolating between 1024 numbers of clones costs below 1e-3 of δ."""
-    pair, crowd = VariationRatio.of(_grr(16, 2.0)), Crowd(users=100_000)
-    nodes = pair.reduction_delta(crowd, 0.02)
+    pair, crowd = VariationRatio.of(_grr(16, 2.0)), Crowd(users=1_000_000)
+    nodes = pair.reduction_delta(crowd, 0.005)
     monkeypatch.setattr("common.accounting.variation_ratio._FEW", 10**6)
 
-    assert nodes == pytest.approx(pair.reduction_delta(crowd, 0.02), rel=1e-3)
+    assert nodes == pytest.approx(pair.reduction_delta(crowd, 0.005), rel=1e-3)
 
 
 def test_the_certified_epsilon_is_at_most_that_of_the_clones_of_2021() -> None:
