@@ -21,3 +21,9 @@ class TaskDraft:
     """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items."""
     dummies_per_user: int = 0
     assumed_honest_fraction: float = 1.0
+    population: str = ""
+    """Who is asked, if other tasks ask the same people; tasks of one population share a budget."""
+    budget_epsilon: float | None = None
+    """What all releases to the population together may cost; without it, local_epsilon."""
+    budget_delta: float | None = None
+    """Without it, delta."""

@@ -8,6 +8,7 @@ what every device was promised.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, get_args
@@ -30,6 +31,7 @@ MAX_WEIGHT_SUM: Final = 2**63 - 1
 MAX_REPORT_BYTES: Final = 4096
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
+MAX_POPULATION_CHARACTERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,13 @@ class Task:
     analyzer_key: bytes
     shuffler_key: bytes
     nonce: bytes
+    population: str
+    """Who is asked. Tasks of one population are about the same people, and what they cost adds up;
+    different populations are taken to be disjoint. Nothing: nobody is asked again."""
+    budget_epsilon: float
+    """The most that all releases to this population together, this one included, may cost against
+    the analyzer, at `budget_delta`."""
+    budget_delta: float
 
     def __post_init__(self) -> None:
         protocol = protocol_named(self.protocol)
@@ -146,6 +155,33 @@ class Task:
             raise TaskError(
                 f"a submission would have {self.envelope_bytes} bytes; "
                 f"at most {MAX_ENVELOPE_BYTES} are carried"
+            )
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        name = self.population
+        if type(name) is not str or not (name.isascii() and name.isprintable()):
+            raise TaskError("population must be printable ASCII text")
+        if name != name.strip():
+            raise TaskError("population begins or ends with a blank")
+        if len(name) > MAX_POPULATION_CHARACTERS:
+            raise TaskError(
+                f"population has {len(name)} characters; "
+                f"it may have at most {MAX_POPULATION_CHARACTERS}"
+            )
+        if not 0 < _real("budget_epsilon", self.budget_epsilon) < math.inf:
+            raise TaskError(
+                f"budget_epsilon is {self.budget_epsilon}; it must be above 0 and finite"
+            )
+        if self.budget_epsilon < self.central_epsilon:
+            raise TaskError(
+                f"budget_epsilon is {self.budget_epsilon}; this task alone claims a "
+                f"central_epsilon of {self.central_epsilon}"
+            )
+        if not self.delta <= _real("budget_delta", self.budget_delta) < 1:
+            raise TaskError(
+                f"budget_delta is {self.budget_delta}; it must be at least delta, {self.delta}, "
+                "and below 1"
             )
 
     def _check_labels(self) -> None:
