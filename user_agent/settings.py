@@ -1,10 +1,11 @@
 """Settings of the user agent."""
 
+import math
 from dataclasses import dataclass
 
 from common.errors import SettingsError
 from common.runtime.settings import ServiceSettings, is_local
-from common.task import MAX_LOCAL_EPSILON
+from common.task import MAX_LOCAL_EPSILON, MIN_DELTA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,11 @@ class UserAgentSettings(ServiceSettings):
     """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
     local_epsilon_cap: float = 4.0
     """The most that one answer may give away if nobody else is honest."""
+    total_local_epsilon_cap: float = 20.0
+    """The most that all answers of a person together may, ever."""
+    total_central_epsilon_cap: float = 1.0
+    """The most that all of them together may give away to the analyzer, at total_delta_cap."""
+    total_delta_cap: float = 1e-4
     several_persons: bool = False
     """Answer for several people, told apart by name. For tests and shared devices."""
 
@@ -30,4 +36,15 @@ class UserAgentSettings(ServiceSettings):
             raise SettingsError(
                 f"local_epsilon_cap is {self.local_epsilon_cap}; "
                 f"it must be above 0 and at most {MAX_LOCAL_EPSILON}"
+            )
+        for name, cap in (
+            ("total_local_epsilon_cap", self.total_local_epsilon_cap),
+            ("total_central_epsilon_cap", self.total_central_epsilon_cap),
+        ):
+            if not 0 < cap < math.inf:
+                raise SettingsError(f"{name} is {cap}; it must be above 0 and finite")
+        if not MIN_DELTA <= self.total_delta_cap < 1:
+            raise SettingsError(
+                f"total_delta_cap is {self.total_delta_cap}; "
+                f"it must be at least {MIN_DELTA} and below 1"
             )
