@@ -38,11 +38,9 @@ def delta_at_claim(task: Task) -> float:
     """
     Bound from above the δ at which a task's claimed central ε really holds at n_min.
 
-    The claim is true if that is at most the task's own δ. A claim of the local ε always is.
+    The claim is true if that is at most the task's own δ. That of a claim of the local ε is 0.
 
     Cost: one evaluation, tenths of a second.
     """
-    if task.central_epsilon >= task.local_epsilon:
-        return 0.0
     reduction = mechanism_of(task).reduction
     return delta_upper(reduction, honest_crowd(task, task.n_min, 0), task.central_epsilon)

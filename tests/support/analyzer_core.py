@@ -26,6 +26,7 @@ from tests.support.pools import InlinePool
 from tests.support.tasks import draft
 
 BATCH: Final = BatchId(b"b" * 16)
+_PATIENCE: Final = 30.0
 
 
 class CountingPool(InlinePool):
@@ -97,8 +98,9 @@ class AnalyzerCore:
 
     async def settle(self) -> None:
         """Wait until nothing is being released."""
-        while self.releases._releasing:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(_PATIENCE):
+            while self.releases._releasing:
+                await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
         """Leave off, and close the file."""

@@ -26,13 +26,16 @@ _CASES: list[dict[str, Any]] = [
 def test_an_honest_claim_is_confirmed_and_little_larger_than_what_holds(
     changes: dict[str, Any],
 ) -> None:
-    """The device finds δ below the task's; the room for that costs less than .5 %."""
+    """
+    The device finds δ below the task's, by as much as bins may differ (.2 %); the room for that
+    costs less than .5 % of ε.
+    """
     task = published(target_size=30_000, **changes).task
     holds = epsilon_upper(
         mechanism_of(task).reduction, honest_crowd(task, task.n_min, 0), task.delta
     )
 
-    assert delta_at_claim(task) <= task.delta
+    assert delta_at_claim(task) <= 0.998 * task.delta
     assert min(holds, task.local_epsilon) <= task.central_epsilon <= task.local_epsilon
     assert task.central_epsilon <= 1.005 * holds
     assert task.central_epsilon == float(f"{task.central_epsilon:.6g}")
@@ -47,7 +50,7 @@ def test_a_claim_that_is_too_low_is_found_out() -> None:
 
 
 def test_a_claim_of_the_local_epsilon_always_holds() -> None:
-    """A crowd of one gives nothing more; nothing is computed."""
+    """A crowd of one gives nothing more."""
     task = published(n_min=1, target_size=1, dummies_per_user=0).task
 
     assert task.local_epsilon == claimable_epsilon(task)
