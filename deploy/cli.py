@@ -169,7 +169,9 @@ def task_create(
             f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
             f"{rounded_up(task.delta)} against the analyzer, if "
             f"{task.honest_users(task.n_min)} users are honest; "
-            f"epsilon {task.local_epsilon:g} against shuffler and analyzer together."
+            f"epsilon {task.local_epsilon:g} against shuffler and analyzer together.\n"
+            "All releases to this population together may cost at most epsilon "
+            f"{task.budget_epsilon:g} at delta {task.budget_delta:g} against the analyzer."
         )
 
     asyncio.run(create())

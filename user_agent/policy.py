@@ -144,4 +144,6 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
 
 def _composed(claims: Sequence[Claim], delta: float) -> float:
-    return composed_claims([(each.central_epsilon, each.delta) for each in claims], delta)
+    """Compose central claims; together they cost no more than the local ε, whatever their δ."""
+    local = math.fsum(each.local_epsilon for each in claims)
+    return min(local, composed_claims([(c.central_epsilon, c.delta) for c in claims], delta))

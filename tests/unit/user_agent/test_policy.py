@@ -150,6 +150,12 @@ def test_deltas_alone_can_exceed_the_cap() -> None:
         check_totals(policy, [_claim(central=1e-3)], _claim(central=1e-3))
 
 
+def test_local_epsilons_bound_what_the_analyzer_learns() -> None:
+    """Where the deltas alone exceed the cap, but the local epsilons do not."""
+    policy = _totals(total_delta_cap=1e-6)
+    check_totals(policy, [_claim(local=0.5)], _claim(local=0.5))
+
+
 def test_one_question_split_into_many_tasks_spends_the_same_budget() -> None:
     """The caps see people, not tasks: a tenth of the question is a tenth of the cost, ten times."""
     policy = _totals(total_local_epsilon_cap=4.0, total_central_epsilon_cap=4.0)
