@@ -17,7 +17,7 @@ from analyzer.store import Store
 from common.accounting.amplification import epsilon_upper
 from common.accounting.coalitions import honest_crowd
 from common.accounting.composition import Release, composed_epsilon
-from common.errors import BudgetError, LedgerError
+from common.errors import AccountingError, BudgetError, LedgerError
 from common.guarantee import rounded_up
 from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
@@ -142,4 +142,9 @@ def _local(together: Sequence[_Spent]) -> float:
 def _composed(releases: tuple[Release, ...], delta: float) -> float:
     if len(releases) == 1:
         return epsilon_upper(releases[0].reduction, releases[0].crowd, delta)
-    return composed_epsilon(releases, delta)
+    try:
+        return composed_epsilon(releases, delta)
+    except (
+        AccountingError
+    ):  # nothing is certified at so small a δ; what is local holds all the same
+        return math.inf

@@ -3,9 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import SettingsError
 from common.runtime.settings import ServiceSettings, is_local
-from common.task import MAX_LOCAL_EPSILON, MIN_DELTA
+from common.task import MAX_LOCAL_EPSILON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,8 @@ class UserAgentSettings(ServiceSettings):
         ):
             if not 0 < cap < math.inf:
                 raise SettingsError(f"{name} is {cap}; it must be above 0 and finite")
-        if not MIN_DELTA <= self.total_delta_cap < 1:
+        if not MIN_COMPOSED_DELTA <= self.total_delta_cap < 1:
             raise SettingsError(
                 f"total_delta_cap is {self.total_delta_cap}; "
-                f"it must be at least {MIN_DELTA} and below 1"
+                f"it must be at least {MIN_COMPOSED_DELTA} and below 1"
             )

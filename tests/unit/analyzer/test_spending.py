@@ -180,3 +180,17 @@ async def test_a_budget_left_out_is_what_the_task_alone_can_cost(core: AnalyzerC
     )
     with pytest.raises(TaskError, match="this task alone claims"):
         await _publish(core, budget_epsilon=0.1)
+
+
+async def test_where_no_composition_is_certified_the_local_epsilons_count(
+    core: AnalyzerCore,
+) -> None:
+    """At a δ smaller than the accountant composes at: two of local epsilon 2 cost at most 4."""
+    for _ in range(2):
+        await core.release(
+            _USERS, await _publish(core, delta=1e-13, budget_epsilon=4.0, budget_delta=1e-13)
+        )
+    composed = [entry.composed_epsilon for entry in await core.store.ledger(0)]
+
+    assert 2 == len(composed)
+    assert composed[0] < composed[1] <= 4.0

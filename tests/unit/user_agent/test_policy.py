@@ -150,6 +150,16 @@ def test_deltas_alone_can_exceed_the_cap() -> None:
         check_totals(policy, [_claim(central=1e-3)], _claim(central=1e-3))
 
 
+@pytest.mark.parametrize("tiny", [0.0, 1e-300, 1e-9])
+def test_tiny_claims_count_as_a_thousandth_of_the_cap_together(tiny: float) -> None:
+    """An analyzer cannot make the device compose laws of scales that lie far apart."""
+    policy = _totals(total_delta_cap=1e-5)
+    spent = [_claim(central=tiny, delta=0.0)] * 9
+    check_totals(policy, spent, _claim(central=0.99, delta=0.0))
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(policy, spent, _claim(central=0.9999, delta=0.0))
+
+
 def test_local_epsilons_bound_what_the_analyzer_learns() -> None:
     """Where the deltas alone exceed the cap, but the local epsilons do not."""
     policy = _totals(total_delta_cap=1e-6)
