@@ -20,7 +20,7 @@ class UserAgentSettings(ServiceSettings):
     local_epsilon_cap: float = 4.0
     """The most that one answer may give away if nobody else is honest."""
     total_local_epsilon_cap: float = 20.0
-    """The most that all answers of a person together may, ever."""
+    """The most that all answers of a person together may, ever; infinite for no limit."""
     total_central_epsilon_cap: float = 1.0
     """The most that all of them together may give away to the analyzer, at total_delta_cap."""
     total_delta_cap: float = 1e-4
@@ -38,12 +38,15 @@ class UserAgentSettings(ServiceSettings):
                 f"local_epsilon_cap is {self.local_epsilon_cap}; "
                 f"it must be above 0 and at most {MAX_LOCAL_EPSILON}"
             )
-        for name, cap in (
-            ("total_local_epsilon_cap", self.total_local_epsilon_cap),
-            ("total_central_epsilon_cap", self.total_central_epsilon_cap),
-        ):
-            if not 0 < cap < math.inf:
-                raise SettingsError(f"{name} is {cap}; it must be above 0 and finite")
+        if not self.total_local_epsilon_cap > 0:
+            raise SettingsError(
+                f"total_local_epsilon_cap is {self.total_local_epsilon_cap}; it must be above 0"
+            )
+        if not 0 < self.total_central_epsilon_cap < math.inf:
+            raise SettingsError(
+                f"total_central_epsilon_cap is {self.total_central_epsilon_cap}; "
+                "it must be above 0 and finite"
+            )
         if not MIN_COMPOSED_DELTA <= self.total_delta_cap < 1:
             raise SettingsError(
                 f"total_delta_cap is {self.total_delta_cap}; "

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -126,6 +127,15 @@ def test_local_epsilons_add_up_to_their_cap() -> None:
         "total_local_epsilon_cap is 3.0; 2 is spent on 2 tasks, and this one would add 1.25"
         == str(caught.value)
     )
+
+
+def test_without_a_local_cap_the_central_one_still_binds() -> None:
+    """For tasks without local noise: nothing limits what all but the analyzer could learn."""
+    policy = _totals(total_local_epsilon_cap=math.inf, total_central_epsilon_cap=0.2)
+    noiseless = _claim(local=math.inf, central=0.125)
+    check_totals(policy, [], noiseless)
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(policy, [noiseless], noiseless)
 
 
 def test_central_claims_compose_to_their_cap() -> None:

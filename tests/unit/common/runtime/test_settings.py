@@ -100,7 +100,8 @@ def test_a_local_epsilon_cap_has_a_range() -> None:
     ("cap", "message"),
     [
         ({"total_local_epsilon_cap": 0.0}, "total_local_epsilon_cap is 0.0; it must be above 0"),
-        ({"total_local_epsilon_cap": math.inf}, "total_local_epsilon_cap is inf"),
+        ({"total_local_epsilon_cap": math.nan}, "total_local_epsilon_cap is nan"),
+        ({"total_central_epsilon_cap": math.inf}, "total_central_epsilon_cap is inf"),
         ({"total_central_epsilon_cap": math.nan}, "total_central_epsilon_cap is nan"),
         ({"total_delta_cap": 1.0}, "total_delta_cap is 1.0; it must be at least 1e-12"),
         ({"total_delta_cap": 0.0}, "total_delta_cap is 0.0"),
