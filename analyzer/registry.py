@@ -2,12 +2,15 @@
 
 import asyncio
 import dataclasses
+import math
 
 import numpy as np
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.spending import Spending
 from analyzer.store import Store
-from common.accounting.coalitions import central_guarantee
+from common.accounting.claims import claimable_epsilon
+from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft
 from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
@@ -24,9 +27,16 @@ class Registry:
     """Publishes tasks and gives them out."""
 
     def __init__(
-        self, *, store: Store, keys: AnalyzerKeys, clock: Clock, rng: np.random.Generator
+        self,
+        *,
+        store: Store,
+        spending: Spending,
+        keys: AnalyzerKeys,
+        clock: Clock,
+        rng: np.random.Generator,
     ) -> None:
         self._store = store
+        self._spending = spending
         self._keys = keys
         self._clock = clock
         self._rng = rng
@@ -37,12 +47,15 @@ class Registry:
 
         Raises:
             TaskError: The draft breaks a rule.
+            BudgetError: Its population has not enough left for its smallest batch: it could never
+                be released.
         """
         if draft.deadline <= self._clock.now():
             raise TaskError(f"the deadline, {draft.deadline}, is not in the future")
         nonce = self._rng.bytes(NONCE_BYTES)
         public_key = self._keys.reports.public_key().raw
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
+        await self._spending.require(task, task.n_min, 0)
         signed = self._keys.identity.sign(task.to_bytes())
         await self._store.add_task(signed)
         return signed
@@ -93,6 +106,24 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         analyzer_key=analyzer_key,
         shuffler_key=draft.shuffler_key,
         nonce=nonce,
+        population=draft.population,
+        budget_epsilon=_budget_epsilon(draft),
+        budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
-    claim = central_guarantee(task, task.n_min).epsilon
-    return dataclasses.replace(task, central_epsilon=min(claim, task.local_epsilon))
+    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def _budget_epsilon(draft: TaskDraft) -> float:
+    """
+    Give the budget of a draft: the stated one, or the local ε, which a task alone never exceeds.
+
+    Without local noise a task that stands alone gets the largest ε that the accountant certifies;
+    what several of them may cost together is not for this program to guess.
+    """
+    if draft.budget_epsilon is not None:
+        return draft.budget_epsilon
+    if not math.isinf(draft.local_epsilon):
+        return draft.local_epsilon
+    if draft.population:
+        raise TaskError("a population asked without local noise needs a budget_epsilon")
+    return MOST_EPSILON

@@ -13,12 +13,15 @@ from typing import Final
 
 from analyzer.estimation.histogram import estimate
 from analyzer.intake import Intake, take_in
+from analyzer.ledger import Charge
 from analyzer.registry import Registry
+from analyzer.spending import Spending
 from analyzer.store import Store
 from common.accounting.coalitions import guarantees, published_claim
 from common.batch import BatchManifest
 from common.errors import (
     AccountingError,
+    BudgetError,
     DeliveryUnderWayError,
     ManifestError,
     NotReleasedError,
@@ -26,6 +29,7 @@ from common.errors import (
     UnusableBatchError,
 )
 from common.guarantee import claimed
+from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism
 from common.opening import Pool
@@ -45,10 +49,13 @@ _LONGEST_PAUSE: Final = 60.0
 class Releases:
     """Receives batches and releases results."""
 
-    def __init__(self, *, store: Store, registry: Registry, pool: Pool) -> None:
+    def __init__(self, *, store: Store, registry: Registry, spending: Spending, pool: Pool) -> None:
         self._store = store
         self._registry = registry
+        self._spending = spending
         self._pool = pool
+        self._charging = asyncio.Lock()
+        """Held from composing what a release costs until it is charged."""
         self._receiving: set[TaskDigest] = set()
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
 
@@ -63,6 +70,7 @@ class Releases:
             BatchConflictError: Another batch was delivered for this task.
             ManifestError: The reports are not as many as the manifest and the task say.
             DeliveryUnderWayError: The same batch is being delivered at this moment.
+            BudgetError: Its release would exceed the budget of the population.
         """
         try:
             await self._receive(manifest, chunks)
@@ -88,6 +96,7 @@ class Releases:
         self._receiving.add(manifest.task_digest)
         try:
             if await self._store.begin_batch(manifest):
+                await self._require_budget(manifest, task)
                 await self._stage(manifest, task, chunks)
                 logs.event(
                     "batch staged",
@@ -98,6 +107,14 @@ class Releases:
                 )
         finally:
             self._receiving.discard(manifest.task_digest)
+
+    async def _require_budget(self, manifest: BatchManifest, task: Task) -> None:
+        """Refuse, before a report is looked at, what would cost too much even if all were good."""
+        try:
+            await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
+        except BudgetError as error:
+            await self._store.give_up(manifest, str(error))
+            raise
 
     async def _stage(
         self, manifest: BatchManifest, task: Task, chunks: AsyncIterator[bytes]
@@ -162,8 +179,8 @@ class Releases:
     async def _release_or_give_up(self, manifest: BatchManifest) -> None:
         try:
             await self._estimate_and_keep(manifest)
-        except (UnusableBatchError, AccountingError) as error:
-            # What follows from the batch alone would follow from it again.
+        except (UnusableBatchError, AccountingError, BudgetError) as error:
+            # What follows from the batch and the ledger would follow from them again.
             await self._store.give_up(manifest, str(error))
             logs.event(
                 "batch unusable",
@@ -177,6 +194,8 @@ class Releases:
     async def _estimate_and_keep(self, manifest: BatchManifest) -> None:
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
+        # Again: what was released since the batch was staged may have left too little.
+        await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = mechanism_of(task)
         started = time.perf_counter()
         intake = await asyncio.to_thread(
@@ -193,9 +212,7 @@ class Releases:
         result = dataclasses.replace(
             result, open_seconds=open_seconds, estimate_seconds=time.perf_counter() - started
         )
-        await self._store.release(
-            manifest, intake.cells.tobytes(), result_to_bytes(result), claimed(result.guarantees)
-        )
+        await self._charge_and_release(manifest, task, intake, result)
         logs.event(
             "batch released",
             {
@@ -204,6 +221,25 @@ class Releases:
                 "refused": sum(intake.refused.values()),
             },
         )
+
+    async def _charge_and_release(
+        self, manifest: BatchManifest, task: Task, intake: Intake, result: Result
+    ) -> None:
+        """Compose with the refusals as they are, and charge: one release at a time."""
+        n_refused = sum(result.refused.values())
+        async with self._charging:
+            composed = await self._spending.compose(
+                task, manifest.n_users, n_refused, manifest.task_digest
+            )
+            cost = Charge(
+                population=task.population,
+                n_refused=n_refused,
+                guarantee=claimed(result.guarantees),
+                composed_epsilon=composed,
+            )
+            await self._store.release(
+                manifest, intake.cells.tobytes(), result_to_bytes(result), cost
+            )
 
     def _chunks(self, manifest: BatchManifest, loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
         """Read staged chunks from a worker thread."""
@@ -233,6 +269,10 @@ class Releases:
         if failure is not None:
             raise UnusableBatchError(failure)
         raise NotReleasedError("the task's batch has not been released yet")
+
+    async def ledger(self, after: int) -> list[LedgerEntry]:
+        """Give what releases cost, from the entry after `after` on."""
+        return await self._store.ledger(after)
 
     async def stop(self) -> None:
         """Leave off; what is staged is released after the next start."""

@@ -7,7 +7,9 @@ from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
+from analyzer.spending import Spending
 from analyzer.store import Store
+from common.errors import LedgerError
 from common.opening import OpeningPool
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
@@ -38,15 +40,28 @@ class AnalyzerService:
 
 
 async def start(settings: AnalyzerSettings) -> AnalyzerService:
-    """Start an analyzer, and go on with batches that an earlier run had staged."""
+    """
+    Start an analyzer, and go on with batches that an earlier run had staged.
+
+    Raises:
+        LedgerError: The ledger is broken: nothing is released on it.
+    """
     clock = SystemClock()
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "analyzer", clock)
     keys = AnalyzerKeys.load(state)
     store = Store(state.path / "analyzer.sqlite")
+    try:
+        await store.check_ledger()
+    except LedgerError:
+        store.close()
+        raise
     pool = OpeningPool(keys.reports, settings.opening_processes)
-    registry = Registry(store=store, keys=keys, clock=clock, rng=secure_generator())
-    releases = Releases(store=store, registry=registry, pool=pool)
+    spending = Spending(store)
+    registry = Registry(
+        store=store, spending=spending, keys=keys, clock=clock, rng=secure_generator()
+    )
+    releases = Releases(store=store, registry=registry, spending=spending, pool=pool)
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:

@@ -7,6 +7,7 @@ from analyzer.keys import OperatorToken
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from common.errors import CredentialError
+from common.ledger_wire import after_from_wire, ledger_to_wire
 from common.wire import (
     chunk_from_wire,
     digest_from_wire,
@@ -73,6 +74,15 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Give a released result. For operators."""
         self._require_operator(context.invocation_metadata())
         return result_to_wire(await self._releases.result(digest_from_wire(request.task_digest)))
+
+    async def GetLedger(
+        self,
+        request: analyzer_pb2.GetLedgerRequest,
+        context: _Call,
+    ) -> analyzer_pb2.GetLedgerResponse:
+        """Give what releases cost. For operators."""
+        self._require_operator(context.invocation_metadata())
+        return ledger_to_wire(await self._releases.ledger(after_from_wire(request)))
 
     def _require_operator(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
         for key, value in metadata or ():

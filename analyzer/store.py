@@ -8,7 +8,8 @@ from typing import Final
 from analyzer import ledger
 from common.batch import BatchId, BatchManifest
 from common.errors import BatchConflictError
-from common.guarantee import Guarantee
+from common.ledger_entry import ChainHead, LedgerEntry
+from common.ledger_wire import MAX_LEDGER_ENTRIES
 from common.runtime.database import Database
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
@@ -88,13 +89,30 @@ class Store:
         return await self._database.run(_chunk, batch_id, position)
 
     async def release(
-        self, manifest: BatchManifest, cells: bytes, result: bytes, guarantee: Guarantee
+        self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
     ) -> None:
         """Keep cells and result, charge the ledger, and drop the staged reports, at once."""
-        await self._database.run(_release, manifest, cells, result, guarantee)
+        await self._database.run(_release, manifest, cells, result, cost)
+
+    async def check_ledger(self) -> ChainHead:
+        """
+        Walk the ledger's chain, and give its head.
+
+        Raises:
+            LedgerError: It is broken.
+        """
+        return await self._database.run(ledger.check)
+
+    async def ledger(self, after: int) -> list[LedgerEntry]:
+        """List entries of the ledger with numbers above `after`: at most MAX_LEDGER_ENTRIES."""
+        return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
+
+    async def releases_to(self, population: str) -> list[LedgerEntry]:
+        """List every release to a population."""
+        return await self._database.run(ledger.entries_of, population)
 
     async def give_up(self, manifest: BatchManifest, failure: str) -> None:
-        """Record why a staged batch can never be released; its reports are kept."""
+        """Record why a batch can never be released; what was staged of it is kept."""
         await self._database.run(_give_up, manifest, failure)
 
     async def failure(self, digest: TaskDigest) -> str | None:
@@ -188,12 +206,12 @@ def _release(
     manifest: BatchManifest,
     cells: bytes,
     result: bytes,
-    guarantee: Guarantee,
+    cost: ledger.Charge,
 ) -> None:
     connection.execute(
         "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
     )
-    ledger.charge(connection, manifest.task_digest, manifest.batch_id, manifest.n_users, guarantee)
+    ledger.charge(connection, manifest, cost)
     connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
 
 

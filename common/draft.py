@@ -24,3 +24,9 @@ class TaskDraft:
     dummies_per_user: float = 0.0
     """On average, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
     assumed_honest_fraction: float = 1.0
+    population: str = ""
+    """Who is asked, if other tasks ask the same people; tasks of one population share a budget."""
+    budget_epsilon: float | None = None
+    """What all releases to the population together may cost; without it, local_epsilon."""
+    budget_delta: float | None = None
+    """Without it, delta."""

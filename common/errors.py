@@ -114,6 +114,18 @@ class CredentialError(ShuffleDpError):
     status = "UNAUTHENTICATED"
 
 
+class BudgetError(ShuffleDpError):
+    """A release, or an answer, would cost more than what is left to spend."""
+
+    status = "RESOURCE_EXHAUSTED"
+
+
+class LedgerError(ShuffleDpError):
+    """The chain of the analyzer's ledger is broken: an entry was changed, removed or moved."""
+
+    status = "DATA_LOSS"
+
+
 class PeerError(ShuffleDpError):
     """Another party could not be reached in time; the call may be made again."""
 

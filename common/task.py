@@ -34,6 +34,7 @@ MAX_WEIGHT_SUM: Final = 2**63 - 1
 MAX_REPORT_BYTES: Final = 4096
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
+MAX_POPULATION_CHARACTERS: Final = 64
 
 _INFINITE: Final = "inf"
 """How the canonical bytes say that a number is infinite; JSON has no number for it."""
@@ -112,6 +113,13 @@ class Task:
     analyzer_key: bytes
     shuffler_key: bytes
     nonce: bytes
+    population: str
+    """Who is asked. Tasks of one population are about the same people, and what they cost adds up;
+    different populations are taken to be disjoint. Nothing: nobody is asked again."""
+    budget_epsilon: float
+    """The most that all releases to this population together, this one included, may cost against
+    the analyzer, at `budget_delta`."""
+    budget_delta: float
 
     def __post_init__(self) -> None:
         self._check_composition(protocol_named(self.protocol))
@@ -137,6 +145,33 @@ class Task:
             raise TaskError(
                 f"a submission would have {self.envelope_bytes} bytes; "
                 f"at most {MAX_ENVELOPE_BYTES} are carried"
+            )
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        name = self.population
+        if type(name) is not str or not (name.isascii() and name.isprintable()):
+            raise TaskError("population must be printable ASCII text")
+        if name != name.strip():
+            raise TaskError("population begins or ends with a blank")
+        if len(name) > MAX_POPULATION_CHARACTERS:
+            raise TaskError(
+                f"population has {len(name)} characters; "
+                f"it may have at most {MAX_POPULATION_CHARACTERS}"
+            )
+        if not 0 < real("budget_epsilon", self.budget_epsilon) < math.inf:
+            raise TaskError(
+                f"budget_epsilon is {self.budget_epsilon}; it must be above 0 and finite"
+            )
+        if self.budget_epsilon < self.central_epsilon:
+            raise TaskError(
+                f"budget_epsilon is {self.budget_epsilon}; this task alone claims a "
+                f"central_epsilon of {self.central_epsilon}"
+            )
+        if not self.delta <= real("budget_delta", self.budget_delta) < 1:
+            raise TaskError(
+                f"budget_delta is {self.budget_delta}; it must be at least delta, {self.delta}, "
+                "and below 1"
             )
 
     def _check_composition(self, protocol: Protocol) -> None:

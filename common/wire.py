@@ -25,6 +25,7 @@ from common.task import (
     MAX_DOMAIN_SIZE,
     MAX_ENVELOPE_BYTES,
     MAX_LABEL_CHARACTERS,
+    MAX_POPULATION_CHARACTERS,
     MAX_TASK_BYTES,
     MAX_USERS,
 )
@@ -80,6 +81,9 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         shuffler_key=draft.shuffler_key,
+        population=draft.population,
+        budget_epsilon=draft.budget_epsilon,
+        budget_delta=draft.budget_delta,
     )
 
 
@@ -100,6 +104,9 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
         deadline=message.deadline,
         assumed_honest_fraction=message.assumed_honest_fraction,
         shuffler_key=_exactly("shuffler_key", message.shuffler_key, KEY_BYTES),
+        population=_short("population", message.population, MAX_POPULATION_CHARACTERS),
+        budget_epsilon=message.budget_epsilon if message.HasField("budget_epsilon") else None,
+        budget_delta=message.budget_delta if message.HasField("budget_delta") else None,
     )
 
 

@@ -17,6 +17,7 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import account as accounting
 from deploy import demo as demonstration
 from deploy import draft_file, question_file
+from deploy import ledger as ledger_table
 from deploy.datasets import catalogue
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
@@ -189,7 +190,9 @@ def task_create(
             f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
             f"{rounded_up(task.delta)} against the analyzer, if "
             f"{task.honest_users(task.n_min)} users are honest; "
-            f"epsilon {task.local_epsilon:g} against shuffler and analyzer together."
+            f"epsilon {task.local_epsilon:g} against shuffler and analyzer together.\n"
+            "All releases to this population together may cost at most epsilon "
+            f"{task.budget_epsilon:g} at delta {task.budget_delta:g} against the analyzer."
         )
 
     asyncio.run(create())
@@ -211,6 +214,29 @@ def result(
     async def read() -> None:
         async with OperatorClient.connect(analyzer, authority, token_file) as operator:
             sys.stdout.write(dumps(as_json(await operator.result(digest))) + "\n")
+
+    asyncio.run(read())
+
+
+@app.command(
+    epilog="Example: shuffledp ledger --analyzer 127.0.0.1:7001 --token-file "
+    "state/analyzer/operator.token --authority state/tls/authority.pem",
+)
+def ledger(
+    analyzer: AnalyzerAddress,
+    token_file: TokenFile,
+    authority: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Print what every release cost, and verify the chain. Needs the operator's token."""
+
+    async def read() -> None:
+        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+            entries, head = await operator.ledger()
+        if json:
+            sys.stdout.write(dumps(ledger_table.as_json(entries, head)) + "\n")
+            return
+        ledger_table.show(entries, head, Console())
 
     asyncio.run(read())
 

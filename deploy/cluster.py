@@ -96,6 +96,7 @@ class Cluster:
                 "shuffler": self.shuffler.address,
                 "analyzer_identity": identity,
                 "local_epsilon_cap": 20.0,
+                "total_central_epsilon_cap": 20.0,  # tiny batches claim little more than local
                 "several_persons": True,
             },
         )

@@ -48,6 +48,8 @@ def _convert(name: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML h
         return max(0, int(value.timestamp()))
     if name == "labels" and isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
+    if kind == float | None:
+        kind = float
     if kind is float and type(value) is int and abs(value) <= MAX_UNIX_TIME:
         return float(value)
     if type(value) is not kind:

@@ -1,4 +1,4 @@
-"""An operator's calls to the analyzer: publish tasks, read results."""
+"""An operator's calls to the analyzer: publish tasks, read results and the ledger."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,6 +10,8 @@ import grpc
 
 from common.draft import TaskDraft
 from common.errors import NotReleasedError, PeerError, PeerRefusalError, SettingsError
+from common.ledger_entry import ChainHead, LedgerEntry, verify
+from common.ledger_wire import ledger_from_wire
 from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
 from common.signing import SignedTask
@@ -74,6 +76,24 @@ class OperatorClient:
             if error.status == NotReleasedError.status:
                 raise NotReleasedError(str(error)) from error
             raise
+
+    async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+        """
+        Read the whole ledger, and verify its chain.
+
+        Raises:
+            LedgerError: It is broken; names the first entry that breaks it.
+        """
+        entries: list[LedgerEntry] = []
+        head = ChainHead()
+        while True:
+            request = analyzer_pb2.GetLedgerRequest(after=head.entry)
+            call = self._stub.GetLedger(request, metadata=self._metadata, timeout=LONG_DEADLINE)
+            page = ledger_from_wire(await self._reply(call))
+            if not page:
+                return entries, head
+            head = verify(page, head)
+            entries += page
 
     async def _reply(self, call: Awaitable[T]) -> T:
         try:

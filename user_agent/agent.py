@@ -1,11 +1,12 @@
 """
-One answer's way out of the device: fetch, check, prepare, save, send.
+One answer's way out of the device: fetch, check, charge, prepare, save, send.
 
-Nothing is sent that was not saved before, and nothing is randomized twice: whatever fails, the
-same bytes are sent again.
+Nothing is randomized that the person's caps do not allow, and nothing is randomized twice. Nothing
+is sent that was not saved before: whatever fails, the same bytes are sent again.
 """
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,10 +19,12 @@ from common.task_digest import TaskDigest
 from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.client import Shuffler
 from user_agent.contribution import Contributor
-from user_agent.policy import Policy, check
+from user_agent.policy import Claim, Policy, check
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between tries to send what could not be sent."""
+_REMEMBERED: Final = 256
+"""Tasks whose central claim is known to hold, so that each person's answer need not ask again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,7 @@ class Agent:
         self._several_persons = several_persons
         self._clock = clock
         self._rng = rng
+        self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
 
     async def contribute(self, digest: TaskDigest, value: int, person: str) -> Receipt:
         """
@@ -60,6 +64,7 @@ class Agent:
         Raises:
             WireError: A name came to an agent of one person, or none to an agent of several.
             PolicyError: The device does not answer this task.
+            BudgetError: The person has not enough left to spend.
             SignatureError, TaskError: The task is not what the pinned analyzer signed, or invalid.
             ValueRangeError: The value lies outside the domain.
             PeerError: The shuffler cannot be reached; what was saved is sent again later.
@@ -72,22 +77,30 @@ class Agent:
         saved = await self._budget.find(person, digest)
         repeated = saved is not None
         if saved is None:
-            fresh = await self._prepare(digest, value, person)
-            saved = await self._budget.spend(fresh)
-            repeated = saved != fresh
+            saved, repeated = await self._charge(digest, value, person)
         if saved.state is not SubmissionState.ARRIVED:
             await self._send(saved)
-        return Receipt(repeated=repeated, local_epsilon=saved.local_epsilon)
+        return Receipt(repeated=repeated, local_epsilon=saved.claim.local_epsilon)
 
-    async def _prepare(self, digest: TaskDigest, value: int, person: str) -> SavedSubmission:
+    async def _charge(
+        self, digest: TaskDigest, value: int, person: str
+    ) -> tuple[SavedSubmission, bool]:
+        """Fetch and check a task, then charge, prepare and save an answer in one step."""
         signed = await self._shuffler.fetch_task(digest)
-        task = check(signed, digest, self._policy, self._clock.now())
-        return SavedSubmission(
-            person=person,
-            task_digest=digest,
-            envelope=Contributor(task, digest).prepare(value, self._rng),
-            local_epsilon=task.local_epsilon,
-            state=SubmissionState.PENDING,
+        task = await asyncio.to_thread(
+            check,
+            *(signed, digest, self._policy, self._clock.now()),
+            claim_confirmed=digest in self._confirmed,
+        )
+        if digest not in self._confirmed:
+            self._confirmed.append(digest)
+        contributor = Contributor(task, digest)
+        return await self._budget.spend(
+            person,
+            digest,
+            Claim.of(task),
+            self._policy,
+            lambda: contributor.prepare(value, self._rng),
         )
 
     async def _send(self, saved: SavedSubmission) -> None:

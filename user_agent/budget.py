@@ -5,6 +5,7 @@ No true value is ever stored. One row is one person's submission to one task.
 """
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Final
 
 from common.runtime.database import Database
 from common.task_digest import TaskDigest
+from user_agent.policy import Claim, Policy, check_totals
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS submissions (
@@ -20,6 +22,8 @@ CREATE TABLE IF NOT EXISTS submissions (
     envelope BLOB NOT NULL,
     local_epsilon REAL NOT NULL,
     state TEXT NOT NULL,
+    central_epsilon REAL NOT NULL,
+    delta REAL NOT NULL,
     PRIMARY KEY (person, task_digest)
 ) WITHOUT ROWID;
 """
@@ -42,7 +46,7 @@ class SavedSubmission:
     person: str
     task_digest: TaskDigest
     envelope: bytes
-    local_epsilon: float
+    claim: Claim
     state: SubmissionState
 
 
@@ -50,20 +54,45 @@ class Budget:
     """The device's record of submissions, durable."""
 
     def __init__(self, path: Path) -> None:
+        _upgrade(path)
         self._database = Database(path, _SCHEMA)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up what this person submitted to this task."""
         return await self._database.run(_find, person, digest)
 
-    async def spend(self, submission: SavedSubmission) -> SavedSubmission:
+    async def spend(
+        self,
+        person: str,
+        digest: TaskDigest,
+        claim: Claim,
+        policy: Policy,
+        prepare: Callable[[], bytes],
+    ) -> tuple[SavedSubmission, bool]:
         """
-        Save a submission before it is sent, and give the one that counts.
+        Charge an answer and save it before it is sent: all of it, or nothing.
 
-        If the person had answered already (two calls at once), that is the earlier one: a task is
-        answered once, and the same bytes are sent again.
+        If the person had answered already (two calls at once), the earlier answer counts: a task is
+        answered once, and the same bytes are sent again. The caps are checked and the answer saved
+        in one transaction, so that two answers at once cannot both pass.
+
+        Args:
+            person: Who answers.
+            digest: Which task.
+            claim: What it costs.
+            policy: The caps over all tasks of a person.
+            prepare: Gives the envelope. It is called once the caps are known to be kept, and in
+                the database's thread.
+
+        Returns:
+            The submission that counts, and whether it was there before.
+
+        Raises:
+            BudgetError: A cap would be exceeded. Whatever `prepare` raises comes through.
         """
-        return await self._database.run(_spend, submission)
+        return await self._database.run(
+            _spend, person, digest, claim=claim, policy=policy, prepare=prepare
+        )
 
     async def mark(self, submission: SavedSubmission, state: SubmissionState) -> None:
         """Record how far a submission got."""
@@ -78,16 +107,42 @@ class Budget:
         self._database.close()
 
 
-_SELECT: Final = "SELECT person, task_digest, envelope, local_epsilon, state FROM submissions"
+_SELECT: Final = (
+    "SELECT person, task_digest, envelope, local_epsilon, central_epsilon, delta, state "
+    "FROM submissions"
+)
 
 
-def _saved(row: tuple[str, bytes, bytes, float, str]) -> SavedSubmission:
-    person, digest, envelope, local_epsilon, state = row
+def _upgrade(path: Path) -> None:
+    """
+    Add to a file of an earlier version what each answer cost against the analyzer.
+
+    It was not kept; the local ε, at δ = 0, is an upper bound whatever the shuffler did.
+    """
+    if not path.exists():
+        return
+    connection = sqlite3.connect(path)
+    try:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(submissions)")}
+        if columns and "central_epsilon" not in columns:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                for column in ("central_epsilon", "delta"):
+                    connection.execute(
+                        f"ALTER TABLE submissions ADD COLUMN {column} REAL NOT NULL DEFAULT 0"
+                    )
+                connection.execute("UPDATE submissions SET central_epsilon = local_epsilon")
+    finally:
+        connection.close()
+
+
+def _saved(row: tuple[str, bytes, bytes, float, float, float, str]) -> SavedSubmission:
+    person, digest, envelope, local_epsilon, central_epsilon, delta, state = row
     return SavedSubmission(
         person=person,
         task_digest=TaskDigest(digest),
         envelope=envelope,
-        local_epsilon=local_epsilon,
+        claim=Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta),
         state=SubmissionState(state),
     )
 
@@ -100,21 +155,51 @@ def _find(
     return None if row is None else _saved(row)
 
 
-def _spend(connection: sqlite3.Connection, submission: SavedSubmission) -> SavedSubmission:
-    earlier = _find(connection, submission.person, submission.task_digest)
+def _spend(
+    connection: sqlite3.Connection,
+    person: str,
+    digest: TaskDigest,
+    *,
+    claim: Claim,
+    policy: Policy,
+    prepare: Callable[[], bytes],
+) -> tuple[SavedSubmission, bool]:
+    earlier = _find(connection, person, digest)
     if earlier is not None:
-        return earlier
+        return earlier, True
+    check_totals(policy, _claims(connection, person), claim)
+    submission = SavedSubmission(
+        person=person,
+        task_digest=digest,
+        envelope=prepare(),
+        claim=claim,
+        state=SubmissionState.PENDING,
+    )
     connection.execute(
-        "INSERT INTO submissions VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO submissions "
+        "(person, task_digest, envelope, local_epsilon, central_epsilon, delta, state) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            submission.person,
-            submission.task_digest,
+            person,
+            digest,
             submission.envelope,
-            submission.local_epsilon,
+            claim.local_epsilon,
+            claim.central_epsilon,
+            claim.delta,
             submission.state.value,
         ),
     )
-    return submission
+    return submission, False
+
+
+def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
+    rows = connection.execute(
+        "SELECT local_epsilon, central_epsilon, delta FROM submissions WHERE person = ?", (person,)
+    )
+    return [
+        Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta)
+        for local_epsilon, central_epsilon, delta in rows
+    ]
 
 
 def _mark(

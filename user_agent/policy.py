@@ -1,12 +1,21 @@
 """What the device refuses, whatever the operator signed. Pure."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, Self
 
-from common.errors import PolicyError, SignatureError
+from common.accounting.claims import delta_at_claim
+from common.accounting.composition import composed_claims
+from common.errors import AccountingError, BudgetError, PolicyError, SignatureError
+from common.guarantee import rounded_up
 from common.mechanisms.catalogue import mechanism_of
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
+
+_COARSE: Final = 1e-3
+"""Share of the cap on the central ε below which claims are not told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,21 +27,60 @@ class Policy:
     local_epsilon_cap: float
     """The most that one answer may give away if nobody else is honest. Infinite: anything, so that
     tasks without local noise are answered too."""
+    total_local_epsilon_cap: float = 20.0
+    """The most that all answers of a person together may, ever."""
+    total_central_epsilon_cap: float = 1.0
+    """The most that all of them together may give away to the analyzer, at total_delta_cap."""
+    total_delta_cap: float = 1e-4
 
 
-def check(signed: SignedTask, digest: TaskDigest, policy: Policy, now: float) -> Task:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one answer costs a person: as its task claims, and as this device has confirmed."""
+
+    local_epsilon: float
+    central_epsilon: float
+    delta: float
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Give a task's claim."""
+        return cls(
+            local_epsilon=task.local_epsilon,
+            central_epsilon=task.central_epsilon,
+            delta=task.delta,
+        )
+
+
+def check(
+    signed: SignedTask,
+    digest: TaskDigest,
+    policy: Policy,
+    now: float,
+    *,
+    claim_confirmed: bool = False,
+) -> Task:
     """
     Read a task and decide whether this device answers it. Run by the user agent.
 
-    The claimed local ε is not believed: the task's integer weights are compared with it in exact
-    arithmetic.
+    No claim is believed. The task's integer weights are compared with its local ε in exact
+    arithmetic; its central ε is worked out again for the fewest users it may be released with.
+
+    Args:
+        signed: What the shuffler gave.
+        digest: What was asked for.
+        policy: The person's limits.
+        now: Seconds since 1970 UTC.
+        claim_confirmed: The central claim of the task with this digest was confirmed before.
 
     Raises:
         PolicyError: Its deadline has passed, its local ε is over the cap, or its weights do not
-            keep the claim.
+            keep a claim.
         SignatureError: It is not the task that was asked for, or the pinned identity did not sign
             it.
         TaskError: It is not a valid task.
+
+    Cost: tenths of a second, unless the claim is confirmed.
     """
     if signed.digest() != digest:
         raise SignatureError("the shuffler gave another task than the one that was asked for")
@@ -49,4 +97,68 @@ def check(signed: SignedTask, digest: TaskDigest, policy: Policy, now: float) ->
         raise PolicyError(
             f"the task's weights do not keep its claim of local epsilon {task.local_epsilon}"
         )
+    if not claim_confirmed:
+        _confirm_central_claim(task)
     return task
+
+
+def _confirm_central_claim(task: Task) -> None:
+    claim = f"its claim of central epsilon {task.central_epsilon} at delta {task.delta}"
+    try:
+        found = delta_at_claim(task)
+    except AccountingError as error:
+        raise PolicyError(f"the task's weights do not certify {claim}: {error}") from error
+    if found > task.delta:
+        raise PolicyError(
+            f"the task's weights do not keep {claim}: for {task.n_min} users delta would be "
+            f"{rounded_up(found)}"
+        )
+
+
+def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
+    """
+    Decide whether one more answer keeps the caps over all answers of a person.
+
+    Which tasks they answered makes no difference: one question split into many costs the same.
+
+    Args:
+        policy: The caps.
+        spent: The claims of every task answered so far, whether or not the answer arrived.
+        claim: Of the task that would be answered.
+
+    Raises:
+        BudgetError: A cap would be exceeded; nothing is left to spend on this task.
+    """
+    together = [*spent, claim]
+    local_before = math.fsum(each.local_epsilon for each in spent)
+    if math.fsum(each.local_epsilon for each in together) > policy.total_local_epsilon_cap:
+        raise BudgetError(
+            f"total_local_epsilon_cap is {policy.total_local_epsilon_cap}; "
+            f"{rounded_up(local_before)} is spent on {len(spent)} tasks, and this one would add "
+            f"{rounded_up(claim.local_epsilon)}"
+        )
+    if _composed(policy, together) > policy.total_central_epsilon_cap:
+        before = _composed(policy, spent) if spent else 0.0
+        raise BudgetError(
+            f"total_central_epsilon_cap is {policy.total_central_epsilon_cap} at delta "
+            f"{policy.total_delta_cap}; {rounded_up(before)} is spent on {len(spent)} tasks, and "
+            f"this one would add {rounded_up(claim.central_epsilon)} at delta "
+            f"{rounded_up(claim.delta)}"
+        )
+
+
+def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
+    """
+    Compose central claims; together they cost no more than the local ε, whatever their δ.
+
+    Tiny claims are added up and counted as one of at least _COARSE of the cap: composing laws whose
+    scales lie far apart takes more memory than a device has, and a task may claim any ε.
+    """
+    local = math.fsum(each.local_epsilon for each in claims)
+    least = _COARSE * policy.total_central_epsilon_cap
+    pairs = [(c.central_epsilon, c.delta) for c in claims if c.central_epsilon >= least]
+    tiny = [(c.central_epsilon, c.delta) for c in claims if c.central_epsilon < least]
+    if tiny:
+        together = math.fsum(epsilon for epsilon, _ in tiny)
+        pairs.append((max(least, together), math.fsum(delta for _, delta in tiny)))
+    return min(local, composed_claims(pairs, policy.total_delta_cap))

@@ -58,6 +58,9 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         policy=Policy(
             identity=identity_from_hex(settings.analyzer_identity),
             local_epsilon_cap=settings.local_epsilon_cap,
+            total_local_epsilon_cap=settings.total_local_epsilon_cap,
+            total_central_epsilon_cap=settings.total_central_epsilon_cap,
+            total_delta_cap=settings.total_delta_cap,
         ),
         several_persons=settings.several_persons,
         clock=clock,

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import SettingsError
 from common.runtime.settings import ServiceSettings, is_local
 from common.task import MAX_LOCAL_EPSILON
@@ -18,6 +19,11 @@ class UserAgentSettings(ServiceSettings):
     """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
     local_epsilon_cap: float = 4.0
     """The most that one answer may give away if nobody else is honest; infinite for no limit."""
+    total_local_epsilon_cap: float = 20.0
+    """The most that all answers of a person together may, ever; infinite for no limit."""
+    total_central_epsilon_cap: float = 1.0
+    """The most that all of them together may give away to the analyzer, at total_delta_cap."""
+    total_delta_cap: float = 1e-4
     several_persons: bool = False
     """Answer for several people, told apart by name. For tests and shared devices."""
 
@@ -32,4 +38,18 @@ class UserAgentSettings(ServiceSettings):
             raise SettingsError(
                 f"local_epsilon_cap is {cap}; "
                 f"it must be above 0 and at most {MAX_LOCAL_EPSILON}, or infinite"
+            )
+        if not self.total_local_epsilon_cap > 0:
+            raise SettingsError(
+                f"total_local_epsilon_cap is {self.total_local_epsilon_cap}; it must be above 0"
+            )
+        if not 0 < self.total_central_epsilon_cap < math.inf:
+            raise SettingsError(
+                f"total_central_epsilon_cap is {self.total_central_epsilon_cap}; "
+                "it must be above 0 and finite"
+            )
+        if not MIN_COMPOSED_DELTA <= self.total_delta_cap < 1:
+            raise SettingsError(
+                f"total_delta_cap is {self.total_delta_cap}; "
+                f"it must be at least {MIN_COMPOSED_DELTA} and below 1"
             )

@@ -14,10 +14,10 @@ Run by the analyzer (ledger, planner) and by the user agent (claims). Replace-on
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from dp_accounting.pld import pld_pmf
@@ -41,6 +41,8 @@ _CUT: Final = 1e-17
 """δ at which a curve ends; what lies beyond counts as an infinite loss."""
 _LAYOUT_TOLERANCE: Final = 1e-2
 _CLAIM_STEPS: Final = 64
+_FINEST: Final = 2.0**-12
+_REMEMBERED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,8 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     _check_delta(delta)
     local = math.fsum(release.reduction.local_epsilon for release in releases)
     counted = Counter(releases)
-    dots = [(_release_dots(release), count) for release, count in counted.items()]
+    steps = _steps({release: _deviation(release) / _STEPS for release in counted})
+    dots = [(_release_dots(release, steps[release]), n) for release, n in counted.items()]
     return min(local, _composed(dots, delta))
 
 
@@ -103,10 +106,12 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     added = math.inf
     if math.fsum(claimed for _, claimed in claims) <= delta:
         added = math.fsum(epsilon for epsilon, _ in claims)
-    if len(claims) == 1 or math.isinf(max(epsilon for epsilon, _ in claims)):
+    largest = max(epsilon for epsilon, _ in claims)
+    if len(claims) == 1 or largest == 0 or math.isinf(largest):
         return added
     counted = Counter(claims)
-    dots = [(_claim_dots(*claim), count) for claim, count in counted.items()]
+    steps = _steps({claim: claim[0] / _CLAIM_STEPS for claim in counted})
+    dots = [(_claim_dots(claim, steps[claim]), n) for claim, n in counted.items()]
     return min(added, _composed(dots, delta))
 
 
@@ -130,28 +135,54 @@ def _check_delta(delta: float) -> None:
         )
 
 
-@lru_cache(maxsize=4096)
-def _release_dots(release: Release) -> _Dots:
+_Key = TypeVar("_Key")
+
+
+def _steps(wanted: Mapping[_Key, float]) -> dict[_Key, float]:
+    """
+    Round steps down to powers of two, so that any two have a common multiple.
+
+    None is finer than the coarsest by more than _FINEST: a grid must fit the memory, and a loss
+    far smaller than another is bounded well enough.
+    """
+    least = max(wanted.values()) * _FINEST
+    return {key: 2.0 ** math.floor(math.log2(max(step, least))) for key, step in wanted.items()}
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _deviation(release: Release) -> float:
+    """
+    Give about one standard deviation of a release's privacy loss.
+
+    The total variation distance of two Gaussian laws μ apart is about μ / √(2π).
+    """
+    distance = delta_upper(release.reduction, release.crowd, 0.0)
+    return min(distance * math.sqrt(2 * math.pi), release.reduction.local_epsilon)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _release_dots(release: Release, step: float) -> _Dots:
     """Put a release's curve on a grid."""
-    reduction, crowd = release.reduction, release.crowd
-    # The total variation distance of two Gaussian laws μ apart is about μ / √(2π).
-    deviation = delta_upper(reduction, crowd, 0.0) * math.sqrt(2 * math.pi)
-    step = 2.0 ** math.floor(math.log2(min(deviation, reduction.local_epsilon) / _STEPS))
+    deviation = _deviation(release)
     curve = DeltaCurve(
-        reduction, crowd, (deviation, _BULK * deviation), tolerance=_LAYOUT_TOLERANCE
+        release.reduction,
+        release.crowd,
+        (deviation, _BULK * deviation),
+        tolerance=_LAYOUT_TOLERANCE,
     )
     return _connect(curve, step)
 
 
-@lru_cache(maxsize=4096)
-def _claim_dots(epsilon: float, delta: float) -> _Dots:
+@lru_cache(maxsize=_REMEMBERED)
+def _claim_dots(claim: tuple[float, float], step: float) -> _Dots:
     """Put the worst curve of an (ε, δ) claim on a grid: randomized response, and δ revealed."""
+    epsilon, delta = claim
 
     def curve(at: float) -> float:
         rest = max(math.expm1(epsilon) - math.expm1(at), 0.0) / (math.exp(epsilon) + 1)
         return delta + (1 - delta) * rest
 
-    return _connect(curve, 2.0 ** math.floor(math.log2(epsilon / _CLAIM_STEPS)))
+    return _connect(curve, step)
 
 
 def _connect(curve: Callable[[float], float], step: float) -> _Dots:

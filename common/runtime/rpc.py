@@ -41,6 +41,11 @@ _PASSING: Final = frozenset(
     }
 )
 """Statuses after which the same call may succeed later. All others are refusals."""
+_FORESEEN: Final = (("shuffledp-foreseen", "1"),)
+"""
+Stands beside a status that one of the project's own errors named. gRPC says RESOURCE_EXHAUSTED by
+itself of a limit that may pass; with this it is a spent budget, which is a refusal.
+"""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -111,7 +116,7 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
             async with asyncio.timeout(LONG_DEADLINE):
                 return await behaviour(read(raw), context)
         except ShuffleDpError as error:
-            await context.abort(grpc.StatusCode[error.status], str(error))
+            await context.abort(grpc.StatusCode[error.status], str(error), _FORESEEN)
         except TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long")
         except grpc.aio.AbortError:
@@ -215,6 +220,12 @@ async def reply(call: Awaitable[T]) -> T:
         return await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
-        if code in _PASSING:
+        if code in _PASSING and not _is_budget_refusal(error):
             raise PeerError(f"the other party cannot serve at the moment: {code.name}") from error
         raise PeerRefusalError(code.name, details) from error
+
+
+def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:
+    beside = tuple((key, value) for key, value in error.trailing_metadata() or ())
+    exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return exhausted and set(_FORESEEN) <= set(beside)

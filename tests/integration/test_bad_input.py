@@ -163,6 +163,9 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
         ({"assumed_honest_fraction": math.nan}, "assumed_honest_fraction is nan"),
         ({"n_min": 30}, "target_size is 20; it must lie between 30"),
         ({"deadline": 1}, "not in the future"),
+        ({"budget_epsilon": math.nan}, "budget_epsilon is nan"),
+        ({"budget_delta": 1e-7}, "budget_delta is 1e-07; it must be at least delta"),
+        ({"population": "two\nlines"}, "population must be printable ASCII"),
         ({"deadline": 2**63}, "deadline is 9223372036854775808"),
     ],
 )

@@ -7,15 +7,17 @@ import pytest
 
 from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
-from common.signing import SignedTask
+from common.signing import SignedTask, identity_from_hex
 from common.submission import Outcome
 from common.task import Task
 from deploy.cluster import Cluster
 from deploy.load import contribute_all
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.children import publish
-from user_agent.budget import Budget, SavedSubmission, SubmissionState
+from tests.support.policies import generous
+from user_agent.budget import Budget
 from user_agent.contribution import Contributor
+from user_agent.policy import Claim
 
 _DEADLINE = 60.0
 
@@ -56,14 +58,14 @@ async def _save_without_sending(cluster: Cluster, signed: SignedTask, person: st
     await cluster.user_agent.stop()
     budget = Budget(cluster.user_agent.state / "budget.sqlite")
     task = Task.from_bytes(signed.task_bytes)
+    contributor = Contributor(task, signed.digest())
+    identity = (cluster.analyzer.state / "identity.pub").read_text(encoding="ascii")
     await budget.spend(
-        SavedSubmission(
-            person=person,
-            task_digest=signed.digest(),
-            envelope=Contributor(task, signed.digest()).prepare(2, np.random.default_rng(1)),
-            local_epsilon=task.local_epsilon,
-            state=SubmissionState.PENDING,
-        )
+        person,
+        signed.digest(),
+        Claim.of(task),
+        generous(identity_from_hex(identity)),
+        lambda: contributor.prepare(2, np.random.default_rng(1)),
     )
     budget.close()
 

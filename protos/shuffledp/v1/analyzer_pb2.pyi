@@ -35,6 +35,9 @@ class CreateTaskRequest(_message.Message):
     DEADLINE_FIELD_NUMBER: _builtins.int
     ASSUMED_HONEST_FRACTION_FIELD_NUMBER: _builtins.int
     SHUFFLER_KEY_FIELD_NUMBER: _builtins.int
+    POPULATION_FIELD_NUMBER: _builtins.int
+    BUDGET_EPSILON_FIELD_NUMBER: _builtins.int
+    BUDGET_DELTA_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
@@ -51,6 +54,12 @@ class CreateTaskRequest(_message.Message):
     assumed_honest_fraction: _builtins.float
     shuffler_key: _builtins.bytes
     """32 bytes"""
+    population: _builtins.str
+    """who is asked; nothing: nobody is asked again"""
+    budget_epsilon: _builtins.float
+    """of all releases to the population; else local_epsilon"""
+    budget_delta: _builtins.float
+    """else delta"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """none, or one an item"""
@@ -70,12 +79,22 @@ class CreateTaskRequest(_message.Message):
         deadline: _builtins.int = ...,
         assumed_honest_fraction: _builtins.float = ...,
         shuffler_key: _builtins.bytes = ...,
+        population: _builtins.str = ...,
+        budget_epsilon: _builtins.float | None = ...,
+        budget_delta: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "protocol", b"protocol", "shuffler_key", b"shuffler_key", "target_size", b"target_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "population", b"population", "protocol", b"protocol", "shuffler_key", b"shuffler_key", "target_size", b"target_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
+    _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015
+    _WhichOneofReturnType__budget_epsilon: _TypeAlias = _typing.Literal["budget_epsilon"]  # noqa: Y015
+    _WhichOneofArgType__budget_epsilon: _TypeAlias = _typing.Literal["_budget_epsilon", b"_budget_epsilon"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_delta) -> _WhichOneofReturnType__budget_delta | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_epsilon) -> _WhichOneofReturnType__budget_epsilon | None: ...
 
 Global___CreateTaskRequest: _TypeAlias = CreateTaskRequest  # noqa: Y015
 
@@ -364,3 +383,107 @@ class GetResultResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
+
+@_typing.final
+class GetLedgerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.int
+    """give entries with higher numbers; at most 10,000 of them"""
+    def __init__(
+        self,
+        *,
+        after: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLedgerRequest: _TypeAlias = GetLedgerRequest  # noqa: Y015
+
+@_typing.final
+class LedgerEntry(_message.Message):
+    """One release, chained to the one before by its hash: common/ledger_entry.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRY_FIELD_NUMBER: _builtins.int
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    POPULATION_FIELD_NUMBER: _builtins.int
+    N_USERS_FIELD_NUMBER: _builtins.int
+    N_REFUSED_FIELD_NUMBER: _builtins.int
+    COALITION_FIELD_NUMBER: _builtins.int
+    EPSILON_FIELD_NUMBER: _builtins.int
+    DELTA_FIELD_NUMBER: _builtins.int
+    THEOREM_FIELD_NUMBER: _builtins.int
+    COMPOSED_EPSILON_FIELD_NUMBER: _builtins.int
+    PREVIOUS_HASH_FIELD_NUMBER: _builtins.int
+    ENTRY_HASH_FIELD_NUMBER: _builtins.int
+    entry: _builtins.int
+    """1, 2, 3, ..."""
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    batch_id: _builtins.bytes
+    """16 bytes"""
+    population: _builtins.str
+    n_users: _builtins.int
+    n_refused: _builtins.int
+    coalition: _builtins.str
+    epsilon: _builtins.float
+    """may be infinite"""
+    delta: _builtins.float
+    theorem: _builtins.str
+    composed_epsilon: _builtins.float
+    """of the population after it, at the task's budget_delta"""
+    previous_hash: _builtins.bytes
+    """32 bytes"""
+    entry_hash: _builtins.bytes
+    """32 bytes"""
+    def __init__(
+        self,
+        *,
+        entry: _builtins.int = ...,
+        task_digest: _builtins.bytes = ...,
+        batch_id: _builtins.bytes = ...,
+        population: _builtins.str = ...,
+        n_users: _builtins.int = ...,
+        n_refused: _builtins.int = ...,
+        coalition: _builtins.str = ...,
+        epsilon: _builtins.float = ...,
+        delta: _builtins.float = ...,
+        theorem: _builtins.str = ...,
+        composed_epsilon: _builtins.float = ...,
+        previous_hash: _builtins.bytes = ...,
+        entry_hash: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "coalition", b"coalition", "composed_epsilon", b"composed_epsilon", "delta", b"delta", "entry", b"entry", "entry_hash", b"entry_hash", "epsilon", b"epsilon", "n_refused", b"n_refused", "n_users", b"n_users", "population", b"population", "previous_hash", b"previous_hash", "task_digest", b"task_digest", "theorem", b"theorem"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LedgerEntry: _TypeAlias = LedgerEntry  # noqa: Y015
+
+@_typing.final
+class GetLedgerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___LedgerEntry]: ...
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___LedgerEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetLedgerResponse: _TypeAlias = GetLedgerResponse  # noqa: Y015

@@ -55,6 +55,11 @@ class AnalyzerStub:
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.FromString,
                 _registered_method=True)
+        self.GetLedger = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/GetLedger',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerResponse.FromString,
+                _registered_method=True)
 
 
 class AnalyzerServicer:
@@ -89,6 +94,13 @@ class AnalyzerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetLedger(self, request, context):
+        """Gives what every released batch cost. Needs an operator's token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AnalyzerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_AnalyzerServicer_to_server(servicer, server):
                     servicer.GetResult,
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.SerializeToString,
+            ),
+            'GetLedger': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetLedger,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +239,33 @@ class Analyzer:
             '/shuffledp.v1.Analyzer/GetResult',
             shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetLedger(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/GetLedger',
+            shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerResponse.FromString,
             options,
             channel_credentials,
             insecure,

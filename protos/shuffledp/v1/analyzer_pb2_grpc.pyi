@@ -42,6 +42,8 @@ class AnalyzerStub:
     """
     GetResult: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]
     """Gives the released result. Needs an operator's token."""
+    GetLedger: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]
+    """Gives what every released batch cost. Needs an operator's token."""
 
 @_typing.type_check_only
 class AnalyzerAsyncStub(AnalyzerStub):
@@ -57,6 +59,8 @@ class AnalyzerAsyncStub(AnalyzerStub):
     """
     GetResult: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]  # type: ignore[assignment]
     """Gives the released result. Needs an operator's token."""
+    GetLedger: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]  # type: ignore[assignment]
+    """Gives what every released batch cost. Needs an operator's token."""
 
 class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
     """Sees what, never who."""
@@ -93,5 +97,13 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetResultResponse, _abc.Awaitable[_analyzer_pb2.GetResultResponse]]:
         """Gives the released result. Needs an operator's token."""
+
+    @_abc_1.abstractmethod
+    def GetLedger(
+        self,
+        request: _analyzer_pb2.GetLedgerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.GetLedgerResponse, _abc.Awaitable[_analyzer_pb2.GetLedgerResponse]]:
+        """Gives what every released batch cost. Needs an operator's token."""
 
 def add_AnalyzerServicer_to_server(servicer: AnalyzerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

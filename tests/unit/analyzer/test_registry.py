@@ -1,3 +1,5 @@
+import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -5,9 +7,11 @@ import numpy as np
 import pytest
 
 from analyzer.keys import AnalyzerKeys, OperatorToken
-from analyzer.registry import Registry
+from analyzer.registry import Registry, _budget_epsilon
+from analyzer.spending import Spending
 from analyzer.store import Store
-from common.errors import ShuffleDpError, UnknownTaskError
+from common.accounting.epsilon_search import MOST_EPSILON
+from common.errors import ShuffleDpError, TaskError, UnknownTaskError
 from common.runtime.state import StateDirectory
 from common.task import Task
 from common.task_digest import TaskDigest
@@ -18,7 +22,13 @@ from tests.support.tasks import draft
 def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
     keys = AnalyzerKeys.load(StateDirectory.open(path))
     store = Store(path / "analyzer.sqlite")
-    registry = Registry(store=store, keys=keys, clock=ManualClock(), rng=np.random.default_rng(1))
+    registry = Registry(
+        store=store,
+        spending=Spending(store),
+        keys=keys,
+        clock=ManualClock(),
+        rng=np.random.default_rng(1),
+    )
     return registry, store, keys
 
 
@@ -78,6 +88,16 @@ async def test_a_draft_that_breaks_a_rule_is_not_published(
         await registry.publish(draft(**changes))
     assert caught.value.status == "INVALID_ARGUMENT"
     store.close()
+
+
+def test_without_local_noise_a_population_states_its_budget() -> None:
+    """Alone a task gets the largest certified ε; what several may cost is not guessed."""
+    alone = draft(local_epsilon=math.inf)
+    assert MOST_EPSILON == _budget_epsilon(alone)
+    with pytest.raises(TaskError, match="needs a budget_epsilon"):
+        _budget_epsilon(dataclasses.replace(alone, population="staff"))
+    stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)
+    assert 3.0 == _budget_epsilon(stated)
 
 
 async def test_an_unknown_task_is_not_found(tmp_path: Path) -> None:

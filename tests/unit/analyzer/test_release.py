@@ -1,16 +1,10 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from analyzer.keys import AnalyzerKeys
-from analyzer.registry import Registry
-from analyzer.release import Releases
-from analyzer.store import Store
 from common.accounting.coalitions import guarantees
 from common.batch import BatchId, BatchManifest
 from common.errors import (
@@ -22,67 +16,14 @@ from common.errors import (
     UnusableBatchError,
 )
 from common.hpke import report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.runtime.state import StateDirectory
-from common.signing import SignedTask
-from common.task import Task
 from common.task_digest import TaskDigest
-from tests.support.clocks import ManualClock
-from tests.support.pools import InlinePool
-from tests.support.tasks import draft
-
-_BATCH = BatchId(b"b" * 16)
-
-
-@dataclass
-class Analyzer:
-    """An analyzer's core, with one published task."""
-
-    path: Path
-
-    async def start(self) -> None:
-        """Start, or start again after a crash."""
-        self.keys = AnalyzerKeys.load(StateDirectory.open(self.path))
-        self.store = Store(self.path / "analyzer.sqlite")
-        self.registry = Registry(
-            store=self.store, keys=self.keys, clock=ManualClock(), rng=np.random.default_rng(1)
-        )
-        self.releases = Releases(
-            store=self.store,
-            registry=self.registry,
-            pool=InlinePool(self.keys.reports),
-        )
-
-    async def publish(self) -> SignedTask:
-        """Publish a small task."""
-        self.signed = await self.registry.publish(draft(n_min=3, target_size=3))
-        self.task = Task.from_bytes(self.signed.task_bytes)
-        return self.signed
-
-    def sealed(self, users: int) -> list[bytes]:
-        """Reports of some users who all hold item 0, and their dummies."""
-        mechanism, rng = mechanism_of(self.task), np.random.default_rng(2)
-        own = mechanism.randomize(np.zeros(users, np.int64), rng)
-        reports = np.concatenate([own, mechanism.dummies(users, rng)])
-        seal = self.keys.reports.public_key().sealer(report_context(self.signed.digest()))
-        return [seal(report.tobytes()) for report in reports]
-
-    def manifest(self, users: int, *, batch: BatchId = _BATCH) -> BatchManifest:
-        """What the shuffler says of a batch."""
-        return BatchManifest(
-            task_digest=self.signed.digest(), batch_id=batch, n_users=users, n_reports=2 * users
-        )
-
-    async def settle(self) -> None:
-        """Wait until nothing is being released."""
-        while self.releases._releasing:
-            await asyncio.sleep(0.01)
+from tests.support.analyzer_core import BATCH, AnalyzerCore, chunks_of
 
 
 @pytest.fixture
-async def analyzer(tmp_path: Path) -> AsyncIterator[Analyzer]:
+async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
     """A started analyzer with a task."""
-    started = Analyzer(tmp_path)
+    started = AnalyzerCore(tmp_path)
     await started.start()
     await started.publish()
     yield started
@@ -90,33 +31,28 @@ async def analyzer(tmp_path: Path) -> AsyncIterator[Analyzer]:
     started.store.close()
 
 
-async def _chunks(sealed: list[bytes], size: int = 3) -> AsyncIterator[bytes]:
-    for start in range(0, len(sealed), size):
-        yield b"".join(sealed[start : start + size])
-
-
-async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: Analyzer) -> None:
+async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: AnalyzerCore) -> None:
     """And the ledger says what it cost; the staged reports are gone."""
-    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(analyzer.sealed(50)))
+    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
     await analyzer.settle()
     result = await analyzer.releases.result(analyzer.signed.digest())
 
     assert (50, 100, 50) == (result.n_users, result.n_reports, result.n_dummies)
     assert guarantees(analyzer.task, 50, 0) == result.guarantees
     assert int(result.histogram.frequencies.argmax()) == 0
-    assert await analyzer.store.chunk(_BATCH, 0) is None
+    assert await analyzer.store.chunk(BATCH, 0) is None
     connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
     rows = connection.execute("SELECT n_users, epsilon, delta FROM ledger").fetchall()
     connection.close()
     assert [(50, result.guarantees[0].epsilon, analyzer.task.delta)] == rows
 
 
-async def test_refused_reports_are_counted_and_cost_privacy(analyzer: Analyzer) -> None:
+async def test_refused_reports_are_counted_and_cost_privacy(analyzer: AnalyzerCore) -> None:
     """Repeats and unreadable ones are named by cause, and taken for honest users' reports."""
     sealed = analyzer.sealed(50)
     sealed[3] = sealed[4]
     sealed[5] = bytes(60)
-    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(sealed))
+    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
     await analyzer.settle()
     result = await analyzer.releases.result(analyzer.signed.digest())
 
@@ -124,31 +60,31 @@ async def test_refused_reports_are_counted_and_cost_privacy(analyzer: Analyzer) 
     assert guarantees(analyzer.task, 50, 2) == result.guarantees
 
 
-async def test_delivering_again_changes_nothing(analyzer: Analyzer) -> None:
+async def test_delivering_again_changes_nothing(analyzer: AnalyzerCore) -> None:
     """Before and after the release: one batch, one ledger entry."""
     sealed = analyzer.sealed(50)
     for _ in range(3):
-        await analyzer.releases.deliver(analyzer.manifest(50), _chunks(sealed))
+        await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
         await analyzer.settle()
     connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
     assert [(1,)] == connection.execute("SELECT count(*) FROM ledger").fetchall()
     connection.close()
 
 
-async def test_one_task_is_one_release(analyzer: Analyzer) -> None:
+async def test_one_task_is_one_release(analyzer: AnalyzerCore) -> None:
     """A second batch for the task is refused."""
-    await analyzer.releases.deliver(analyzer.manifest(3), _chunks(analyzer.sealed(3)))
+    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
     other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
     with pytest.raises(BatchConflictError):
-        await analyzer.releases.deliver(other, _chunks(analyzer.sealed(3)))
+        await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(3)))
 
 
-async def test_a_delivery_that_broke_off_is_forgotten(analyzer: Analyzer) -> None:
+async def test_a_delivery_that_broke_off_is_forgotten(analyzer: AnalyzerCore) -> None:
     """The next try starts from the beginning and counts every report once."""
     sealed = analyzer.sealed(200)
 
     async def broken() -> AsyncIterator[bytes]:
-        async for chunk in _chunks(sealed[:250]):
+        async for chunk in chunks_of(sealed[:250]):
             yield chunk
         raise ConnectionError
 
@@ -156,7 +92,7 @@ async def test_a_delivery_that_broke_off_is_forgotten(analyzer: Analyzer) -> Non
         await analyzer.releases.deliver(analyzer.manifest(200), broken())
     with pytest.raises(NotReleasedError):
         await analyzer.releases.result(analyzer.signed.digest())
-    await analyzer.releases.deliver(analyzer.manifest(200), _chunks(sealed))
+    await analyzer.releases.deliver(analyzer.manifest(200), chunks_of(sealed))
     await analyzer.settle()
 
     assert {"repeated": 0, "unreadable": 0, "malformed": 0} == (
@@ -164,12 +100,12 @@ async def test_a_delivery_that_broke_off_is_forgotten(analyzer: Analyzer) -> Non
     ).refused
 
 
-async def test_a_staged_batch_is_released_after_a_crash(analyzer: Analyzer) -> None:
+async def test_a_staged_batch_is_released_after_a_crash(analyzer: AnalyzerCore) -> None:
     """Acknowledged means staged; the next start goes on from there."""
     manifest = analyzer.manifest(50)
     await analyzer.store.begin_batch(manifest)
-    await analyzer.store.add_chunks(_BATCH, 0, [b"".join(analyzer.sealed(50))])
-    await analyzer.store.finish_batch(_BATCH)
+    await analyzer.store.add_chunks(BATCH, 0, [b"".join(analyzer.sealed(50))])
+    await analyzer.store.finish_batch(BATCH)
     analyzer.store.close()
     await analyzer.start()
     await analyzer.releases.resume()
@@ -188,17 +124,17 @@ async def test_a_staged_batch_is_released_after_a_crash(analyzer: Analyzer) -> N
     ],
 )
 async def test_a_batch_must_be_what_its_manifest_says(
-    analyzer: Analyzer, users: int, reports: int, sent: int, message: str
+    analyzer: AnalyzerCore, users: int, reports: int, sent: int, message: str
 ) -> None:
     """Users, reports and what really came must agree, and n_min is kept here too."""
     manifest = BatchManifest(
-        task_digest=analyzer.signed.digest(), batch_id=_BATCH, n_users=users, n_reports=reports
+        task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
     )
     with pytest.raises(ManifestError, match=message):
-        await analyzer.releases.deliver(manifest, _chunks(analyzer.sealed(6)[:sent]))
+        await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(6)[:sent]))
 
 
-async def test_half_a_report_is_refused(analyzer: Analyzer) -> None:
+async def test_half_a_report_is_refused(analyzer: AnalyzerCore) -> None:
     """Chunks hold whole sealed reports."""
 
     async def odd() -> AsyncIterator[bytes]:
@@ -208,19 +144,19 @@ async def test_half_a_report_is_refused(analyzer: Analyzer) -> None:
         await analyzer.releases.deliver(analyzer.manifest(3), odd())
 
 
-async def test_a_batch_for_an_unknown_task_is_refused(analyzer: Analyzer) -> None:
+async def test_a_batch_for_an_unknown_task_is_refused(analyzer: AnalyzerCore) -> None:
     """Nothing is staged."""
     manifest = BatchManifest(
-        task_digest=TaskDigest(bytes(32)), batch_id=_BATCH, n_users=3, n_reports=6
+        task_digest=TaskDigest(bytes(32)), batch_id=BATCH, n_users=3, n_reports=6
     )
     with pytest.raises(UnknownTaskError):
-        await analyzer.releases.deliver(manifest, _chunks([]))
+        await analyzer.releases.deliver(manifest, chunks_of([]))
 
 
 @pytest.mark.parametrize("statement", ["UPDATE ledger SET epsilon = 0", "DELETE FROM ledger"])
-async def test_the_ledger_is_append_only(analyzer: Analyzer, statement: str) -> None:
+async def test_the_ledger_is_append_only(analyzer: AnalyzerCore, statement: str) -> None:
     """The file itself refuses to forget."""
-    await analyzer.releases.deliver(analyzer.manifest(3), _chunks(analyzer.sealed(3)))
+    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
     await analyzer.settle()
     connection = sqlite3.connect(analyzer.path / "analyzer.sqlite")
     with pytest.raises(sqlite3.IntegrityError, match="append-only"):
@@ -228,22 +164,24 @@ async def test_the_ledger_is_append_only(analyzer: Analyzer, statement: str) -> 
     connection.close()
 
 
-async def test_a_batch_of_nothing_readable_is_given_up_with_a_reason(analyzer: Analyzer) -> None:
+async def test_a_batch_of_nothing_readable_is_given_up_with_a_reason(
+    analyzer: AnalyzerCore,
+) -> None:
     """Not "not yet" for ever: the operator is told."""
     garbage = [bytes([number]) * 60 for number in range(6)]
-    await analyzer.releases.deliver(analyzer.manifest(3), _chunks(garbage))
+    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(garbage))
     await analyzer.settle()
 
     with pytest.raises(UnusableBatchError, match="none of the batch's 6 reports"):
         await analyzer.releases.result(analyzer.signed.digest())
 
 
-async def test_padding_that_the_task_has_no_room_for_is_refused(analyzer: Analyzer) -> None:
+async def test_padding_that_the_task_has_no_room_for_is_refused(analyzer: AnalyzerCore) -> None:
     """With a fixed number of dummies a null report stands where a report should."""
     sealed = analyzer.sealed(50)
     seal = analyzer.keys.reports.public_key().sealer(report_context(analyzer.signed.digest()))
     sealed[:2] = [seal(b"\xff" * 12), seal(b"\xff" * 12)]
-    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(sealed))
+    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
     await analyzer.settle()
     result = await analyzer.releases.result(analyzer.signed.digest())
 
@@ -251,7 +189,7 @@ async def test_padding_that_the_task_has_no_room_for_is_refused(analyzer: Analyz
     assert guarantees(analyzer.task, 50, 2) == result.guarantees
 
 
-async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: Analyzer) -> None:
+async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: AnalyzerCore) -> None:
     """ABORTED is passing: the shuffler does not quarantine a good batch for it."""
     sealed, going_on = analyzer.sealed(3), asyncio.Event()
 
@@ -262,31 +200,33 @@ async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: Analyz
     first = asyncio.create_task(analyzer.releases.deliver(analyzer.manifest(3), slow()))
     await asyncio.sleep(0.05)
     with pytest.raises(DeliveryUnderWayError) as caught:
-        await analyzer.releases.deliver(analyzer.manifest(3), _chunks(sealed))
+        await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(sealed))
     going_on.set()
     await first
 
     assert caught.value.status == "ABORTED"
 
 
-async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: Analyzer) -> None:
+async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: AnalyzerCore) -> None:
     """Another batch id may come after it: a stray manifest cannot block the real batch."""
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
     with pytest.raises(ManifestError):
-        await analyzer.releases.deliver(stray, _chunks(analyzer.sealed(3)))
-    await analyzer.releases.deliver(analyzer.manifest(50), _chunks(analyzer.sealed(50)))
+        await analyzer.releases.deliver(stray, chunks_of(analyzer.sealed(3)))
+    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
     await analyzer.settle()
 
     assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
 
 
-async def test_a_batch_staged_by_a_call_that_was_cut_off_is_released(analyzer: Analyzer) -> None:
+async def test_a_batch_staged_by_a_call_that_was_cut_off_is_released(
+    analyzer: AnalyzerCore,
+) -> None:
     """The transaction was committed, the caller was gone: the redelivery starts the release."""
     sealed, manifest = analyzer.sealed(50), analyzer.manifest(50)
     await analyzer.store.begin_batch(manifest)
-    await analyzer.store.add_chunks(_BATCH, 0, [b"".join(sealed)])
-    await analyzer.store.finish_batch(_BATCH)
-    await analyzer.releases.deliver(manifest, _chunks(sealed))
+    await analyzer.store.add_chunks(BATCH, 0, [b"".join(sealed)])
+    await analyzer.store.finish_batch(BATCH)
+    await analyzer.releases.deliver(manifest, chunks_of(sealed))
     await analyzer.settle()
 
     assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users

@@ -67,6 +67,18 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"analyzer_key": b""}, "analyzer_key has 0 bytes"),
         ({"labels": ("a", "b")}, "there are 2 labels for a domain_size of 100"),
         ({"labels": ("a",) * 100}, "two items have the same label"),
+        ({"population": " staff"}, "population begins or ends with a blank"),
+        ({"population": "Müller"}, "population must be printable ASCII"),
+        ({"population": "a\n"}, "population must be printable ASCII"),
+        ({"population": 1}, "population must be printable ASCII"),
+        ({"population": "x" * 65}, "population has 65 characters; it may have at most 64"),
+        ({"budget_epsilon": 0.0}, "budget_epsilon is 0.0; it must be above 0 and finite"),
+        ({"budget_epsilon": math.inf}, "budget_epsilon is inf"),
+        ({"budget_epsilon": math.nan}, "budget_epsilon is nan"),
+        ({"budget_epsilon": 0.5}, "budget_epsilon is 0.5; this task alone claims"),
+        ({"budget_delta": 1e-7}, "budget_delta is 1e-07; it must be at least delta, 1e-06"),
+        ({"budget_delta": 1.0}, "budget_delta is 1.0"),
+        ({"budget_delta": math.nan}, "budget_delta is nan"),
     ],
 )
 def test_a_task_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message: str) -> None:

@@ -32,6 +32,8 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
     assert status == wire.status_from_wire(wire.status_to_wire(status))
     for asked in (wanted, draft(local_epsilon=math.inf)):
         assert asked == wire.draft_from_wire(wire.draft_to_wire(asked))
+    budgeted = draft(population="staff", budget_epsilon=3.0, budget_delta=1e-5)
+    assert budgeted == wire.draft_from_wire(wire.draft_to_wire(budgeted))
     assert list(Outcome) == wire.outcomes_from_wire(wire.outcomes_to_wire(list(Outcome)))
     assert b"chunk" == wire.chunk_from_wire(wire.chunk_to_wire(b"chunk"))
     for state in BatchState:

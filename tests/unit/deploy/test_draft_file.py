@@ -34,6 +34,15 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
     assert draft.labels == ("a", "b", "c")
     assert draft.local_epsilon == 2.0
     assert draft.assumed_honest_fraction == 1.0
+    assert (draft.population, draft.budget_epsilon, draft.budget_delta) == ("", None, None)
+
+
+def test_a_budget_is_read_where_it_is_stated(tmp_path: Path) -> None:
+    """Whole numbers too."""
+    text = 'population = "staff"\nbudget_epsilon = 3\nbudget_delta = 1e-5\n'
+    draft = _read(tmp_path, _GOOD + text)
+
+    assert (draft.population, draft.budget_epsilon, draft.budget_delta) == ("staff", 3.0, 1e-5)
 
 
 @pytest.mark.parametrize(("written", "read"), [("1", 1.0), ("1.3", 1.3), ("0.25", 0.25)])
@@ -64,6 +73,7 @@ def test_no_local_noise_is_an_infinite_epsilon(tmp_path: Path) -> None:
         (("dummies_per_user = 1", "dummies_per_user = '1'"), "dummies_per_user must be of type"),
         (("n_min = 100", "n_min = -1"), "n_min is -1"),
         (("n_min = 100", f"n_min = {10**30}"), "n_min is 1000000000"),
+        (("n_min = 100", "n_min = 100\nbudget_epsilon = true"), "must be of type float"),
         (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),
     ],
 )

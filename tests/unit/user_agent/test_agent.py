@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import math
 import sqlite3
 from pathlib import Path
@@ -6,8 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.errors import PeerError, PeerRefusalError, ValueRangeError, WireError
+from common.errors import (
+    BudgetError,
+    PeerError,
+    PeerRefusalError,
+    PolicyError,
+    ValueRangeError,
+    WireError,
+)
 from tests.support.clocks import ManualClock
+from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
@@ -30,7 +39,7 @@ def _agent(
     agent = Agent(
         shuffler=shuffler,
         budget=budget,
-        policy=Policy(identity=case.identity.public_identity(), local_epsilon_cap=cap),
+        policy=generous(case.identity.public_identity(), local_epsilon_cap=cap),
         several_persons=several,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
@@ -145,7 +154,7 @@ async def test_an_infinite_spend_is_kept(tmp_path: Path) -> None:
 
     assert math.inf == receipt.local_epsilon
     assert saved is not None
-    assert math.inf == saved.local_epsilon
+    assert math.inf == saved.claim.local_epsilon
     budget.close()
 
 
@@ -170,7 +179,7 @@ async def test_no_true_value_is_ever_stored(tmp_path: Path) -> None:
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
     assert shuffler.received[0] in stored
-    assert len(_columns(tmp_path)) == 5
+    assert len(_columns(tmp_path)) == 7
 
 
 def _columns(path: Path) -> list[str]:
@@ -178,5 +187,52 @@ def _columns(path: Path) -> list[str]:
     connection = sqlite3.connect(path / "budget.sqlite")
     names = [row[1] for row in connection.execute("PRAGMA table_info(submissions)")]
     connection.close()
-    assert names == ["person", "task_digest", "envelope", "local_epsilon", "state"]
+    assert names == [
+        *("person", "task_digest", "envelope", "local_epsilon", "state"),
+        *("central_epsilon", "delta"),
+    ]
     return names
+
+
+async def test_a_task_over_what_is_left_is_not_answered(tmp_path: Path) -> None:
+    """Nothing is drawn, saved or sent; the generator has not moved."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    budget, rng = Budget(tmp_path / "budget.sqlite"), np.random.default_rng(1)
+    agent = Agent(
+        shuffler=shuffler,
+        budget=budget,
+        policy=Policy(
+            identity=_CASE.identity.public_identity(),
+            local_epsilon_cap=4.0,
+            total_central_epsilon_cap=0.5,
+        ),
+        several_persons=False,
+        clock=ManualClock(),
+        rng=rng,
+    )
+    with pytest.raises(BudgetError, match=r"total_central_epsilon_cap is 0\.5"):
+        await agent.contribute(_DIGEST, 3, "")
+
+    assert [] == shuffler.received
+    assert [] == await budget.pending()
+    assert np.random.default_rng(1).random() == rng.random()
+    budget.close()
+
+
+async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(tmp_path: Path) -> None:
+    """The next person's answer does not compute it again; another task is computed afresh."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = _agent(tmp_path, shuffler, several=True)
+    for person in ("one", "two"):
+        await agent.contribute(_DIGEST, 3, person)
+    assert [_DIGEST] == list(agent._confirmed)
+
+    cheating = dataclasses.replace(_CASE.task, central_epsilon=0.01)
+    signed = _CASE.identity.sign(cheating.to_bytes())
+    shuffler = MemoryShuffler(signed)
+    agent._shuffler = shuffler
+    for _ in range(2):
+        with pytest.raises(PolicyError, match="do not keep its claim of central epsilon"):
+            await agent.contribute(signed.digest(), 3, "one")
+    assert [] == shuffler.received
+    budget.close()

@@ -1,13 +1,14 @@
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 
-from common.errors import PolicyError, SignatureError, TaskError
+from common.errors import BudgetError, PolicyError, SignatureError, TaskError
 from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
 from tests.support.tasks import FAR_FUTURE, PublishedTask, published
-from user_agent.policy import Policy, check
+from user_agent.policy import Claim, Policy, check, check_totals
 
 _NOW = 1_000_000_000.0
 
@@ -80,3 +81,120 @@ def test_signed_nonsense_is_refused() -> None:
     signed: SignedTask = case.identity.sign(b"{}")
     with pytest.raises(TaskError):
         check(signed, signed.digest(), _policy(case), _NOW)
+
+
+def _resigned(case: PublishedTask, **changes: Any) -> SignedTask:
+    """Sign a task with some fields changed, as an analyzer that cheats would."""
+    return case.identity.sign(dataclasses.replace(case.task, **changes).to_bytes())
+
+
+def test_a_false_central_claim_is_refused() -> None:
+    """Two per cent too low is noticed; the claim and what was found are named."""
+    case = published(n_min=500, target_size=500)
+    low = 0.98 * case.task.central_epsilon
+    signed = _resigned(case, central_epsilon=low)
+    with pytest.raises(PolicyError, match=rf"central epsilon {low} at delta 1e-06.*1\.\d+e-06"):
+        check(signed, signed.digest(), _policy(case), _NOW)
+
+
+def test_a_central_claim_is_confirmed_for_the_fewest_users() -> None:
+    """What would hold for ten times as many does not count."""
+    many = published(n_min=5000, target_size=5000)
+    signed = _resigned(many, n_min=500)
+    with pytest.raises(PolicyError, match="for 500 users delta would be"):
+        check(signed, signed.digest(), _policy(many), _NOW)
+
+
+def test_a_claim_confirmed_before_is_not_computed_again() -> None:
+    """The caller vouches for this digest; everything else is checked all the same."""
+    case = published(n_min=500, target_size=500)
+    signed = _resigned(case, central_epsilon=0.01)
+
+    task = check(signed, signed.digest(), _policy(case), _NOW, claim_confirmed=True)
+    assert 0.01 == task.central_epsilon
+    with pytest.raises(PolicyError, match="deadline"):
+        check(signed, signed.digest(), _policy(case), float(FAR_FUTURE), claim_confirmed=True)
+
+
+def _totals(**caps: float) -> Policy:
+    identity = SigningIdentity.generate().public_identity()
+    return Policy(identity=identity, local_epsilon_cap=4.0, **caps)
+
+
+def _claim(local: float = 1.0, central: float = 0.1, delta: float = 1e-6) -> Claim:
+    return Claim(local_epsilon=local, central_epsilon=central, delta=delta)
+
+
+def test_local_epsilons_add_up_to_their_cap() -> None:
+    """Exactly the cap is allowed, and nothing beyond it."""
+    policy = _totals(total_local_epsilon_cap=3.0)
+    check_totals(policy, [_claim(), _claim()], _claim())
+    with pytest.raises(BudgetError) as caught:
+        check_totals(policy, [_claim(), _claim()], _claim(local=1.25))
+
+    assert "RESOURCE_EXHAUSTED" == caught.value.status
+    assert (
+        "total_local_epsilon_cap is 3.0; 2 is spent on 2 tasks, and this one would add 1.25"
+        == str(caught.value)
+    )
+
+
+def test_without_a_local_cap_the_central_one_still_binds() -> None:
+    """For tasks without local noise: nothing limits what all but the analyzer could learn."""
+    policy = _totals(total_local_epsilon_cap=math.inf, total_central_epsilon_cap=0.2)
+    noiseless = _claim(local=math.inf, central=0.125)
+    check_totals(policy, [], noiseless)
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(policy, [noiseless], noiseless)
+
+
+def test_central_claims_compose_to_their_cap() -> None:
+    """The message names the cap, what is spent, and what this task would add."""
+    policy = _totals(total_central_epsilon_cap=0.15)
+    claim = _claim(central=0.125)
+    check_totals(policy, [], claim)
+    with pytest.raises(
+        BudgetError, match=r"total_central_epsilon_cap is 0\.15 at delta 0\.0001; "
+    ) as caught:
+        check_totals(policy, [claim], claim)
+    assert "0.125 is spent on 1 tasks, and this one would add 0.125 at delta 1e-06" in str(
+        caught.value
+    )
+
+
+def test_deltas_alone_can_exceed_the_cap() -> None:
+    """However small the epsilons."""
+    policy = _totals(total_delta_cap=1e-6)
+    check_totals(policy, [], _claim(central=1e-3, delta=1e-6))
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(policy, [_claim(central=1e-3)], _claim(central=1e-3))
+
+
+@pytest.mark.parametrize("tiny", [0.0, 1e-300, 1e-9])
+def test_tiny_claims_count_as_a_thousandth_of_the_cap_together(tiny: float) -> None:
+    """An analyzer cannot make the device compose laws of scales that lie far apart."""
+    policy = _totals(total_delta_cap=1e-5)
+    spent = [_claim(central=tiny, delta=0.0)] * 9
+    check_totals(policy, spent, _claim(central=0.99, delta=0.0))
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(policy, spent, _claim(central=0.9999, delta=0.0))
+
+
+def test_local_epsilons_bound_what_the_analyzer_learns() -> None:
+    """Where the deltas alone exceed the cap, but the local epsilons do not."""
+    policy = _totals(total_delta_cap=1e-6)
+    check_totals(policy, [_claim(local=0.5)], _claim(local=0.5))
+
+
+def test_one_question_split_into_many_tasks_spends_the_same_budget() -> None:
+    """The caps see people, not tasks: a tenth of the question is a tenth of the cost, ten times."""
+    policy = _totals(total_local_epsilon_cap=4.0, total_central_epsilon_cap=4.0)
+    part = _claim(local=0.4, central=0.3, delta=0.0)
+    answered: list[Claim] = []
+    for _ in range(10):
+        check_totals(policy, answered, part)
+        answered.append(part)
+    with pytest.raises(BudgetError):
+        check_totals(policy, answered, part)
+    with pytest.raises(BudgetError):
+        check_totals(policy, [_claim(local=4.0)], part)

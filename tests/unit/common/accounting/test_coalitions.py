@@ -163,7 +163,8 @@ def test_the_task_claims_what_holds_at_n_min() -> None:
     """Users are promised the worst batch that can be released."""
     task = published(n_min=500, target_size=500).task
 
-    assert task.central_epsilon == guarantees(task, 500, 0)[0].epsilon
+    holds = guarantees(task, 500, 0)[0].epsilon
+    assert holds <= task.central_epsilon <= 1.001 * holds
 
 
 def test_without_local_noise_nothing_holds_against_shuffler_and_analyzer() -> None:

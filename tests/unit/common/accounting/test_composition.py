@@ -128,6 +128,18 @@ def test_claims_compose_to_no_more_than_their_sum() -> None:
     assert math.isinf(composed_claims([(math.inf, 1e-6), (0.1, 1e-6)], 1e-3))
 
 
+def test_rounds_of_very_different_size_compose() -> None:
+    """A round next to nothing costs next to nothing, and no memory."""
+    tiny = Release(reduction=_grr(20, 1e-6), crowd=Crowd(users=10**6))
+    large = Release(reduction=_grr(50, 5.0), crowd=Crowd(users=2000))
+    alone = epsilon_upper(large.reduction, large.crowd, 1e-6)
+
+    assert composed_epsilon([tiny, large], 1e-6) == pytest.approx(alone, rel=5e-3)
+    assert composed_claims([(1e-9, 0.0), (0.5, 0.0)], 1e-6) == pytest.approx(0.5, rel=1e-5)
+    assert composed_claims([(0.0, 1e-9), (0.5, 0.0)], 1e-6) == 0.5
+    assert composed_claims([(0.0, 0.0), (0.0, 1e-7)], 1e-6) == 0.0
+
+
 def test_two_pure_claims_compose_exactly() -> None:
     """Two rounds of randomized response: δ at ε is that of the product law."""
     epsilon, delta = 1.0, 0.05

@@ -114,3 +114,26 @@ def test_a_device_may_have_no_local_epsilon_cap() -> None:
 
     assert math.inf == _capped("inf").local_epsilon_cap
     assert 4.0 == silent.local_epsilon_cap
+
+
+@pytest.mark.parametrize(
+    ("cap", "message"),
+    [
+        ({"total_local_epsilon_cap": 0.0}, "total_local_epsilon_cap is 0.0; it must be above 0"),
+        ({"total_local_epsilon_cap": math.nan}, "total_local_epsilon_cap is nan"),
+        ({"total_central_epsilon_cap": math.inf}, "total_central_epsilon_cap is inf"),
+        ({"total_central_epsilon_cap": math.nan}, "total_central_epsilon_cap is nan"),
+        ({"total_delta_cap": 1.0}, "total_delta_cap is 1.0; it must be at least 1e-12"),
+        ({"total_delta_cap": 0.0}, "total_delta_cap is 0.0"),
+    ],
+)
+def test_caps_over_all_tasks_have_ranges(cap: dict[str, float], message: str) -> None:
+    """Above 0 and finite; a probability."""
+    with pytest.raises(SettingsError, match=message):
+        UserAgentSettings(
+            state_directory=Path(),
+            listen="unix:a",
+            shuffler="",
+            analyzer_identity="",
+            **cap,  # type: ignore[arg-type]  # the names of caps
+        )

@@ -1,0 +1,57 @@
+import dataclasses
+from typing import Any
+
+import pytest
+
+from common.accounting.amplification import epsilon_upper
+from common.accounting.claims import claimable_epsilon, delta_at_claim
+from common.accounting.coalitions import honest_crowd
+from common.mechanisms.catalogue import mechanism_of
+from tests.support.tasks import published
+
+_CASES: list[dict[str, Any]] = [
+    {"n_min": 10},
+    {"n_min": 50},
+    {"n_min": 137, "delta": 1e-2},
+    {"n_min": 500, "local_epsilon": 4.0},
+    {"n_min": 20_000, "local_epsilon": 4.0},
+    {"n_min": 1000, "delta": 1e-15, "dummies_per_user": 0},
+    {"n_min": 1000, "domain_size": 5, "local_epsilon": 1.0},
+    {"n_min": 30, "domain_size": 2, "local_epsilon": 0.1, "delta": 0.1},
+    {"n_min": 3000, "local_epsilon": 8.0, "dummies_per_user": 2, "assumed_honest_fraction": 0.3},
+]
+
+
+@pytest.mark.parametrize("changes", _CASES, ids=str)
+def test_an_honest_claim_is_confirmed_and_little_larger_than_what_holds(
+    changes: dict[str, Any],
+) -> None:
+    """
+    The device finds δ below the task's, by as much as bins may differ (.2 %); the room for that
+    costs less than .5 % of ε.
+    """
+    task = published(target_size=30_000, **changes).task
+    holds = epsilon_upper(
+        mechanism_of(task).reduction, honest_crowd(task, task.n_min, 0), task.delta
+    )
+
+    assert delta_at_claim(task) <= 0.998 * task.delta
+    assert min(holds, task.local_epsilon) <= task.central_epsilon <= task.local_epsilon
+    assert task.central_epsilon <= 1.005 * holds
+    assert task.central_epsilon == float(f"{task.central_epsilon:.6g}")
+
+
+def test_a_claim_that_is_too_low_is_found_out() -> None:
+    """Two per cent less than what holds."""
+    task = published(n_min=500, target_size=500).task
+    lower = dataclasses.replace(task, central_epsilon=0.98 * task.central_epsilon)
+
+    assert delta_at_claim(lower) > task.delta
+
+
+def test_a_claim_of_the_local_epsilon_always_holds() -> None:
+    """A crowd of one gives nothing more."""
+    task = published(n_min=1, target_size=1, dummies_per_user=0).task
+
+    assert task.local_epsilon == claimable_epsilon(task)
+    assert 0 == delta_at_claim(dataclasses.replace(task, central_epsilon=task.local_epsilon))

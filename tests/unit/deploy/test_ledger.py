@@ -1,0 +1,45 @@
+import io
+import json
+
+from rich.console import Console
+
+from common.batch import BatchId
+from common.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry, verify
+from common.task_digest import TaskDigest
+from deploy import ledger
+from deploy.result_json import dumps
+
+_ENTRY = LedgerEntry.chained(
+    FIRST_PREVIOUS_HASH,
+    entry=1,
+    task_digest=TaskDigest(b"\xd1" * 32),
+    batch_id=BatchId(b"b" * 16),
+    population="[staff]",
+    n_users=100,
+    n_refused=2,
+    coalition="analyzer",
+    epsilon=float("inf"),
+    delta=1e-6,
+    theorem="formula 1",
+    composed_epsilon=0.51234,
+)
+
+
+def test_a_table_shows_each_entry_and_the_head() -> None:
+    """Figures rounded up; a population's name is text, whatever it holds."""
+    console = Console(file=io.StringIO(), width=160)
+    ledger.show([_ENTRY], verify([_ENTRY]), console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+    for text in ("d1d1d1d1d1d1", "[staff]", "inf", "0.5124", _ENTRY.entry_hash.hex()):
+        assert text in shown
+
+
+def test_json_holds_all_that_is_hashed() -> None:
+    """An auditor can compute the chain from it."""
+    written = json.loads(dumps(ledger.as_json([_ENTRY], verify([_ENTRY]))))
+
+    [entry] = written["entries"]
+    assert _ENTRY.fields() == {name: entry[name] for name in _ENTRY.fields()}
+    assert {"entry": 1, "entry_hash": entry["entry_hash"]} == written["head"]
+    assert "00" * 32 == entry["previous_hash"]

@@ -1,0 +1,133 @@
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.errors import BudgetError
+from common.signing import SigningIdentity
+from common.task_digest import TaskDigest
+from user_agent.budget import Budget, SubmissionState
+from user_agent.policy import Claim, Policy
+
+_ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6)
+_POLICY = Policy(
+    identity=SigningIdentity.generate().public_identity(),
+    local_epsilon_cap=4.0,
+    total_local_epsilon_cap=5.0,
+)
+
+
+def _task(number: int) -> TaskDigest:
+    return TaskDigest(bytes([number]) * 32)
+
+
+def _envelope(content: bytes = b"envelope") -> Callable[[], bytes]:
+    return lambda: content
+
+
+async def test_answers_at_the_same_time_cannot_both_pass_a_cap(tmp_path: Path) -> None:
+    """There is room for two of five; check and insert are one transaction."""
+    budget = Budget(tmp_path / "budget.sqlite")
+    outcomes = await asyncio.gather(
+        *(budget.spend("", _task(n), _ANSWER, _POLICY, _envelope()) for n in range(5)),
+        return_exceptions=True,
+    )
+
+    assert 3 == sum(isinstance(outcome, BudgetError) for outcome in outcomes)
+    assert 2 == len(await budget.pending())
+    budget.close()
+
+
+async def test_nothing_is_prepared_or_saved_over_a_cap(tmp_path: Path) -> None:
+    """No report is randomized for an answer that is not given."""
+    budget = Budget(tmp_path / "budget.sqlite")
+    for number in range(2):
+        await budget.spend("", _task(number), _ANSWER, _POLICY, _envelope())
+    prepared = False
+
+    def prepare() -> bytes:
+        nonlocal prepared
+        prepared = True
+        return b""
+
+    with pytest.raises(BudgetError, match="4 is spent on 2 tasks, and this one would add 2"):
+        await budget.spend("", _task(9), _ANSWER, _POLICY, prepare)
+
+    assert not prepared
+    assert await budget.find("", _task(9)) is None
+    budget.close()
+
+
+async def test_an_answered_task_costs_nothing_more(tmp_path: Path) -> None:
+    """The same bytes are given again, even where no cap has room."""
+    budget = Budget(tmp_path / "budget.sqlite")
+    first, repeated = await budget.spend("", _task(1), _ANSWER, _POLICY, _envelope(b"one"))
+    assert not repeated
+    await budget.spend("", _task(2), _ANSWER, _POLICY, _envelope())
+    again, repeated = await budget.spend("", _task(1), _ANSWER, _POLICY, _envelope(b"other"))
+
+    assert (first, True) == (again, repeated)
+    assert b"one" == again.envelope
+    budget.close()
+
+
+async def test_every_person_has_a_budget_of_their_own(tmp_path: Path) -> None:
+    """On a device of several, and whatever became of the submissions."""
+    budget = Budget(tmp_path / "budget.sqlite")
+    for person in ("one", "two"):
+        for number in range(2):
+            saved, _ = await budget.spend(person, _task(number), _ANSWER, _POLICY, _envelope())
+            await budget.mark(saved, SubmissionState.REFUSED)
+        with pytest.raises(BudgetError):
+            await budget.spend(person, _task(3), _ANSWER, _POLICY, _envelope())
+    budget.close()
+
+
+async def test_what_is_spent_outlives_the_process(tmp_path: Path) -> None:
+    """A restart forgets nothing."""
+    for number in range(2):
+        budget = Budget(tmp_path / "budget.sqlite")
+        await budget.spend("", _task(number), _ANSWER, _POLICY, _envelope())
+        budget.close()
+    budget = Budget(tmp_path / "budget.sqlite")
+    with pytest.raises(BudgetError):
+        await budget.spend("", _task(3), _ANSWER, _POLICY, _envelope())
+    saved = await budget.find("", _task(1))
+    assert saved is not None
+    assert _ANSWER == saved.claim
+    budget.close()
+
+
+def _old_file(path: Path) -> None:
+    """Write a file as the first version did: no central epsilon, no delta."""
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(
+            "CREATE TABLE submissions (person TEXT NOT NULL, task_digest BLOB NOT NULL, "
+            "envelope BLOB NOT NULL, local_epsilon REAL NOT NULL, state TEXT NOT NULL, "
+            "PRIMARY KEY (person, task_digest)) WITHOUT ROWID"
+        )
+        connection.execute(
+            "INSERT INTO submissions VALUES ('', ?, ?, 0.75, 'pending')", (_task(1), b"old")
+        )
+    connection.close()
+
+
+async def test_a_file_of_an_earlier_version_is_upgraded_in_place(tmp_path: Path) -> None:
+    """Its answers count with their local epsilon, the only upper bound that was kept."""
+    path = tmp_path / "budget.sqlite"
+    _old_file(path)
+    for _ in range(2):
+        budget = Budget(path)
+        [saved] = await budget.pending()
+        assert Claim(local_epsilon=0.75, central_epsilon=0.75, delta=0.0) == saved.claim
+        assert b"old" == saved.envelope
+        budget.close()
+    budget = Budget(path)
+    small = Claim(local_epsilon=0.5, central_epsilon=0.2, delta=0.0)
+    await budget.spend("", _task(2), small, _POLICY, _envelope())
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        await budget.spend("", _task(3), small, _POLICY, _envelope())
+    budget.close()
