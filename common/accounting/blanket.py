@@ -121,7 +121,7 @@ class _Sum:
         terms = np.maximum(terms, -most * top)  # below that no sum is positive anyhow
         reach = top - float(terms.min())
         law = np.log(np.append(chances * share, max(1 - share, 1e-300)), dtype=np.float64)
-        tilt = _mean_zero_tilt(np.concatenate([terms, np.zeros(1)]), law)
+        tilt = _mean_zero_tilt(np.append(terms, 0.0), law)
         active = np.exp(law[:-1] + tilt * (terms - top))
         deviation = math.sqrt(float(active @ terms**2) / float(active.sum()))
         window = min(_WINDOW * math.sqrt(most * share) * deviation + reach, most * reach)
@@ -147,8 +147,7 @@ class _Sum:
         places, law = _on_grid(scaled, chances)
         law[-int(places[0])] += idle
         places, law = places[law > 0], law[law > 0]
-        self._values: Vector = (places * step).astype(np.float64)
-        self._log_law = np.log(law)
+        self._values, self._log_law = places.astype(np.float64) * step, np.log(law)
         self._tilt = _mean_zero_tilt(self._values, self._log_law)
         self._cumulant = self._cumulant_at(self._tilt)
         return places
