@@ -45,6 +45,8 @@ class Terms:
     """What a guarantee follows from, beside who arrived: of a task, or of one that is planned."""
 
     reduction: MatchCountReduction
+    local_epsilon: float
+    """What is promised; no less than the reduction's own."""
     dummies: DummySpec
     delta: float
     assumed_honest_fraction: float
@@ -54,6 +56,7 @@ class Terms:
         """Take them from a task: its integer weights, not what it claims of them."""
         return cls(
             reduction=mechanism_of(task).reduction,
+            local_epsilon=task.local_epsilon,
             dummies=task.dummies,
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
@@ -206,10 +209,10 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     """
     local = Guarantee(
         coalition="shuffler+analyzer",
-        epsilon=terms.reduction.local_epsilon,
+        epsilon=terms.local_epsilon,
         delta=0.0,
         neighbouring=REPLACE_ONE,
-        theorem=NO_LOCAL_NOISE if math.isinf(terms.reduction.local_epsilon) else LOCAL,
+        theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,
         assumptions=(*_ALONE, "your dummies are not counted"),
     )
     own = terms.dummies.per_user

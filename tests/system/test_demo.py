@@ -54,8 +54,10 @@ def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> Non
     assert {"submit", "shuffle", "open", "estimate"} == set(result["seconds"])
     assert 0.6 < result["mse_vs_truth"] / result["mse_theory"] < 1.6
     assert sum(result["refined"]) == pytest.approx(1)
-    central, local = result["guarantees"]
+    central, local, *outsiders = result["guarantees"]
     assert (central["coalition"], local["coalition"]) == ("analyzer", "shuffler+analyzer")
+    assert ["shuffler", "network"] == [row["coalition"] for row in outsiders]
+    assert all("computational" in row["theorem"] for row in outsiders)
     assert (central["delta"], local["epsilon"]) == (1e-6, 4.0)
     assert central["epsilon"] == pytest.approx(0.298, abs=0.01)
     for guarantee in result["guarantees"]:

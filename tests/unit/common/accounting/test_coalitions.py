@@ -36,7 +36,7 @@ def test_every_batch_states_a_guarantee_for_every_coalition() -> None:
         ("shuffler", 0.0),
         ("network", 0.0),
     ] == _rows(table)
-    assert task.local_epsilon == pytest.approx(table[1].epsilon, rel=1e-9)
+    assert task.local_epsilon == table[1].epsilon
     assert 0 < table[0].epsilon < table[1].epsilon
     for guarantee in table:
         assert "replace-one" in guarantee.neighbouring
@@ -68,6 +68,7 @@ def test_many_own_dummies_help_against_shuffler_and_analyzer_but_not_the_pure_ep
     """G = 8 and ε0 = 4: 15 own dummies give 3.39 at δ = 1e-6."""
     terms = Terms(
         reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
+        local_epsilon=4.0,
         dummies=DummySpec(law="fixed", per_user=15, added_by="user-agent"),
         delta=1e-6,
         assumed_honest_fraction=1.0,
