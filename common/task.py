@@ -194,9 +194,7 @@ class Task:
     @property
     def envelope_bytes(self) -> int:
         """Length of every submission's envelope of this task."""
-        return (
-            SUBMISSION_ID_BYTES + self.reports_per_user * self.sealed_report_bytes + OVERHEAD_BYTES
-        )
+        return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user)
 
     def honest_users(self, n_users: int) -> int:
         """
@@ -204,8 +202,7 @@ class Task:
 
         The fraction is the decimal that the task's bytes show, so that .9 of 10 is 9.
         """
-        numerator, denominator = _decimal_ratio(self.assumed_honest_fraction)
-        return n_users * numerator // denominator
+        return honest_users(n_users, self.assumed_honest_fraction)
 
     def to_bytes(self) -> bytes:
         """
@@ -264,6 +261,18 @@ class Task:
             labels=tuple(labels),
             **fields,
         )
+
+
+def envelope_bytes(report_bytes: int, reports_per_user: int) -> int:
+    """Give the length of a submission's envelope: sealed reports, their number's padding too."""
+    sealed = report_bytes + OVERHEAD_BYTES
+    return SUBMISSION_ID_BYTES + reports_per_user * sealed + OVERHEAD_BYTES
+
+
+def honest_users(n_users: int, fraction: float) -> int:
+    """Give ⌊n · fraction⌋, the fraction being the decimal that it prints as."""
+    numerator, denominator = _decimal_ratio(fraction)
+    return n_users * numerator // denominator
 
 
 def check_local_epsilon(local_epsilon: float) -> None:
