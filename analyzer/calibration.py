@@ -88,7 +88,11 @@ def calibrate(frontier: Frontier, place: Place, tightness: float) -> Checked | N
             break
         at = _next(at, excess, kept, broken)
     if best is None:
-        return None
+        at = -_FAR
+        blunt = frontier.design(place, at)
+        if blunt is None or _log_excess(blunt, wishes, target) > 0:
+            return None
+        best = (at, blunt)
     at, design = best
     return Checked(
         design=design,
