@@ -17,8 +17,8 @@ _SLACK_OF_ROUNDS: Final = 3e-3
 """Relative μ below the promise at which a search ends: .2 % of the error; .6 % where it is slow."""
 _AIM: Final = 4e-4
 """Where, below the promise, each step aims."""
-_TOLERANCE: Final = 5e-3
-"""Of δ, upward; it costs .02 % of μ."""
+_TOLERANCE: Final = 0.02
+"""Of δ, upward; it costs .1 % of μ at most."""
 _MARGIN: Final = 0.99
 """Of the wished δ: so that the search for ε, whose curve is laid out elsewhere, agrees."""
 _MAX_EVALUATIONS: Final = 12
@@ -121,15 +121,18 @@ def _log_excess(design: Design, wishes: Wishes, target: float) -> float:
     if wishes.rounds * design.reduction.local_epsilon <= wishes.central_epsilon:
         return -math.inf
     crowd = design.crowd(wishes.honest)
-    if wishes.rounds == 1:
-        epsilon = wishes.central_epsilon
-        delta = DeltaCurve(design.reduction, crowd, (epsilon,), _TOLERANCE)(epsilon)
-        kept = delta <= _MARGIN * wishes.delta
-        mu = gaussian_mu(wishes.central_epsilon, delta / _MARGIN)
-    else:
+    if wishes.rounds > 1:
         epsilon = central_epsilon(design, wishes, crowd)
-        kept = epsilon <= wishes.central_epsilon
         mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, wishes.delta)
-    excess = math.log(mu / target) if mu > 0 else -math.inf
-    # The verdict is the accountant's, whatever the last digit of the approximation says.
+        return _verdict(mu / target, kept=epsilon <= wishes.central_epsilon)
+    delta = DeltaCurve(design.reduction, crowd, (wishes.central_epsilon,), _TOLERANCE)(
+        wishes.central_epsilon
+    )
+    mu = gaussian_mu(wishes.central_epsilon, delta / _MARGIN)
+    return _verdict(mu / target, kept=delta <= _MARGIN * wishes.delta)
+
+
+def _verdict(ratio: float, *, kept: bool) -> float:
+    """Give ln(ratio), on the accountant's side of 0 whatever the approximation's last digit."""
+    excess = math.log(ratio) if ratio > 0 else -math.inf
     return min(excess, 0.0) if kept else max(excess, _JUST_BROKEN)
