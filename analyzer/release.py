@@ -25,6 +25,7 @@ from common.errors import (
     ShuffleDpError,
     UnusableBatchError,
 )
+from common.guarantee import claimed
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism
 from common.opening import Pool
@@ -193,7 +194,7 @@ class Releases:
             result, open_seconds=open_seconds, estimate_seconds=time.perf_counter() - started
         )
         await self._store.release(
-            manifest, intake.cells.tobytes(), result_to_bytes(result), result.guarantees[0]
+            manifest, intake.cells.tobytes(), result_to_bytes(result), claimed(result.guarantees)
         )
         logs.event(
             "batch released",

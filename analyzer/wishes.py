@@ -7,7 +7,7 @@ from typing import Final, Literal
 from common.accounting.amplification import MAX_EPSILON
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import PlanError
-from common.task import MAX_DOMAIN_SIZE, MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_users
+from common.task import MAX_DOMAIN_SIZE, MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
 
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
 
@@ -118,7 +118,7 @@ class Wishes:
     @property
     def honest(self) -> int:
         """Users whom the guarantee may count on: ⌊n_min · fraction⌋."""
-        return honest_users(self.n_min, self.honest_fraction)
+        return honest_share(self.n_min, self.honest_fraction)
 
     @property
     def noise_cap(self) -> float:

@@ -1,11 +1,18 @@
 """What a reader is promised: never a bare number."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Final, Literal
 
-Coalition = Literal["analyzer", "analyzer+users", "shuffler+analyzer"]
+Coalition = Literal[
+    "analyzer", "analyzer+users", "analyzer+skippers", "shuffler+analyzer", "shuffler", "network"
+]
+"""
+`analyzer+users`: colluding users hand over which reports and dummies are theirs.
+`analyzer+skippers`: users who do not add the dummies that they should.
+"""
 
 REPLACE_ONE: Final = "replace-one: two data sets differ in one user's value"
 
@@ -24,6 +31,12 @@ class Guarantee:
     """What the figure follows from, with its source."""
     assumptions: tuple[str, ...]
     """What must be true, in words."""
+
+
+def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
+    """Give the one that a task claims and its release is charged: that of the assumed share."""
+    by_coalition = {guarantee.coalition: guarantee for guarantee in guarantees}
+    return by_coalition.get("analyzer+users") or by_coalition["analyzer"]
 
 
 _SHOWN: Final = Context(prec=4, rounding=ROUND_CEILING)

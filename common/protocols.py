@@ -17,7 +17,7 @@ MechanismName = Literal["grr", "local-hashing"]
 DummyLaw = Literal["fixed"]
 DummyMaker = Literal["user-agent"]
 Refinement = Literal["em", "norm-sub"]
-PublishedBound = Literal["od-hp-theorem-1"]
+PublishedBound = Literal["balle-closed-form", "pure-dump", "mix-dump", "od-hp-theorem-1"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,6 +77,11 @@ class DummySpec:
         _within("dummies per user", self.per_user, 0, MAX_ENVELOPE_BYTES)
 
     @property
+    def in_words(self) -> str:
+        """How many each user adds, for a reader."""
+        return str(self.per_user)
+
+    @property
     def maximum(self) -> int:
         """The most dummies that one user ever adds; submissions are padded to it."""
         return self.per_user
@@ -197,12 +202,8 @@ class Task:
         return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user)
 
     def honest_users(self, n_users: int) -> int:
-        """
-        Give the users, among n_users, whose honesty a guarantee may rely on: ⌊n · fraction⌋.
-
-        The fraction is the decimal that the task's bytes show, so that .9 of 10 is 9.
-        """
-        return honest_users(n_users, self.assumed_honest_fraction)
+        """Give how many of n_users a guarantee may take for honest: ⌊n · fraction⌋."""
+        return honest_share(n_users, self.assumed_honest_fraction)
 
     def to_bytes(self) -> bytes:
         """
@@ -269,12 +270,6 @@ def envelope_bytes(report_bytes: int, reports_per_user: int) -> int:
     return SUBMISSION_ID_BYTES + reports_per_user * sealed + OVERHEAD_BYTES
 
 
-def honest_users(n_users: int, fraction: float) -> int:
-    """Give ⌊n · fraction⌋, the fraction being the decimal that it prints as."""
-    numerator, denominator = _decimal_ratio(fraction)
-    return n_users * numerator // denominator
-
-
 def check_local_epsilon(local_epsilon: float) -> None:
     """
     Check the range that a task's local ε may have.
@@ -295,9 +290,15 @@ def check_domain_size(domain_size: int) -> None:
     _within("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
 
 
-def _decimal_ratio(number: float) -> tuple[int, int]:
-    """Read the shortest decimal that prints as `number`, exactly, as a fraction."""
-    return Fraction(repr(number)).as_integer_ratio()
+def honest_share(n_users: int, fraction: float) -> int:
+    """
+    Give ⌊n_users · fraction⌋.
+
+    The fraction is the shortest decimal that prints as it, which is what a task's bytes show, so
+    that .9 of 10 is 9.
+    """
+    numerator, denominator = Fraction(repr(fraction)).as_integer_ratio()
+    return n_users * numerator // denominator
 
 
 def _within(name: str, value: int, least: int, most: int) -> None:

@@ -23,30 +23,34 @@ Run by the analyzer and by `shuffledp account`. Replace-one neighbours.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from scipy import optimize, stats
 
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
+from common.accounting.counts import quantile
 from common.accounting.crowd import Crowd
+from common.accounting.epsilon_search import (
+    LEAST_EPSILON,
+    MOST_EPSILON,
+    check_delta,
+    least_epsilon,
+)
 from common.accounting.surroundings import Surroundings
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from common.task import MIN_DELTA
-
-MIN_EPSILON: Final = 1e-9
-MAX_EPSILON: Final = 100.0
-"""Where a search for ε begins and ends; beyond it nothing is certified."""
 
 _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
-_TOLERANCES: Final = (0.1, 4e-3)
-"""Of δ, in a first search for ε and in the one that counts."""
-_CLOSE_ENOUGH: Final = 1e-5
-"""Relative width to which ε is searched."""
+_ROUGH: Final = 0.1
+"""Relative error of δ in a first search for ε."""
+_PER_LOG_DELTA: Final = 6e-4
+"""
+Of ln(1/δ) in the search that counts: as ε moves by a share, δ moves by about 2·ln(1/δ) times it.
+"""
 
 
 def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> float:
@@ -62,7 +66,7 @@ def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) ->
         A δ in 0 .. 1 at which (ε, δ) holds, within .2 % of formula 1. 0 from the local ε on.
 
     Raises:
-        AccountingError: epsilon is negative, not a number, or above MAX_EPSILON where that is
+        AccountingError: epsilon is negative, not a number, or above MOST_EPSILON where that is
             below the local ε.
 
     Cost: about a tenth of a second.
@@ -71,9 +75,9 @@ def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) ->
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
     if epsilon >= reduction.local_epsilon:
         return 0.0
-    if epsilon > MAX_EPSILON:
+    if epsilon > MOST_EPSILON:
         raise AccountingError(
-            f"epsilon is {epsilon}; below the local epsilon it may be at most {MAX_EPSILON}"
+            f"epsilon is {epsilon}; below the local epsilon it may be at most {MOST_EPSILON}"
         )
     return DeltaCurve(reduction, crowd, (epsilon,), tolerance=1e-3)(epsilon)
 
@@ -91,46 +95,17 @@ def epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
 
     Cost: some ten evaluations of δ; tenths of a second.
     """
-    if not MIN_DELTA <= delta < 1:
-        raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")
-    top = min(reduction.local_epsilon, MAX_EPSILON) * (1 - _CLOSE_ENOUGH)
-    epsilon = min(max(_gaussian_guess(reduction, crowd, delta), MIN_EPSILON), top)
-    for tolerance in _TOLERANCES:
-        curve = DeltaCurve(reduction, crowd, (epsilon,), tolerance)
-        found = _where(curve, delta, epsilon, top)
-        if found is None:
-            return reduction.local_epsilon
-        epsilon = found
-    return min(epsilon, reduction.local_epsilon)
-
-
-def _where(curve: Callable[[float], float], delta: float, guess: float, top: float) -> float | None:
-    """
-    Find where a falling curve comes down to delta: never too low, too high by _CLOSE_ENOUGH.
-
-    None if it is still above delta at `top`; MIN_EPSILON if it is below it there already.
-    """
-
-    def excess(epsilon: float) -> float:
-        return math.log(max(curve(epsilon), 1e-300)) - math.log(delta)
-
-    low = high = guess
-    above = excess(guess)
-    step = 1.02
-    while above > 0:
-        if high >= top:
-            return None
-        low, high = high, min(step * high, top)
-        above, step = excess(high), step**2
-    while low == high or excess(low) <= 0:
-        high = low
-        if low <= MIN_EPSILON:
-            return MIN_EPSILON
-        low, step = max(low / step, MIN_EPSILON), step**2
-    epsilon = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
-    while excess(epsilon) > 0:
-        epsilon *= 1 + _CLOSE_ENOUGH
-    return min(epsilon, top)
+    check_delta(delta)
+    epsilon = _gaussian_guess(reduction, crowd, delta)
+    for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
+        top = min(reduction.local_epsilon, MOST_EPSILON)
+        curve = DeltaCurve(reduction, crowd, (min(epsilon, top),), tolerance)
+        epsilon = least_epsilon(
+            curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
+        )
+        if epsilon >= reduction.local_epsilon:
+            break
+    return epsilon
 
 
 class DeltaCurve:
@@ -190,7 +165,7 @@ def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
 
     c is the collision probability.
     """
-    random = 0.0 if crowd.random_dummies is None else crowd.random_dummies.quantile(0.5)
+    random = 0.0 if crowd.random_dummies is None else quantile(crowd.random_dummies, 0.5)
     dummies = max(0.0, crowd.dummies + random - crowd.known_dummies)
     surroundings = 1 + crowd.others * reduction.blanket + dummies
     distinct = max(1 - reduction.collision, 1e-9)
@@ -202,7 +177,7 @@ def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
         return float(first - second) - delta
 
     if excess(0.0) <= 0:
-        return MIN_EPSILON
-    if excess(MAX_EPSILON) > 0:
-        return MAX_EPSILON
-    return float(optimize.brentq(excess, 0.0, MAX_EPSILON, rtol=1e-3))
+        return LEAST_EPSILON
+    if excess(MOST_EPSILON) > 0:
+        return MOST_EPSILON
+    return float(optimize.brentq(excess, 0.0, MOST_EPSILON, rtol=1e-3))

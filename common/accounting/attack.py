@@ -27,20 +27,20 @@ from typing import Final
 import numpy as np
 from scipy import optimize, signal
 
-from common.accounting.amplification import MAX_EPSILON, MIN_EPSILON, epsilon_upper
+from common.accounting.amplification import epsilon_upper
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from common.accounting.counts import Binomial, CountLaw
+from common.accounting.counts import Binomial, CountLaw, quantile, upper_quantile
 from common.accounting.crowd import Crowd
+from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
 from common.accounting.surroundings import Bins
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from common.task import MIN_DELTA
 
 Attack = Callable[[float], float]
 """What δ an attack proves at an ε."""
 
-_WINDOW_TAIL: Final = 1e-18
+_WINDOW_TAIL: Final = 1e-15
 _WIDEST: Final = 2 * 10**6
 _LEAST_PRESENCE: Final = 1e-12
 _DIRECT: Final = 10**7
@@ -85,9 +85,8 @@ def epsilon_lower(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
 
     Cost: about as much as `epsilon_upper`.
     """
-    if not MIN_DELTA <= delta < 1:
-        raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")
-    top = min(epsilon_upper(reduction, crowd, delta), MAX_EPSILON)
+    check_delta(delta)
+    top = min(epsilon_upper(reduction, crowd, delta), MOST_EPSILON)
     return max(_last_above(attack, delta, top) for attack in _attacks(reduction, crowd))
 
 
@@ -102,7 +101,7 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
     low, high = top, top
     while excess(low) <= 0:
         low, high = low / 1.3, low
-        if low < MIN_EPSILON:
+        if low < LEAST_EPSILON:
             return 0.0
     found = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
     while excess(found) <= 0:
@@ -113,6 +112,9 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
 def _attacks(reduction: MatchCountReduction, crowd: Crowd) -> list[Attack]:
     """List what can be tried on a mechanism in a crowd; at least one that never succeeds."""
     attacks: list[Attack] = [lambda _: 0.0]
+    if 0 < reduction.collision < 1 / reduction.answers:
+        # More collisions are more private, and independent supports much faster to sum.
+        reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
     if reduction.third_value != "none":
         attacks.extend(_drop_a_third_value(reduction, crowd))
     if reduction.third_value == "independent":
@@ -207,7 +209,7 @@ def _table(laws: Sequence[CountLaw | None]) -> _Table | None:
     for law in laws:
         if law is None:
             return None
-        low, high = law.quantile(_WINDOW_TAIL), law.upper_quantile(_WINDOW_TAIL)
+        low, high = quantile(law, _WINDOW_TAIL), upper_quantile(law, _WINDOW_TAIL)
         if high - low > _WIDEST:
             return None
         terms = law.probabilities(np.arange(low, high + 1))

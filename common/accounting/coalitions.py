@@ -1,88 +1,228 @@
 """
 The guarantees of a task: against whom, for how many honest users, and from which theorem.
 
-Computed by the analyzer for the batch that really arrived, and for a task's claim at n_min.
+Computed by the analyzer for the batch that really arrived, by the user agent for a task's claim
+at n_min, and by the planner for a task that is not there yet.
 """
 
-from typing import Final
+import dataclasses
+from dataclasses import dataclass
+from typing import Final, Self
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.counts import MAX_COUNT
 from common.accounting.crowd import Crowd
 from common.accounting.published import PUBLISHED
 from common.errors import AccountingError, BoundRangeError
-from common.guarantee import REPLACE_ONE, Guarantee
+from common.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.mechanisms.catalogue import mechanism_of
-from common.task import Task
+from common.mechanisms.reduction import MatchCountReduction
+from common.task import DummySpec, Task, honest_share
 
 FORMULA_1: Final = (
     "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "
     "formula 1 of common/accounting)"
 )
 LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
+ENCRYPTION: Final = (
+    "computational: HPKE [RFC 9180], every ciphertext of one length, as many from every user"
+)
+
+_HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
+_ALONE: Final = (
+    "your own device randomizes as the task says",
+    "nobody else needs to be honest",
+)
+_WORTH_SAYING: Final = 0.99
+"""Own dummies that leave more than this share of the local ε are not worth a row."""
 
 
-def honest_crowd(task: Task, n_users: int, n_refused: int) -> Crowd:
-    """
-    Give the crowd that a guarantee may count on: honest users and their dummies.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a guarantee follows from, beside who arrived: of a task, or of one that is planned."""
 
-    Each refused, repeated or unreadable report may be an honest user's, or its dummy: n_refused are
-    taken off the ⌊n · fraction⌋ users that the task assumes honest, each with its dummies. At least
-    the victim is left, and of all honest dummies those that cannot have been refused. More dummies
-    than the accountant counts protect no less than as many as it does.
+    reduction: MatchCountReduction
+    dummies: DummySpec
+    delta: float
+    assumed_honest_fraction: float
 
-    Raises:
-        AccountingError: n_users is not at least 1.
-    """
-    if n_users < 1:
-        raise AccountingError(f"a batch of {n_users} users has nobody to protect")
-    per_user, assumed = task.dummies.per_user, max(1, task.honest_users(n_users))
-    honest = max(1, assumed - n_refused)
-    dummies = max(0, min(honest * per_user, assumed * per_user - n_refused, MAX_COUNT))
-    return Crowd(users=honest, dummies=dummies)
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Take them from a task: its integer weights, not what it claims of them."""
+        return cls(
+            reduction=mechanism_of(task).reduction,
+            dummies=task.dummies,
+            delta=task.delta,
+            assumed_honest_fraction=task.assumed_honest_fraction,
+        )
+
+    def crowd(self, n_users: int, n_refused: int = 0) -> Crowd:
+        """
+        Give the crowd that the claim may count on: the assumed share of users and their dummies.
+
+        Each refused, repeated or unreadable report may be an honest user's, or its dummy:
+        n_refused are taken off the ⌊n · fraction⌋ users assumed honest, each with its dummies. At
+        least the victim is left, and of all honest dummies those that cannot have been refused.
+        More dummies than the accountant counts protect no less than as many as it does.
+
+        Raises:
+            AccountingError: n_users is not at least 1.
+        """
+        honest = honest_share(n_users, self.assumed_honest_fraction)
+        return self.crowd_of(n_users, honest, honest, n_refused)
+
+    def crowd_of(self, n_users: int, honest: int, adding: int, n_refused: int) -> Crowd:
+        """Give the crowd of so many honest users, of whom `adding` add their dummies."""
+        if n_users < 1:
+            raise AccountingError(f"a batch of {n_users} users has nobody to protect")
+        per_user = self.dummies.per_user
+        users, adding = max(1, honest - n_refused), max(1, adding)
+        left = max(1, adding - n_refused)
+        dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
+        return Crowd(users=users, dummies=dummies)
 
 
-def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee:
-    """
-    Give the guarantee against the analyzer alone, for n_users users who really arrived.
-
-    Cost: one search for ε, tenths of a second.
-    """
-    crowd = honest_crowd(task, n_users, n_refused)
-    return Guarantee(
-        coalition="analyzer",
-        epsilon=epsilon_upper(mechanism_of(task).reduction, crowd, task.delta),
-        delta=task.delta,
-        neighbouring=REPLACE_ONE,
-        theorem=FORMULA_1,
-        assumptions=(
-            "the shuffler permutes uniformly and does not collude with the analyzer",
-            f"{crowd.users} of the {n_users} users, you among them, randomize as the task says "  # noqa: ISC004
-            f"and add uniform dummies, {task.dummies.per_user} each",
-            "nobody else knows which reports are theirs",
-            "the encryption holds",
-        ),
-    )
-
-
-def local_guarantee(task: Task) -> Guarantee:
-    """Give the guarantee against the shuffler and the analyzer together: the local one."""
-    return Guarantee(
-        coalition="shuffler+analyzer",
-        epsilon=task.local_epsilon,
-        delta=0.0,
-        neighbouring=REPLACE_ONE,
-        theorem=LOCAL,
-        assumptions=(
-            "your own device randomizes as the task says",
-            "nobody else needs to be honest; your dummies are not counted",
-        ),
-    )
+def honest_crowd(task: Task, n_users: int, n_refused: int = 0) -> Crowd:
+    """Give the crowd that a task's claim may count on; see Terms.crowd."""
+    return Terms.of(task).crowd(n_users, n_refused)
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
-    """Give every guarantee of a batch, one a coalition, the analyzer's first."""
-    return (central_guarantee(task, n_users, n_refused), local_guarantee(task))
+    """Give every guarantee of a batch that arrived; `claimed` tells which a task is charged."""
+    return guarantees_under(Terms.of(task), n_users, n_refused)
+
+
+def guarantees_under(terms: Terms, n_users: int, n_refused: int = 0) -> tuple[Guarantee, ...]:
+    """
+    Give every guarantee that holds under some terms, one a coalition and theorem.
+
+    Raises:
+        AccountingError: n_users is not at least 1, or delta is out of range.
+
+    Cost: up to four searches for ε, tenths of a second each.
+    """
+    honest = honest_share(n_users, terms.assumed_honest_fraction)
+    rows = [_against_analyzer("analyzer", terms, n_users, n_refused, honest=n_users)]
+    if honest < n_users:
+        rows.append(claimed_guarantee(terms, n_users, n_refused))
+        if terms.dummies.maximum:
+            rows.append(_against_skippers(terms, n_users, n_refused, honest))
+    rows.extend(_against_shuffler_and_analyzer(terms))
+    rows.extend(_against_outsiders())
+    return tuple(rows)
+
+
+def claimed_guarantee(terms: Terms, n_users: int, n_refused: int = 0) -> Guarantee:
+    """
+    Give what a task claims, and what its release is charged: that of the users assumed honest.
+
+    Cost: one search for ε, tenths of a second.
+    """
+    honest = honest_share(n_users, terms.assumed_honest_fraction)
+    coalition: Coalition = "analyzer" if honest == n_users else "analyzer+users"
+    return _against_analyzer(coalition, terms, n_users, n_refused, honest=honest)
+
+
+def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee:
+    """Give what a task claims for n_users users who really arrived; see claimed_guarantee."""
+    return claimed_guarantee(Terms.of(task), n_users, n_refused)
+
+
+def _against_analyzer(
+    coalition: Coalition, terms: Terms, n_users: int, n_refused: int, *, honest: int
+) -> Guarantee:
+    crowd = terms.crowd_of(n_users, honest, honest, n_refused)
+    others = (
+        "nobody else knows which reports are theirs"
+        if honest == n_users
+        else f"the other {n_users - crowd.users} may do and tell the analyzer what they like"
+    )
+    return _amplified(
+        coalition,
+        terms,
+        crowd,
+        f"{crowd.users} of the {n_users} users, you among them, randomize as the task says"
+        f"{_and_add(terms)}",
+        others,
+    )
+
+
+def _against_skippers(terms: Terms, n_users: int, n_refused: int, honest: int) -> Guarantee:
+    crowd = terms.crowd_of(n_users, n_users, honest, n_refused)
+    return _amplified(
+        "analyzer+skippers",
+        terms,
+        crowd,
+        f"{crowd.users} of the {n_users} users, you among them, randomize as the task says",
+        f"{honest} of them{_and_add(terms)}; the others add none",
+    )
+
+
+def _and_add(terms: Terms) -> str:
+    if not terms.dummies.maximum:
+        return ""
+    return f" and add uniform dummies, {terms.dummies.in_words} each"
+
+
+def _amplified(coalition: Coalition, terms: Terms, crowd: Crowd, *assumptions: str) -> Guarantee:
+    return Guarantee(
+        coalition=coalition,
+        epsilon=epsilon_upper(terms.reduction, crowd, terms.delta),
+        delta=terms.delta,
+        neighbouring=REPLACE_ONE,
+        theorem=FORMULA_1,
+        assumptions=(_HONEST_SHUFFLER, *assumptions, "the encryption holds"),
+    )
+
+
+def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
+    """
+    Say what is left when both pool what they saw: your own reports, and nothing of anybody else.
+
+    Dummies never mend the pure ε. A number that is certain improves (ε, δ), by formula 1 with
+    the victim alone; one that is drawn does not, since it is visible and may be least.
+    """
+    local = Guarantee(
+        coalition="shuffler+analyzer",
+        epsilon=terms.reduction.local_epsilon,
+        delta=0.0,
+        neighbouring=REPLACE_ONE,
+        theorem=LOCAL,
+        assumptions=(*_ALONE, "your dummies are not counted"),
+    )
+    own = terms.dummies.per_user
+    if not own:
+        return [local]
+    epsilon = epsilon_upper(terms.reduction, Crowd(users=1, dummies=own), terms.delta)
+    if epsilon > _WORTH_SAYING * local.epsilon:
+        return [local]
+    dummies = dataclasses.replace(
+        local,
+        epsilon=epsilon,
+        delta=terms.delta,
+        theorem=FORMULA_1,
+        assumptions=(*_ALONE, f"your device adds at least {own} uniform dummies of its own"),
+    )
+    return [local, dummies]
+
+
+def _against_outsiders() -> list[Guarantee]:
+    """Say what encryption alone is relied on for: whoever holds no key that opens a report."""
+    coalitions: tuple[Coalition, ...] = ("shuffler", "network")
+    return [
+        Guarantee(
+            coalition=coalition,
+            epsilon=0.0,
+            delta=0.0,
+            neighbouring=REPLACE_ONE,
+            theorem=ENCRYPTION,
+            assumptions=(
+                "the encryption holds; what breaking it may gain is not counted in delta",
+                "that you take part, and when, is seen",
+            ),
+        )
+        for coalition in coalitions
+    ]
 
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:

@@ -1,5 +1,7 @@
 """Laws of a random number of reports: how many others are blanket, how many dummies there are."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -20,12 +22,6 @@ class CountLaw(Protocol):
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Give P(X ≤ outcome) and P(X > outcome), elementwise; the smaller to full precision."""
-
-    def quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
-
-    def upper_quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X > outcome) ≤ chance."""
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
@@ -50,18 +46,6 @@ class Binomial:
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
         """Give P(X ≤ outcome) and P(X > outcome)."""
         return binomial.tails(outcome, np.asarray(float(self.trials)), self.chance)
-
-    def quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
-        if self.trials == 0 or self.chance == 0:
-            return 0.0
-        return max(0.0, float(stats.binom.ppf(chance, self.trials, self.chance)))
-
-    def upper_quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X > outcome) ≤ chance."""
-        if self.trials == 0 or self.chance == 0:
-            return 0.0
-        return max(0.0, float(stats.binom.isf(chance, self.trials, self.chance)))
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
@@ -92,14 +76,6 @@ class Poisson:
             low=outcome < self.mean,
             below=np.zeros(outcome.shape),
         )
-
-    def quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
-        return max(0.0, float(stats.poisson.ppf(chance, self.mean)))
-
-    def upper_quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X > outcome) ≤ chance."""
-        return max(0.0, float(stats.poisson.isf(chance, self.mean)))
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
@@ -138,14 +114,6 @@ class NegativeBinomial:
             below=np.zeros(outcome.shape),
         )
 
-    def quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
-        return max(0.0, float(stats.nbinom.ppf(chance, self.r, self._success)))
-
-    def upper_quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X > outcome) ≤ chance."""
-        return max(0.0, float(stats.nbinom.isf(chance, self.r, self._success)))
-
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
         return stats.nbinom.pmf(outcome, self.r, self._success)
@@ -170,14 +138,6 @@ class Groups:
         """Those of the other law, at ⌊outcome / size⌋."""
         return self.law.tails(np.floor(outcome / self.size))
 
-    def quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X ≤ outcome) ≥ chance."""
-        return self.size * self.law.quantile(chance)
-
-    def upper_quantile(self, chance: float) -> float:
-        """Give the least outcome with P(X > outcome) ≤ chance."""
-        return self.size * self.law.upper_quantile(chance)
-
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
         whole = outcome % self.size == 0
@@ -198,6 +158,32 @@ def interval_masses(edges: Vector, law: CountLaw) -> Vector:
     lower_half = below[1:] < above[:-1]
     masses: Vector = np.where(lower_half, np.diff(below), -np.diff(above))
     return np.maximum(masses, 0)
+
+
+def quantile(law: CountLaw, chance: float) -> float:
+    """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+    return _first(lambda outcome: float(law.tails(outcome)[0][0]) >= chance)
+
+
+def upper_quantile(law: CountLaw, chance: float) -> float:
+    """Give the least outcome with P(X > outcome) ≤ chance."""
+    return _first(lambda outcome: float(law.tails(outcome)[1][0]) <= chance)
+
+
+def _first(holds: Callable[[Vector], bool]) -> float:
+    """Find the least outcome from which something holds, by doubling and halving."""
+    if holds(np.zeros(1)):
+        return 0.0
+    low, high = 0.0, 1.0
+    while not holds(np.array([high])):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = math.floor((low + high) / 2)
+        if holds(np.array([middle])):
+            high = float(middle)
+        else:
+            low = float(middle)
+    return high
 
 
 def _check_mean(mean: float) -> None:

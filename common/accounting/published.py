@@ -4,7 +4,8 @@ Bounds that papers claim, one function a theorem, each refusing what lies outsid
 Errors of print are corrected, and the name of the bound says which.
 
 They are kept beside the tight figure so that a reader can see what each paper would have claimed;
-no guarantee rests on them.
+no guarantee rests on them. All rest on the closed form of [BBGN19], whose proof needs ε ≤ 1 and a
+blanket of at least 27·l/ε reports, and all count a fixed number of dummies.
 """
 
 import math
@@ -18,46 +19,154 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
 
 
+def balle_closed_form(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+    """
+    Give the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
+
+    ε = √(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), for l answers and n honest users [BBGN19], [WDX+20]. It
+    knows no dummies, so that a crowd with dummies is refused: the number would hold, but nobody
+    claimed it.
+
+    Raises:
+        AccountingError: delta is not between 0 and 1.
+        BoundRangeError: There are dummies, reports carry no noise, l is no whole number, the claim
+            lies outside ε ≤ 1, or the blanket is too small.
+    """
+    rule = "the closed form"
+    _check(reduction, crowd, delta, rule)
+    _needs_noise(reduction, rule)
+    if crowd.dummies:
+        raise BoundRangeError(f"{rule} knows no dummies; here there are {crowd.dummies}")
+    blanket = reduction.blanket * crowd.others
+    return _claim(14 * reduction.answers * math.log(2 / delta), blanket, reduction, rule)
+
+
+def pure_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+    """
+    Give the central ε of pureDUMP: values in the clear among dummies [LLF+23].
+
+    ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies.
+
+    Raises:
+        AccountingError: delta is not between 0 and 1.
+        BoundRangeError: Reports carry noise or are no single histogram, the claim lies outside
+            ε ≤ 1, or there are too few dummies.
+    """
+    rule = "pureDUMP's bound"
+    _check(reduction, crowd, delta, rule)
+    _needs_one_histogram(reduction, rule)
+    if math.isfinite(reduction.local_epsilon):
+        raise BoundRangeError(
+            f"{rule} is for reports without noise; here the local ε is "
+            f"{reduction.local_epsilon:.4g}"
+        )
+    dummies = _fixed_dummies(crowd) - 1
+    return _claim(14 * reduction.answers * math.log(2 / delta), dummies, reduction, rule)
+
+
+def mix_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+    """
+    Give the central ε of mixDUMP: randomized response among dummies [LLF+23].
+
+    ε = √(14·k·ln(4/δ)/(|S| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for k items, |S| dummies and n
+    honest users.
+
+    Raises:
+        AccountingError: delta is not between 0 and 1.
+        BoundRangeError: Reports carry no noise or are no single histogram, the claim lies outside
+            ε ≤ 1, or the blanket is too small.
+    """
+    rule = "mixDUMP's bound"
+    _check(reduction, crowd, delta, rule)
+    _needs_one_histogram(reduction, rule)
+    _needs_noise(reduction, rule)
+    return _among_dummies(reduction, crowd, delta, rule)
+
+
 def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
     """
     Give the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
 
     ε = √(14·h·ln(4/δ) / (|M| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for h buckets, |M| dummies and n
-    honest users. It rests on [BBGN19], whose proof needs ε ≤ 1 and a blanket of at
-    least 27·h/ε reports.
+    honest users; h is the number of items where the protocol falls back to the plain domain.
 
     Raises:
         AccountingError: delta is not between 0 and 1.
         BoundRangeError: The claim lies outside ε ≤ 1, or the blanket is too small.
     """
-    if not 0 < delta < 1:
-        raise AccountingError(f"delta is {delta}; it must lie strictly between 0 and 1")
+    rule = "Theorem 1"
+    _check(reduction, crowd, delta, rule)
+    return _among_dummies(reduction, crowd, delta, rule)
+
+
+def _among_dummies(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str) -> float:
+    """Count the dummies and, but for δ/2, at least so many of the others' reports as blanket."""
     expected = reduction.blanket * crowd.others
-    blanket = crowd.dummies + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
+    blanket = _fixed_dummies(crowd) + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
+    return _claim(14 * reduction.answers * math.log(4 / delta), blanket, reduction, rule)
+
+
+def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rule: str) -> float:
+    """Give √(numerator / blanket), if [BBGN19] speaks for it."""
     if blanket <= 0:
-        raise BoundRangeError(
-            f"Theorem 1 needs a blanket of more than one report; it counts {max(blanket, 0):.1f}"
-        )
-    epsilon = math.sqrt(14 * reduction.answers * math.log(4 / delta) / blanket)
+        raise BoundRangeError(f"{rule} needs a blanket of more than one report; it counts none")
+    epsilon = math.sqrt(numerator / blanket)
     if epsilon > 1:
-        raise BoundRangeError(f"Theorem 1 holds for ε ≤ 1; here it would claim {epsilon:.3g}")
+        raise BoundRangeError(f"{rule} holds for ε ≤ 1; here it would claim {epsilon:.3g}")
     needed = 27 * reduction.answers / epsilon
     if blanket < needed:
         raise BoundRangeError(
-            f"Theorem 1 needs a blanket of {needed:.0f} reports at ε = {epsilon:.3g}; "
+            f"{rule} needs a blanket of {needed:.0f} reports at ε = {epsilon:.3g}; "
             f"it counts {blanket:.0f}"
         )
     return epsilon
+
+
+def _check(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str) -> None:
+    """Refuse what no theorem here speaks of."""
+    if not 0 < delta < 1:
+        raise AccountingError(f"delta is {delta}; it must lie strictly between 0 and 1")
+    if crowd.random_dummies is not None:
+        raise BoundRangeError(
+            f"{rule} counts a fixed number of dummies; here their number is random"
+        )
+    if reduction.answers != math.floor(reduction.answers):
+        raise BoundRangeError(
+            f"{rule} is for randomized response and local hashing; "
+            f"l = {reduction.answers:.4g} is no number of answers"
+        )
+
+
+def _fixed_dummies(crowd: Crowd) -> int:
+    return crowd.dummies - crowd.known_dummies
+
+
+def _needs_noise(reduction: MatchCountReduction, rule: str) -> None:
+    if math.isinf(reduction.local_epsilon):
+        raise BoundRangeError(f"{rule} needs a finite local ε; here reports carry no noise")
+
+
+def _needs_one_histogram(reduction: MatchCountReduction, rule: str) -> None:
+    if reduction.collision > 0 or reduction.third_value == "independent":
+        raise BoundRangeError(
+            f"{rule} is for reports that are items; here a report supports several values"
+        )
 
 
 Bound = Callable[[MatchCountReduction, Crowd, float], float]
 
 PUBLISHED: Final[Mapping[PublishedBound, tuple[str, Bound]]] = MappingProxyType(
     {
+        "balle-closed-form": (
+            "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",
+            balle_closed_form,
+        ),
+        "pure-dump": ("pureDUMP's bound [LLF+23]", pure_dump),
+        "mix-dump": ("mixDUMP's bound [LLF+23]", mix_dump),
         "od-hp-theorem-1": (
             "OD-HP Theorem 1 [CC24], with its lost roots restored and a fresh seed for every dummy",
             od_hp_theorem_1,
-        )
+        ),
     }
 )
 """What each protocol's row in the table of compositions refers to, with its name in words."""

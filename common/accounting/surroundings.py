@@ -5,7 +5,14 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.counts import MAX_COUNT, Binomial, CountLaw, interval_masses
+from common.accounting.counts import (
+    MAX_COUNT,
+    Binomial,
+    CountLaw,
+    interval_masses,
+    quantile,
+    upper_quantile,
+)
 from common.accounting.crowd import Crowd
 from common.accounting.tails import RELATIVE_ERROR
 from common.mechanisms.mechanism import Vector
@@ -27,7 +34,7 @@ class Bins:
     @classmethod
     def of(cls, law: CountLaw, number: int) -> "Bins":
         """Spread bins over what the law can reach; every whole number if there are few."""
-        return cls.between(law.quantile(_TAIL), law.upper_quantile(_UPPER_TAIL), number)
+        return cls.between(quantile(law, _TAIL), upper_quantile(law, _UPPER_TAIL), number)
 
     @classmethod
     def between(cls, low: float, high: float, number: int) -> "Bins":

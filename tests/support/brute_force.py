@@ -32,6 +32,23 @@ def hashing_law(value: int, q: int, local_epsilon: float, seeds: Iterable[int]) 
     }
 
 
+def unary_law(value: int | None, bits: int, p: float, q: float) -> Law:
+    """Law of one unary encoding: its own bit set with chance p, every other (of None: all) q."""
+    chances = [p if bit == value else q for bit in range(bits)]
+    return {
+        report: math.prod(
+            chance if bit else 1 - chance for bit, chance in zip(report, chances, strict=True)
+        )
+        for report in itertools.product((0, 1), repeat=bits)
+    }
+
+
+def duchi_law(value: float, local_epsilon: float) -> Law:
+    """Law of Duchi's bit of a number in -1 .. 1."""
+    up = 0.5 + value * math.tanh(local_epsilon / 2) / 2
+    return {(1,): up, (0,): 1 - up}
+
+
 def uniform_law(messages: Sequence[Message]) -> Law:
     """Law of a dummy."""
     return {message: 1 / len(messages) for message in messages}
@@ -49,14 +66,27 @@ def _multisets(laws: Iterable[Law]) -> dict[tuple[Message, ...], float]:
 
 
 def true_delta(
-    laws: Sequence[Law], *, users: int, dummies: int, dummy: Law, epsilon: float
+    laws: Sequence[Law],
+    *,
+    users: int,
+    dummies: int | Mapping[int, float],
+    dummy: Law,
+    epsilon: float,
 ) -> float:
-    """Give the largest δ over the victim's two values and every choice of the others' values."""
+    """
+    Give the largest δ over the victim's two values and every choice of the others' values.
+
+    `dummies` is a number, or the law of one: what the analyzer sees tells how many came.
+    """
+    numbers = {dummies: 1.0} if isinstance(dummies, int) else dummies
     worst = 0.0
     values = range(len(laws))
     for others in itertools.combinations_with_replacement(values, users - 1):
-        rest = [*(laws[value] for value in others), *([dummy] * dummies)]
-        surroundings = _multisets(rest)
+        theirs = [laws[value] for value in others]
+        surroundings: dict[tuple[Message, ...], float] = defaultdict(float)
+        for number, weight in numbers.items():
+            for messages, chance in _multisets([*theirs, *([dummy] * number)]).items():
+                surroundings[messages] += weight * chance
         worlds = []
         for value in values:
             world: dict[tuple[Message, ...], float] = defaultdict(float)
@@ -71,3 +101,14 @@ def true_delta(
             )
             worst = max(worst, excess)
     return worst
+
+
+def every_function_law(value: int, values: int, buckets: int, local_epsilon: float) -> Law:
+    """Law of one report of local hashing whose seed names any function from values to buckets."""
+    functions = list(itertools.product(range(buckets), repeat=values))
+    total = (math.exp(local_epsilon) + buckets - 1) * len(functions)
+    return {
+        (seed, bucket): (math.exp(local_epsilon) if bucket == function[value] else 1) / total
+        for seed, function in enumerate(functions)
+        for bucket in range(buckets)
+    }

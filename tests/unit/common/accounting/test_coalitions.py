@@ -1,26 +1,79 @@
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.coalitions import guarantees, honest_crowd, published_claim
+from common.accounting.coalitions import (
+    Terms,
+    central_guarantee,
+    guarantees,
+    guarantees_under,
+    honest_crowd,
+    published_claim,
+)
 from common.accounting.crowd import Crowd
 from common.errors import AccountingError
+from common.guarantee import Guarantee, claimed
 from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.reduction import MatchCountReduction
+from common.task import DummySpec
 from tests.support.tasks import published
 
 
-def test_every_batch_states_both_guarantees() -> None:
-    """Against the analyzer, and against shuffler and analyzer; both with all they rest on."""
-    task = published().task
-    central, local = guarantees(task, 5000, 0)
+def _rows(guarantees: tuple[Guarantee, ...]) -> list[tuple[str, float]]:
+    return [(guarantee.coalition, guarantee.delta) for guarantee in guarantees]
 
-    assert ("analyzer", "shuffler+analyzer") == (central.coalition, local.coalition)
-    assert (task.delta, 0.0) == (central.delta, local.delta)
-    assert task.local_epsilon == local.epsilon
-    assert 0 < central.epsilon < local.epsilon
-    for guarantee in (central, local):
+
+def test_every_batch_states_a_guarantee_for_every_coalition() -> None:
+    """With δ, neighbours, theorem and assumptions; where everybody is honest nobody colludes."""
+    task = published().task
+    table = guarantees(task, 5000, 0)
+
+    assert [
+        ("analyzer", task.delta),
+        ("shuffler+analyzer", 0.0),
+        ("shuffler", 0.0),
+        ("network", 0.0),
+    ] == _rows(table)
+    assert task.local_epsilon == pytest.approx(table[1].epsilon, rel=1e-9)
+    assert 0 < table[0].epsilon < table[1].epsilon
+    for guarantee in table:
         assert "replace-one" in guarantee.neighbouring
         assert guarantee.theorem
         assert guarantee.assumptions
+
+
+def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
+    """Colluders take reports and dummies away, skippers dummies only; the claim is the former."""
+    task = published(dummies_per_user=2, assumed_honest_fraction=0.6).task
+    table = guarantees(task, 5000, 0)
+    everybody, colluding, skipping = table[:3]
+
+    assert ["analyzer", "analyzer+users", "analyzer+skippers"] == [
+        row.coalition for row in table[:3]
+    ]
+    assert everybody.epsilon < skipping.epsilon < colluding.epsilon
+    assert colluding == claimed(table) == central_guarantee(task, 5000)
+    reduction = mechanism_of(task).reduction
+    for row, crowd in (
+        (everybody, Crowd(users=5000, dummies=10_000)),
+        (colluding, Crowd(users=3000, dummies=6000)),
+        (skipping, Crowd(users=5000, dummies=6000)),
+    ):
+        assert epsilon_upper(reduction, crowd, task.delta) == row.epsilon
+
+
+def test_many_own_dummies_help_against_shuffler_and_analyzer_but_not_the_pure_epsilon() -> None:
+    """G = 8 and ε0 = 4: 15 own dummies give 3.39 at δ = 1e-6."""
+    terms = Terms(
+        reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
+        dummies=DummySpec(law="fixed", per_user=15, added_by="user-agent"),
+        delta=1e-6,
+        assumed_honest_fraction=1.0,
+    )
+    rows = [row for row in guarantees_under(terms, 1000) if row.coalition == "shuffler+analyzer"]
+
+    assert [(4.0, 0.0), (pytest.approx(3.39, abs=0.01), 1e-6)] == [
+        (row.epsilon, row.delta) for row in rows
+    ]
 
 
 def test_the_crowd_is_the_honest_users_of_the_batch_that_arrived() -> None:

@@ -3,8 +3,16 @@ import math
 import pytest
 
 from common.accounting.amplification import epsilon_upper
+from common.accounting.counts import Poisson
 from common.accounting.crowd import Crowd
-from common.accounting.published import od_hp_theorem_1
+from common.accounting.published import (
+    PUBLISHED,
+    Bound,
+    balle_closed_form,
+    mix_dump,
+    od_hp_theorem_1,
+    pure_dump,
+)
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -59,3 +67,84 @@ def test_delta_has_a_range(delta: float) -> None:
     """Strictly between 0 and 1."""
     with pytest.raises(AccountingError):
         od_hp_theorem_1(_hashing(16, 8.0), Crowd(users=100), delta)
+
+
+def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
+    return MatchCountReduction.for_epsilon(answers=items, local_epsilon=local_epsilon, hashed=False)
+
+
+def test_the_closed_form_is_the_printed_formula() -> None:
+    """√(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), n the honest users; SH and SOLH alike."""
+    expected = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / 602_324)
+    crowd = Crowd(users=612_325, colluders=10_000)
+
+    assert balle_closed_form(_hashing(56, 4.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+    assert balle_closed_form(_grr(56, 4.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+    assert expected == pytest.approx(0.192, abs=5e-4)
+
+
+def test_pure_dump_is_the_printed_formula() -> None:
+    """√(14·k·ln(2/δ)/(|S|-1)); dummies that the adversary can tell apart do not count."""
+    expected = math.sqrt(14 * 915 * math.log(2e6) / (31 * 602_325 - 1))
+    crowd = Crowd(users=602_325, dummies=31 * 602_325 + 1000, known_dummies=1000)
+
+    assert pure_dump(_grr(915, math.inf), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+
+
+def test_mix_dump_is_the_printed_formula() -> None:
+    """√(14·k·ln(4/δ)/(|S| + (n-1)γ - √(2(n-1)γ·ln(2/δ)) - 1))."""
+    expected_blanket = 602_324 * 100 / (math.exp(5) + 99)
+    blanket = 602_325 + expected_blanket - math.sqrt(2 * expected_blanket * math.log(2e6)) - 1
+    expected = math.sqrt(14 * 100 * math.log(4e6) / blanket)
+    crowd = Crowd(users=602_325, dummies=602_325)
+
+    assert mix_dump(_grr(100, 5.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("bound", "reduction", "crowd", "message"),
+    [
+        (balle_closed_form, _grr(56, 4.0), Crowd(users=10**6, dummies=7), "here there are 7"),
+        (balle_closed_form, _grr(56, math.inf), Crowd(users=10**6), "finite local ε"),
+        (balle_closed_form, _grr(56, 4.0), Crowd(users=10**4), "would claim 1.49"),
+        (balle_closed_form, _grr(56, 4.0), Crowd(users=1), "it counts none"),
+        (pure_dump, _grr(56, 4.0), Crowd(users=10, dummies=10**7), "the local ε is 4"),
+        (pure_dump, _grr(56, math.inf), Crowd(users=10**6), "it counts none"),
+        (pure_dump, _grr(56, math.inf), Crowd(users=10, dummies=5000), "would claim 1.51"),
+        (pure_dump, _hashing(56, math.inf), Crowd(users=10, dummies=10**7), "several values"),
+        (mix_dump, _hashing(56, 4.0), Crowd(users=10**6), "several values"),
+        (mix_dump, _grr(56, math.inf), Crowd(users=10, dummies=10**7), "finite local ε"),
+        (mix_dump, _grr(56, 4.0), Crowd(users=10), "it counts none"),
+    ],
+)
+def test_each_bound_keeps_to_its_range(
+    bound: Bound, reduction: MatchCountReduction, crowd: Crowd, message: str
+) -> None:
+    """A sentence with the rule and the number, never a figure outside it."""
+    with pytest.raises(BoundRangeError, match=message):
+        bound(reduction, crowd, 1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_a_random_number_of_dummies_is_refused(name: str) -> None:
+    """All count a fixed number."""
+    crowd = Crowd(users=10**6, random_dummies=Poisson(1e6))
+    for key, (_, bound) in PUBLISHED.items():
+        if key == name:
+            with pytest.raises(BoundRangeError, match="their number is random"):
+                bound(_grr(56, 4.0), crowd, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bound", "reduction", "crowd"),
+    [
+        (balle_closed_form, _grr(56, 4.0), Crowd(users=602_325)),
+        (pure_dump, _grr(56, math.inf), Crowd(users=602_325, dummies=602_325)),
+        (mix_dump, _grr(56, 6.0), Crowd(users=602_325, dummies=602_325)),
+    ],
+)
+def test_every_claim_is_above_the_tight_value(
+    bound: Bound, reduction: MatchCountReduction, crowd: Crowd
+) -> None:
+    """Twice and more; no guarantee rests on them."""
+    assert bound(reduction, crowd, 1e-6) > 2 * epsilon_upper(reduction, crowd, 1e-6)

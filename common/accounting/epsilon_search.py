@@ -1,0 +1,73 @@
+"""The search for the least ε at which a bound on δ is small enough, from above."""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from scipy import optimize
+
+from common.errors import AccountingError
+from common.task import MIN_DELTA
+
+LEAST_EPSILON: Final = 1e-9
+MOST_EPSILON: Final = 100.0
+"""Where a search begins and ends; beyond it nothing is certified."""
+
+_CLOSE_ENOUGH: Final = 1e-5
+"""Relative width to which ε is searched."""
+_STRIDE: Final = 1.02
+"""Factor by which a bracket around a guess grows at first; each time it is squared."""
+
+
+def least_epsilon(
+    delta_at: Callable[[float], float], *, delta: float, local_epsilon: float, guess: float = 0.1
+) -> float:
+    """
+    Find an ε at which `delta_at` is at most delta, within a relative 1e-5 of the least.
+
+    Args:
+        delta_at: An upper bound on δ for each ε, falling with ε.
+        delta: What is allowed, MIN_DELTA .. 1.
+        local_epsilon: Where every δ is 0; may be infinite.
+        guess: Where to begin; the closer the faster.
+
+    Returns:
+        At most local_epsilon, which is infinite if reports carry no noise and nothing is certified.
+
+    Raises:
+        AccountingError: delta is outside its range.
+
+    Cost: some ten evaluations.
+    """
+    check_delta(delta)
+
+    def excess(epsilon: float) -> float:
+        return math.log(max(delta_at(epsilon), 1e-300)) - math.log(delta)
+
+    top = min(local_epsilon, MOST_EPSILON) * (1 - _CLOSE_ENOUGH)
+    high = min(max(guess, LEAST_EPSILON), top)
+    low, stride = high, _STRIDE
+    while excess(high) > 0:
+        if high >= top:
+            return local_epsilon
+        low, high, stride = high, min(stride * high, top), stride**2
+    while low == high or excess(low) <= 0:
+        high = low
+        if low <= LEAST_EPSILON:
+            return min(LEAST_EPSILON, local_epsilon)
+        low, stride = max(low / stride, LEAST_EPSILON), stride**2
+    epsilon = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
+    while excess(epsilon) > 0:
+        epsilon *= 1 + _CLOSE_ENOUGH
+    return min(epsilon, local_epsilon)
+
+
+def check_delta(delta: float) -> None:
+    """
+    Check the range that a δ may have.
+
+    Raises:
+        AccountingError: It is not at least MIN_DELTA and below 1.
+    """
+    if not MIN_DELTA <= delta < 1:
+        raise AccountingError(f"delta is {delta}; it must be at least {MIN_DELTA} and below 1")

@@ -1,0 +1,161 @@
+"""Composition, against products of laws written out in full."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from common.accounting.amplification import epsilon_upper
+from common.accounting.composition import (
+    Release,
+    composed_claims,
+    composed_epsilon,
+    in_parallel,
+)
+from common.accounting.crowd import Crowd
+from common.errors import AccountingError
+from common.mechanisms.mechanism import Vector
+from common.mechanisms.reduction import MatchCountReduction
+
+
+def _grr(answers: int, local_epsilon: float) -> MatchCountReduction:
+    return MatchCountReduction.for_epsilon(
+        answers=answers, local_epsilon=local_epsilon, hashed=False
+    )
+
+
+def _dominating_pair(reduction: MatchCountReduction, size: int) -> tuple[Vector, Vector]:
+    """Laws of (H_x, H_x') among `size` uniform messages, tilted to either value."""
+    here, there = [], []
+    for own, other in itertools.product(range(size + 1), repeat=2):
+        if own + other > size:
+            continue
+        chance = stats.multinomial.pmf(
+            [own, other, size - own - other],
+            size,
+            [1 / reduction.answers] * 2 + [1 - 2 / reduction.answers],
+        )
+        scale = reduction.answers * reduction.signal / size
+        here.append(chance * (reduction.blanket + scale * own))
+        there.append(chance * (reduction.blanket + scale * other))
+    return np.array(here), np.array(there)
+
+
+def _exact_delta(reduction: MatchCountReduction, size: int, rounds: int, epsilon: float) -> float:
+    here, there = _dominating_pair(reduction, size)
+    one, two = here, there
+    for _ in range(rounds - 1):
+        one, two = np.outer(one, here).ravel(), np.outer(two, there).ravel()
+    return float(np.maximum(one - math.exp(epsilon) * two, 0).sum())
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+@pytest.mark.parametrize(("size", "local_epsilon"), [(12, 2.0), (8, math.inf), (14, 0.7)])
+def test_equal_rounds_cost_what_the_product_of_their_laws_does(
+    rounds: int, size: int, local_epsilon: float
+) -> None:
+    """Never below it, and at most 2 % above. (One user, all else dummies: M is certain.)"""
+    reduction = _grr(5, local_epsilon)
+    release = Release(reduction=reduction, crowd=Crowd(users=1, dummies=size - 1))
+    delta = 0.02
+
+    bound = composed_epsilon([release] * rounds, delta)
+
+    if math.isinf(bound):
+        assert _exact_delta(reduction, size, rounds, 50.0) > 0.99 * delta
+        return
+    assert _exact_delta(reduction, size, rounds, bound) <= delta
+    assert _exact_delta(reduction, size, rounds, 0.98 * bound) > delta
+
+
+def test_thirty_rounds_match_the_reference() -> None:
+    """Local hashing, g = 1239, ε0 = 8, two dummies each, 602,325 users; within 1 %, from below."""
+    release = Release(
+        reduction=MatchCountReduction.for_epsilon(answers=1239, local_epsilon=8.0, hashed=True),
+        crowd=Crowd(users=602_325, dummies=2 * 602_325),
+    )
+    for rounds, reference in ((2, 0.159), (10, 0.375), (30, 0.675), (100, 1.294)):
+        bound = composed_epsilon([release] * rounds, 1e-6)
+        assert 0.99 * reference <= bound <= reference
+
+
+def test_different_rounds_compose_to_between_the_largest_and_the_sum() -> None:
+    """Whatever the order."""
+    small = Release(reduction=_grr(20, 3.0), crowd=Crowd(users=20_000))
+    large = Release(reduction=_grr(50, 5.0), crowd=Crowd(users=2000))
+    single = [epsilon_upper(one.reduction, one.crowd, 1e-6) for one in (small, large)]
+
+    both = composed_epsilon([small, large], 1e-6)
+
+    assert max(single) < both < sum(single)
+    assert both == pytest.approx(composed_epsilon([large, small], 1e-6), rel=1e-12)
+
+
+def test_one_round_is_formula_1() -> None:
+    """No grid comes between."""
+    release = Release(reduction=_grr(20, 3.0), crowd=Crowd(users=20_000))
+
+    assert epsilon_upper(release.reduction, release.crowd, 1e-9) == composed_epsilon(
+        [release], 1e-9
+    )
+
+
+def test_rounds_without_company_add_up_to_at_most_the_local_epsilons() -> None:
+    """Nothing is amplified; δ helps a little."""
+    release = Release(reduction=_grr(4, 1.0), crowd=Crowd(users=1))
+
+    assert 2.0 < composed_epsilon([release] * 3, 1e-9) <= 3.0
+
+
+def test_disjoint_groups_cost_the_worst_one() -> None:
+    """Not the sum."""
+    light = Release(reduction=_grr(20, 3.0), crowd=Crowd(users=20_000))
+    heavy = Release(reduction=_grr(20, 3.0), crowd=Crowd(users=2000))
+
+    assert composed_epsilon([heavy, heavy], 1e-6) == in_parallel(
+        [[light] * 3, [heavy, heavy]], 1e-6
+    )
+
+
+def test_claims_compose_to_no_more_than_their_sum() -> None:
+    """And to less where there are many and δ leaves room."""
+    assert composed_claims([(0.3, 1e-7)], 1e-6) == pytest.approx(0.3)
+    assert composed_claims([(0.3, 1e-7), (0.2, 1e-7)], 1e-6) <= 0.5
+    assert composed_claims([(0.1, 1e-8)] * 100, 1e-4) < 6
+    assert math.isinf(composed_claims([(0.1, 1e-6)] * 3, 1e-6))
+    assert math.isinf(composed_claims([(math.inf, 1e-6), (0.1, 1e-6)], 1e-3))
+
+
+def test_two_pure_claims_compose_exactly() -> None:
+    """Two rounds of randomized response: δ at ε is that of the product law."""
+    epsilon, delta = 1.0, 0.05
+    bound = composed_claims([(epsilon, 0.0)] * 2, delta)
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+
+    def exact(at: float) -> float:
+        return max(0.0, p**2 - math.exp(at) * (1 - p) ** 2)
+
+    assert exact(bound) <= delta
+    assert exact(bound - 0.05) > delta
+
+
+@pytest.mark.parametrize("delta", [1.0, 1e-13, math.nan])
+def test_delta_has_a_range(delta: float) -> None:
+    """Transforms round at 1e-15."""
+    release = Release(reduction=_grr(4, 1.0), crowd=Crowd(users=10))
+    with pytest.raises(AccountingError, match="delta is"):
+        composed_epsilon([release] * 2, delta)
+    with pytest.raises(AccountingError, match="delta is"):
+        composed_claims([(0.1, 0.0)] * 2, delta)
+
+
+def test_nothing_cannot_be_composed() -> None:
+    """Neither releases, claims nor groups."""
+    with pytest.raises(AccountingError):
+        composed_epsilon([], 1e-6)
+    with pytest.raises(AccountingError):
+        composed_claims([], 1e-6)
+    with pytest.raises(AccountingError):
+        in_parallel([], 1e-6)
