@@ -87,16 +87,14 @@ class Design:
         dtype = HASHED_REPORT if self.hashed else GRR_REPORT
         return envelope_bytes(dtype.itemsize, self.reports_per_user)
 
-    def crowd(self, honest: int, colluders: int = 0) -> Crowd:
-        """Give `honest` users with their dummies, of whom some collude after all."""
-        makers = honest - colluders
+    def crowd(self, honest: int) -> Crowd:
+        """Give so many honest users with their dummies."""
         certain = math.floor(self.dummies_per_user)
         chance = self.dummies_per_user - certain
         return Crowd(
             users=honest,
-            dummies=makers * certain,
-            random_dummies=Binomial(makers, chance) if chance > 0 else None,
-            colluders=colluders,
+            dummies=honest * certain,
+            random_dummies=Binomial(honest, chance) if chance > 0 else None,
         )
 
     def mse(self, n_users: int, domain_size: int) -> float:

@@ -42,6 +42,11 @@ class Plan:
     """Names of the wishes of which more would lower the error."""
 
     @property
+    def promise(self) -> Guarantee:
+        """The guarantee that was wished for: that of the users assumed honest."""
+        return self.guarantees[0 if self.wishes.honest == self.wishes.n_min else 1]
+
+    @property
     def ratio_to_central_gaussian(self) -> float:
         """The error over that of Gaussian noise on the true counts under the same promise."""
         return self.best.mse / central_gaussian_mse(self.wishes)
@@ -87,8 +92,13 @@ def _prediction(checked: Checked, wishes: Wishes) -> Prediction:
 
 
 def _guarantees(design: Design, wishes: Wishes) -> tuple[Guarantee, ...]:
-    """Give the guarantee against the analyzer, with half the honest users too, and against all."""
-    colluders = wishes.honest // 2
+    """
+    Give the guarantee against the analyzer, the analyzer with users, and shuffler and analyzer.
+
+    The users who collude are those whom the operator does not assume honest; if that is nobody,
+    half of all, which shows what would be left.
+    """
+    colluders = wishes.n_min - wishes.honest or wishes.n_min // 2
     rounds = f", over {wishes.rounds} rounds that the same users answer" * (wishes.rounds > 1)
     local = Guarantee(
         coalition="shuffler+analyzer",
@@ -111,22 +121,30 @@ def _guarantees(design: Design, wishes: Wishes) -> tuple[Guarantee, ...]:
 def _central(
     design: Design, wishes: Wishes, coalition: Coalition, colluders: int, rounds: str
 ) -> Guarantee:
-    crowd = design.crowd(wishes.honest, colluders)
-    honest = (
-        f"{wishes.honest} of the {wishes.n_min} users, you among them, randomize as the task says"
+    honest = wishes.n_min - colluders
+    adding = (
         f" and add uniform dummies, {design.dummies_per_user:g} each on average"
+        if design.dummies_per_user
+        else ""
     )
-    pooled = (f"{colluders} of these show the analyzer which reports are theirs",) * (colluders > 0)
+    randomizing = (
+        f"{honest} of the {wishes.n_min} users, you among them, randomize as the task says{adding}"
+    )
+    others = (
+        f"the other {colluders} may do and tell the analyzer what they like"
+        if colluders
+        else "nobody else knows which reports are theirs"
+    )
     return Guarantee(
         coalition=coalition,
-        epsilon=central_epsilon(design, wishes, crowd),
+        epsilon=central_epsilon(design, wishes, design.crowd(honest)),
         delta=wishes.delta,
         neighbouring=REPLACE_ONE,
         theorem=FORMULA_1,
         assumptions=(
             f"the shuffler permutes uniformly and does not collude with the analyzer{rounds}",
-            honest,
-            *pooled,
+            randomizing,
+            others,
             "the encryption holds",
         ),
     )

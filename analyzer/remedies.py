@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from analyzer.survey import Survey
 from analyzer.wishes import Wishes
-from common.accounting.amplification import MAX_EPSILON
+from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import PlanError
 from common.task import MAX_LOCAL_EPSILON, MAX_USERS
 
@@ -73,7 +73,7 @@ def _changes(wishes: Wishes) -> list[_Change]:
         _Change(
             name="central epsilon",
             now=wishes.central_epsilon,
-            most=MAX_EPSILON,
+            most=MOST_EPSILON,
             apply=lambda value: {"central_epsilon": value},
             say=lambda value: f"a central epsilon of {value:g}",
         )

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from common.accounting.amplification import MAX_EPSILON
 from common.accounting.composition import MIN_COMPOSED_DELTA
+from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import PlanError
 from common.task import MAX_DOMAIN_SIZE, MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
 
@@ -64,10 +64,10 @@ class Wishes:
         self._check_error()
 
     def _check_privacy(self) -> None:
-        if not MIN_EPSILON <= self.central_epsilon <= MAX_EPSILON:
+        if not MIN_EPSILON <= self.central_epsilon <= MOST_EPSILON:
             raise PlanError(
                 f"the central epsilon is {self.central_epsilon:g}; "
-                f"it must lie between {MIN_EPSILON:g} and {MAX_EPSILON:g}"
+                f"it must lie between {MIN_EPSILON:g} and {MOST_EPSILON:g}"
             )
         if not MIN_DELTA <= self.delta < 1:
             raise PlanError(

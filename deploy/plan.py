@@ -75,7 +75,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "honest_users": wishes.honest,
         "domain_size": wishes.domain_size,
         "delta": wishes.delta,
-        "central_epsilon": plan.guarantees[0].epsilon,
+        "central_epsilon": plan.promise.epsilon,
         "rounds": wishes.rounds,
         "trust": wishes.trust,
     }
@@ -107,7 +107,7 @@ def draft(plan: Plan, now: float) -> str:
     wishes, design = plan.wishes, plan.best.design
     deadline = datetime.datetime.fromtimestamp(int(now), tz=datetime.UTC)
     deadline += datetime.timedelta(days=DAYS_TO_DEADLINE)
-    central, _, local = plan.guarantees
+    central, local = plan.promise, plan.guarantees[2]
     together = f", over {wishes.rounds} tasks like this together" * (wishes.rounds > 1)
     predicted = (
         f"# Predicted for {wishes.n_users} users: mean squared error of a share "
@@ -117,7 +117,7 @@ def draft(plan: Plan, now: float) -> str:
         f"# Promised to each of {wishes.n_min} users or more, {wishes.honest} of them honest"
         f"{together}:\n"
         f"# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
-        "the analyzer, if the shuffler is honest;\n"
+        f"{central.coalition}, if the shuffler is honest;\n"
         f"# epsilon {rounded_up(local.epsilon)} against shuffler and analyzer together."
     )
     lines = [
