@@ -108,6 +108,7 @@ def draft(plan: Plan, now: float) -> str:
     deadline = datetime.datetime.fromtimestamp(int(now), tz=datetime.UTC)
     deadline += datetime.timedelta(days=DAYS_TO_DEADLINE)
     central, local = plan.promise, plan.guarantees[2]
+    against = "the analyzer" if central.coalition == "analyzer" else "the analyzer and the others"
     together = f", over {wishes.rounds} tasks like this together" * (wishes.rounds > 1)
     predicted = (
         f"# Predicted for {wishes.n_users} users: mean squared error of a share "
@@ -117,7 +118,7 @@ def draft(plan: Plan, now: float) -> str:
         f"# Promised to each of {wishes.n_min} users or more, {wishes.honest} of them honest"
         f"{together}:\n"
         f"# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
-        f"{central.coalition}, if the shuffler is honest;\n"
+        f"{against}, if the shuffler is honest;\n"
         f"# epsilon {rounded_up(local.epsilon)} against shuffler and analyzer together."
     )
     lines = [

@@ -14,7 +14,7 @@ _MOST: float = 1e6
 
 
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """Give δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy [DRS22, Corollary 1]."""
+    """Give δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy [DRS22]."""
     first = float(special.log_ndtr(-epsilon / mu + mu / 2))
     second = epsilon + float(special.log_ndtr(-epsilon / mu - mu / 2))
     return math.exp(first) * -math.expm1(min(second - first, 0.0))
