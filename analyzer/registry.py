@@ -9,13 +9,14 @@ from analyzer.keys import AnalyzerKeys
 from analyzer.store import Store
 from common.accounting.coalitions import central_guarantee
 from common.draft import TaskDraft
+from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
 from common.hpke import SUITE_NAME
 from common.mechanisms.catalogue import specify
 from common.protocols import protocol_named
 from common.runtime.clock import Clock
 from common.signing import SignedTask
-from common.task import NONCE_BYTES, DummySpec, Task, check_domain_size
+from common.task import NONCE_BYTES, Task, check_domain_size
 from common.task_digest import TaskDigest
 
 
@@ -64,35 +65,30 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Add to a draft what follows from it: the mechanism's integers and the claims. Pure.
 
     Raises:
-        TaskError: The draft breaks a rule.
+        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
 
     Cost: one search for ε, tenths of a second.
     """
     protocol = protocol_named(draft.protocol)
     check_domain_size(draft.domain_size)
-    hashed = 0 < draft.buckets < draft.domain_size
     task = Task(
         protocol=draft.protocol,
         domain_size=draft.domain_size,
         labels=draft.labels,
         mechanism=specify(
-            protocol.mechanism if hashed else protocol.plain_domain_mechanism,
+            protocol.mechanism_for(domain_size=draft.domain_size, buckets=draft.buckets),
             domain_size=draft.domain_size,
             buckets=draft.buckets,
             local_epsilon=draft.local_epsilon,
         ),
-        dummies=DummySpec(
-            law=protocol.dummy_law,
-            per_user=draft.dummies_per_user,
-            added_by=protocol.dummies_by,
-        ),
+        dummies=DummySpec.averaging(draft.dummies_per_user, protocol.dummies_by),
         delta=draft.delta,
         n_min=draft.n_min,
         target_size=draft.target_size,
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=draft.local_epsilon,
-        central_epsilon=draft.local_epsilon,
+        central_epsilon=0.0,  # until it is known, below: it follows from everything else
         suite=SUITE_NAME,
         analyzer_key=analyzer_key,
         shuffler_key=draft.shuffler_key,

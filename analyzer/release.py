@@ -258,9 +258,13 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
     """
     Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
 
-    The shares of users' own reports and of dummies among those counted are known only on average
-    once reports were refused; the guarantee takes every refused report for another honest user's.
-    A law of dummies with a fixed number leaves no room for null reports: they are malformed.
+    The number of dummies that came is known where nothing was refused: all reports but users' own
+    and null ones. Once reports were refused, users' own are taken to be among them in proportion:
+    as large a share of them is left as of all reports, and the others that were counted are
+    dummies. The guarantee takes every refused report for another honest user's.
+
+    Null reports fill submissions up to the task's largest number of dummies. More of them than the
+    law leaves room for (none, where the number is fixed) stand where a report should: malformed.
 
     Raises:
         UnusableBatchError: No report could be counted.
@@ -269,12 +273,14 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
         raise UnusableBatchError(
             f"none of the batch's {manifest.n_reports} reports could be counted"
         )
-    per_user = task.dummies.per_user
-    padding = manifest.n_users * (task.dummies.maximum - per_user)
+    room = manifest.n_users * (task.dummies.maximum - task.dummies.per_user)
+    padding = min(intake.null, room)
     refused = dict(intake.refused)
-    refused["malformed"] += max(0, intake.null - padding)
+    refused["malformed"] += intake.null - padding
     n_refused = sum(refused.values())
-    n_real = intake.counted / (1 + per_user)
+    accepted = intake.counted + padding
+    n_real = min(manifest.n_users * accepted / manifest.n_reports, intake.counted)
+    n_dummies = intake.counted - n_real
     return Result(
         task_digest=manifest.task_digest,
         protocol=task.protocol,
@@ -283,13 +289,13 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
         local_epsilon=task.local_epsilon,
         n_users=manifest.n_users,
         n_reports=manifest.n_reports,
-        n_dummies=manifest.n_users * per_user,
+        n_dummies=round(n_dummies),
         refused=refused,
         histogram=estimate(
             mechanism,
             intake.cells,
             n_real=n_real,
-            n_dummies=intake.counted - n_real,
+            n_dummies=n_dummies,
             refinement=task.composition.refinement,
         ),
         guarantees=guarantees(task, manifest.n_users, n_refused),

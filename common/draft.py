@@ -9,6 +9,7 @@ class TaskDraft:
 
     domain_size: int
     local_epsilon: float
+    """Above 0 and at most 20, or infinite for reports without noise."""
     delta: float
     n_min: int
     target_size: int
@@ -18,6 +19,8 @@ class TaskDraft:
     protocol: str = "od-hp"
     labels: tuple[str, ...] = ()
     buckets: int = 0
-    """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items."""
-    dummies_per_user: int = 0
+    """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items, as
+    protocols that do not hash always do."""
+    dummies_per_user: float = 0.0
+    """On average, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
     assumed_honest_fraction: float = 1.0

@@ -54,7 +54,8 @@ class Result:
     n_reports: int
     """Sealed reports that arrived: users' own, dummies and null reports."""
     n_dummies: int
-    """Dummies that n_users users send, by the task."""
+    """Dummies among the reports that were counted: known exactly where nothing was refused,
+    otherwise in proportion."""
     refused: Mapping[RefusalCause, int]
     histogram: Histogram
     guarantees: tuple[Guarantee, ...]

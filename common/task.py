@@ -3,18 +3,21 @@ A task: what is collected and under which parameters. Immutable, signed by the a
 and named by the SHA-256 of its bytes exactly as published.
 
 One task is one round and one release: collecting again is a new task. Its bytes are canonical
-JSON (sorted keys, no spaces, ASCII, numbers as Python prints them), so that an auditor can read
-what every device was promised.
+JSON (sorted keys, no spaces, ASCII, numbers as Python prints them, an infinite local ε as the text
+"inf"), so that an auditor can read what every device was promised.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Final, NoReturn, Self, get_args
 
+from common.dummy_spec import DummySpec
 from common.errors import TaskError
 from common.hpke import KEY_BYTES, OVERHEAD_BYTES, SUITE_NAME
-from common.protocols import DummyLaw, DummyMaker, MechanismName, Protocol, protocol_named
+from common.protocols import MechanismName, Protocol, protocol_named
+from common.ranges import between, one_of, real, within
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32
@@ -25,11 +28,15 @@ MAX_DOMAIN_SIZE: Final = 2**24
 MAX_LABEL_CHARACTERS: Final = 256
 MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
+"""Above it there is next to no noise. A task without any says so: its local ε is infinite."""
 MIN_DELTA: Final = 1e-15
 MAX_WEIGHT_SUM: Final = 2**63 - 1
 MAX_REPORT_BYTES: Final = 4096
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
+
+_INFINITE: Final = "inf"
+"""How the canonical bytes say that a number is infinite; JSON has no number for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,7 @@ class MechanismSpec:
 
     A report says the truth with probability true_weight / W and each other of its `buckets`
     answers with probability other_weight / W, W = true_weight + (buckets - 1) · other_weight.
+    Weights 1 and 0 are the mechanism without local noise: every report says the truth.
     """
 
     name: MechanismName
@@ -52,39 +60,23 @@ class MechanismSpec:
     """Length of a report before sealing."""
 
     def __post_init__(self) -> None:
-        _one_of("mechanism", self.name, get_args(MechanismName))
-        _within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
-        _within("digits", self.digits, 1, 24)
-        _within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-        _within("other_weight", self.other_weight, 1, MAX_WEIGHT_SUM)
-        _within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
+        one_of("mechanism", self.name, get_args(MechanismName))
+        within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+        within("digits", self.digits, 1, 24)
+        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
+        within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
+        if self.other_weight == 0 and self.true_weight != 1:
+            raise TaskError(
+                f"true_weight is {self.true_weight}; where other_weight is 0 it must be 1"
+            )
         total = self.true_weight + (self.buckets - 1) * self.other_weight
-        _within("the sum of the weights", total, 2, MAX_WEIGHT_SUM)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DummySpec:
-    """How many dummies come with each user's report, and who adds them."""
-
-    law: DummyLaw
-    per_user: int
-    """Dummies that each user adds, for the law `fixed`."""
-    added_by: DummyMaker
-
-    def __post_init__(self) -> None:
-        _one_of("the law of the dummies", self.law, get_args(DummyLaw))
-        _one_of("the maker of the dummies", self.added_by, get_args(DummyMaker))
-        _within("dummies per user", self.per_user, 0, MAX_ENVELOPE_BYTES)
+        within("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
 
     @property
-    def in_words(self) -> str:
-        """How many each user adds, for a reader."""
-        return str(self.per_user)
-
-    @property
-    def maximum(self) -> int:
-        """The most dummies that one user ever adds; submissions are padded to it."""
-        return self.per_user
+    def noiseless(self) -> bool:
+        """Whether every report says the truth."""
+        return self.other_weight == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,34 +104,28 @@ class Task:
     assumed_honest_fraction: float
     """The share of users that every stated guarantee relies on."""
     local_epsilon: float
-    """Claim: what holds when nobody else is honest."""
+    """Claim: what holds when nobody else is honest. Infinite where reports carry no noise."""
     central_epsilon: float
     """Claim, at `delta`: what holds with ⌊n_min · assumed_honest_fraction⌋ honest users and an
-    honest shuffler."""
+    honest shuffler. Always finite: a task that promises nothing is refused."""
     suite: str
     analyzer_key: bytes
     shuffler_key: bytes
     nonce: bytes
 
     def __post_init__(self) -> None:
-        protocol = protocol_named(self.protocol)
-        _one_of("the mechanism of this protocol", self.mechanism.name, protocol.mechanisms)
+        self._check_composition(protocol_named(self.protocol))
         check_domain_size(self.domain_size)
         self._check_labels()
         self._check_items_fit()
-        if not MIN_DELTA <= _real("delta", self.delta) < 1:
+        if not MIN_DELTA <= real("delta", self.delta) < 1:
             raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
-        _within("n_min", self.n_min, 1, MAX_USERS)
-        _within("target_size", self.target_size, self.n_min, MAX_USERS)
-        _within("deadline", self.deadline, 1, MAX_UNIX_TIME)
-        _between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
-        check_local_epsilon(self.local_epsilon)
-        if not 0 <= _real("central_epsilon", self.central_epsilon) <= self.local_epsilon:
-            raise TaskError(
-                f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
-                f"local_epsilon, {self.local_epsilon}"
-            )
-        _one_of("the suite", self.suite, (SUITE_NAME,))
+        within("n_min", self.n_min, 1, MAX_USERS)
+        within("target_size", self.target_size, self.n_min, MAX_USERS)
+        within("deadline", self.deadline, 1, MAX_UNIX_TIME)
+        between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
+        self._check_claims()
+        one_of("the suite", self.suite, (SUITE_NAME,))
         for name, value, length in (
             ("analyzer_key", self.analyzer_key, KEY_BYTES),
             ("shuffler_key", self.shuffler_key, KEY_BYTES),
@@ -152,6 +138,32 @@ class Task:
                 f"a submission would have {self.envelope_bytes} bytes; "
                 f"at most {MAX_ENVELOPE_BYTES} are carried"
             )
+
+    def _check_composition(self, protocol: Protocol) -> None:
+        spec, dummies = self.mechanism, self.dummies
+        if spec.name not in protocol.mechanisms:
+            raise TaskError(
+                f"the protocol {protocol.name} reports by {' or '.join(protocol.mechanisms)}; "
+                f"the task says {spec.name}, with {spec.buckets} buckets"
+            )
+        if spec.noiseless and protocol.local_noise == "required":
+            raise TaskError(
+                f"the protocol {protocol.name} needs local noise; other_weight is 0, "
+                "and local_epsilon must be finite"
+            )
+        if not spec.noiseless and protocol.local_noise == "none":
+            raise TaskError(
+                f"the protocol {protocol.name} has no local noise; other_weight is "
+                f"{spec.other_weight}, and local_epsilon, {self.local_epsilon}, must be infinite"
+            )
+        if dummies.maximum > 0:
+            if not protocol.dummy_laws:
+                raise TaskError(
+                    f"the protocol {protocol.name} has no dummies; "
+                    f"the task has up to {dummies.maximum} for each user"
+                )
+            one_of("the law of this protocol's dummies", dummies.law, protocol.dummy_laws)
+            one_of("the maker of this protocol's dummies", dummies.added_by, (protocol.dummies_by,))
 
     def _check_labels(self) -> None:
         if not self.labels:
@@ -166,6 +178,24 @@ class Task:
         if longest > MAX_LABEL_CHARACTERS:
             raise TaskError(
                 f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
+            )
+
+    def _check_claims(self) -> None:
+        check_local_epsilon(self.local_epsilon)
+        if self.mechanism.noiseless != math.isinf(self.local_epsilon):
+            raise TaskError(
+                f"local_epsilon is {self.local_epsilon} and other_weight is "
+                f"{self.mechanism.other_weight}; one is infinite exactly where the other is 0"
+            )
+        if math.isinf(real("central_epsilon", self.central_epsilon)):
+            raise TaskError(
+                f"central_epsilon is {self.central_epsilon}: the task would promise nothing; "
+                f"it needs local noise, more dummies, or a larger n_min than {self.n_min}"
+            )
+        if not 0 <= self.central_epsilon <= self.local_epsilon:
+            raise TaskError(
+                f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
+                f"local_epsilon, {self.local_epsilon}"
             )
 
     def _check_items_fit(self) -> None:
@@ -215,6 +245,8 @@ class Task:
         fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": "categorical", **asdict(self)}
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = fields[name].hex()
+        if math.isinf(self.local_epsilon):
+            fields["local_epsilon"] = _INFINITE
         text = json.dumps(
             fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
         )
@@ -253,6 +285,8 @@ class Task:
             )
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = bytes.fromhex(fields[name])
+        if fields["local_epsilon"] == _INFINITE:
+            fields["local_epsilon"] = math.inf
         labels = fields.pop("labels")
         if not all(isinstance(label, str) for label in labels):
             raise TaskError("labels must be text")
@@ -275,9 +309,15 @@ def check_local_epsilon(local_epsilon: float) -> None:
     Check the range that a task's local ε may have.
 
     Raises:
-        TaskError: It is not a number above 0 and at most MAX_LOCAL_EPSILON.
+        TaskError: It is neither a number above 0 and at most MAX_LOCAL_EPSILON nor infinite.
     """
-    _between("local_epsilon", local_epsilon, 0.0, MAX_LOCAL_EPSILON, or_high=True)
+    if real("local_epsilon", local_epsilon) == math.inf:
+        return
+    if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
+        raise TaskError(
+            f"local_epsilon is {local_epsilon}; it must be above 0.0 and at most "
+            f"{MAX_LOCAL_EPSILON}, or infinite for reports without noise"
+        )
 
 
 def check_domain_size(domain_size: int) -> None:
@@ -287,7 +327,7 @@ def check_domain_size(domain_size: int) -> None:
     Raises:
         TaskError: They are not between 2 and MAX_DOMAIN_SIZE.
     """
-    _within("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
+    within("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
 
 
 def honest_share(n_users: int, fraction: float) -> int:
@@ -299,30 +339,6 @@ def honest_share(n_users: int, fraction: float) -> int:
     """
     numerator, denominator = Fraction(repr(fraction)).as_integer_ratio()
     return n_users * numerator // denominator
-
-
-def _within(name: str, value: int, least: int, most: int) -> None:
-    if type(value) is not int:
-        raise TaskError(f"{name} must be a whole number")
-    if not least <= value <= most:
-        raise TaskError(f"{name} is {value}; it must lie between {least} and {most}")
-
-
-def _between(name: str, value: float, low: float, high: float, *, or_high: bool = False) -> None:
-    if not (low < _real(name, value) < high or (or_high and value == high)):
-        most = "at most" if or_high else "below"
-        raise TaskError(f"{name} is {value}; it must be above {low} and {most} {high}")
-
-
-def _real(name: str, value: float) -> float:
-    if type(value) is not float:
-        raise TaskError(f"{name} must be a number with a decimal point")
-    return value
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise TaskError(f"{name} must be one of: {', '.join(allowed)}")
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -14,6 +14,7 @@ import numpy as np
 
 from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest, BatchState, BatchStatus
 from common.draft import TaskDraft
+from common.dummy_spec import MAX_DUMMIES
 from common.errors import WireError
 from common.guarantee import Coalition, Guarantee
 from common.hpke import KEY_BYTES
@@ -91,7 +92,7 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
         domain_size=_count("domain_size", message.domain_size, MAX_DOMAIN_SIZE),
         labels=tuple(message.labels),
         buckets=_count("buckets", message.buckets, MAX_DOMAIN_SIZE),
-        dummies_per_user=_count("dummies_per_user", message.dummies_per_user, MAX_ENVELOPE_BYTES),
+        dummies_per_user=_amount("dummies_per_user", message.dummies_per_user, MAX_DUMMIES),
         local_epsilon=message.local_epsilon,
         delta=message.delta,
         n_min=_count("n_min", message.n_min, MAX_USERS),
@@ -358,6 +359,12 @@ def _at_most(name: str, field: bytes, length: int) -> bytes:
 def _short(name: str, field: str, length: int) -> str:
     if len(field) > length:
         raise WireError(f"{name} has {len(field)} characters; it may have at most {length}")
+    return field
+
+
+def _amount(name: str, field: float, most: int) -> float:
+    if not 0 <= field <= most:
+        raise WireError(f"{name} is {field}; it must lie between 0 and {most}")
     return field
 
 

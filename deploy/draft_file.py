@@ -48,7 +48,7 @@ def _convert(name: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML h
         return max(0, int(value.timestamp()))
     if name == "labels" and isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) <= MAX_UNIX_TIME:
         return float(value)
     if type(value) is not kind:
         wanted = "a date and time" if name == "deadline" else getattr(kind, "__name__", "a list")

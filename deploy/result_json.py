@@ -17,7 +17,7 @@ def as_json(result: Result) -> dict[str, Any]:
         "mechanism": {
             "name": result.mechanism,
             "buckets": result.buckets,
-            "local_epsilon": result.local_epsilon,
+            "local_epsilon": number_or_text(result.local_epsilon),
         },
         "n_users": result.n_users,
         "n_reports": result.n_reports,

@@ -6,7 +6,9 @@ and shipped is this.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
+from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.hpke import HpkePublicKey, envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Reports, check_value, null_reports
@@ -48,7 +50,8 @@ class Contributor:
         """
         check_value(value, self._task.domain_size)  # before numpy sees a number of any size
         own = self._mechanism.randomize(np.array([value], dtype=np.int64), rng)
-        dummies = self._mechanism.dummies(self._task.dummies.per_user, rng)
+        [count] = draw_dummy_counts(self._task.dummies, 1, rng)
+        dummies = self._mechanism.dummies(int(count), rng)
         reports = pad(np.concatenate([own, dummies]), self._task.reports_per_user)
         # Shuffled before they are sealed, so that the order of sealing tells nothing either.
         reports = reports[rng.permutation(len(reports))]
@@ -57,6 +60,30 @@ class Contributor:
             sealed_reports=b"".join(self._seal_report(report.tobytes()) for report in reports),
         )
         return self._seal_envelope(pack(submission))
+
+
+def draw_dummy_counts(
+    dummies: DummySpec, n_users: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """
+    Draw how many dummies each of n_users adds. Run by the user agent, for one user.
+
+    One bounded integer a user decides on the dummy that may come on top: it comes if the integer
+    is below extra_weight. A fixed number draws nothing. The value plays no part in it.
+
+    Args:
+        dummies: The task's law.
+        n_users: How many users, 0 or more.
+        rng: Where the integers come from.
+
+    Returns:
+        Numbers of dummies, shape (n_users,), each per_user or `maximum`.
+    """
+    counts = np.full(n_users, dummies.per_user, dtype=np.int64)
+    if dummies.extra_weight > 0:
+        draw = rng.integers(0, EXTRA_WEIGHT_SUM, size=n_users, dtype=np.int64)
+        counts += draw < dummies.extra_weight
+    return counts
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:

@@ -16,7 +16,8 @@ class Policy:
     identity: PublicIdentity
     """The analyzer that this device has pinned."""
     local_epsilon_cap: float
-    """The most that one answer may give away if nobody else is honest."""
+    """The most that one answer may give away if nobody else is honest. Infinite: anything, so that
+    tasks without local noise are answered too."""
 
 
 def check(signed: SignedTask, digest: TaskDigest, policy: Policy, now: float) -> Task:

@@ -1,5 +1,6 @@
 """Settings of the user agent."""
 
+import math
 from dataclasses import dataclass
 
 from common.errors import SettingsError
@@ -16,7 +17,7 @@ class UserAgentSettings(ServiceSettings):
     analyzer_identity: str
     """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
     local_epsilon_cap: float = 4.0
-    """The most that one answer may give away if nobody else is honest."""
+    """The most that one answer may give away if nobody else is honest; infinite for no limit."""
     several_persons: bool = False
     """Answer for several people, told apart by name. For tests and shared devices."""
 
@@ -26,8 +27,9 @@ class UserAgentSettings(ServiceSettings):
             raise SettingsError(
                 "the user agent is told true values; it listens on unix: or loopback only"
             )
-        if not 0 < self.local_epsilon_cap <= MAX_LOCAL_EPSILON:
+        cap = self.local_epsilon_cap
+        if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):
             raise SettingsError(
-                f"local_epsilon_cap is {self.local_epsilon_cap}; "
-                f"it must be above 0 and at most {MAX_LOCAL_EPSILON}"
+                f"local_epsilon_cap is {cap}; "
+                f"it must be above 0 and at most {MAX_LOCAL_EPSILON}, or infinite"
             )

@@ -19,6 +19,7 @@ the maximum would fit noise.
 
 _MAX_CYCLES: Final = 2000
 _TINY: Final = 1e-300
+"""Stands for a probability of 0 where nothing was reported, so that 0/0 is 0."""
 
 
 def maximise_likelihood(
@@ -66,10 +67,17 @@ class _Likelihood:
         self._channel = channel
 
     def step(self, shares: Vector) -> tuple[Vector, float]:
-        """One EM step from `shares`, and the log-likelihood **at** `shares`."""
+        """
+        One EM step from `shares`, and the log-likelihood **at** `shares`.
+
+        Without noise and dummies a leap can make impossible what was reported: its likelihood is
+        0, and there is no step from there.
+        """
         law = np.maximum(self._channel.forward(shares), _TINY)
+        if np.any(self._cells[law <= _TINY]):
+            return shares, -np.inf
         moved = np.maximum(shares * self._channel.adjoint(self._cells / law), 0)
-        return moved / moved.sum(), float(self._cells @ np.log(law))
+        return moved / max(float(moved.sum()), _TINY), float(self._cells @ np.log(law))
 
 
 def _extrapolate(start: Vector, first: Vector, second: Vector) -> Vector:

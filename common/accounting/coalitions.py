@@ -6,24 +6,27 @@ at n_min, and by the planner for a task that is not there yet.
 """
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Final, Self
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.counts import MAX_COUNT
+from common.accounting.counts import MAX_COUNT, Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.published import PUBLISHED
+from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
-from common.task import DummySpec, Task, honest_share
+from common.task import Task, honest_share
 
 FORMULA_1: Final = (
     "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "
     "formula 1 of common/accounting)"
 )
 LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
+NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
     "computational: HPKE [RFC 9180], every ciphertext of one length, as many from every user"
 )
@@ -79,7 +82,18 @@ class Terms:
         users, adding = max(1, honest - n_refused), max(1, adding)
         left = max(1, adding - n_refused)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
-        return Crowd(users=users, dummies=dummies)
+        if self.dummies.law == "fixed":
+            return Crowd(users=users, dummies=dummies)
+        # A user taken off takes its certain dummies along, as many as were refused or more; where
+        # there are none, or no user is left to take off, drawn ones may have been refused.
+        drawn = per_user == 0 or n_refused >= adding
+        known = min(n_refused, MAX_COUNT) if drawn else 0
+        return Crowd(
+            users=users,
+            dummies=dummies,
+            random_dummies=Binomial(left, self.dummies.extra_chance),
+            known_dummies=known,
+        )
 
 
 def honest_crowd(task: Task, n_users: int, n_refused: int = 0) -> Crowd:
@@ -154,14 +168,22 @@ def _against_skippers(terms: Terms, n_users: int, n_refused: int, honest: int) -
         terms,
         crowd,
         f"{crowd.users} of the {n_users} users, you among them, randomize as the task says",
-        f"{honest} of them{_and_add(terms)}; the others add none",
+        f"{honest} of them{_and_add(terms).removeprefix(' and')}; the others add none",
     )
 
 
 def _and_add(terms: Terms) -> str:
-    if not terms.dummies.maximum:
+    dummies = terms.dummies
+    if dummies.maximum == 0:
         return ""
-    return f" and add uniform dummies, {terms.dummies.in_words} each"
+    certain = f" and add uniform dummies, {dummies.per_user} each"
+    if dummies.law == "fixed":
+        return certain
+    more = f"{certain} and one more" if dummies.per_user else " and add one uniform dummy"
+    return (
+        f"{more} with probability {dummies.extra_chance:.6g} "
+        f"({dummies.extra_weight} in {EXTRA_WEIGHT_SUM}), drawn by each alone"
+    )
 
 
 def _amplified(coalition: Coalition, terms: Terms, crowd: Crowd, *assumptions: str) -> Guarantee:
@@ -187,7 +209,7 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
         epsilon=terms.reduction.local_epsilon,
         delta=0.0,
         neighbouring=REPLACE_ONE,
-        theorem=LOCAL,
+        theorem=NO_LOCAL_NOISE if math.isinf(terms.reduction.local_epsilon) else LOCAL,
         assumptions=(*_ALONE, "your dummies are not counted"),
     )
     own = terms.dummies.per_user

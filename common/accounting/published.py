@@ -43,7 +43,7 @@ def balle_closed_form(reduction: MatchCountReduction, crowd: Crowd, delta: float
 
 def pure_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
     """
-    Give the central ε of pureDUMP: values in the clear among dummies [LLF+23].
+    Give the central ε of pureDUMP: values in the clear among dummies [LLF+20].
 
     ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies.
 
@@ -66,7 +66,7 @@ def pure_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> flo
 
 def mix_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
     """
-    Give the central ε of mixDUMP: randomized response among dummies [LLF+23].
+    Give the central ε of mixDUMP: randomized response among dummies [LLF+20].
 
     ε = √(14·k·ln(4/δ)/(|S| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for k items, |S| dummies and n
     honest users.
@@ -161,8 +161,8 @@ PUBLISHED: Final[Mapping[PublishedBound, tuple[str, Bound]]] = MappingProxyType(
             "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",
             balle_closed_form,
         ),
-        "pure-dump": ("pureDUMP's bound [LLF+23]", pure_dump),
-        "mix-dump": ("mixDUMP's bound [LLF+23]", mix_dump),
+        "pure-dump": ("pureDUMP's bound [LLF+20]", pure_dump),
+        "mix-dump": ("mixDUMP's bound [LLF+20]", mix_dump),
         "od-hp-theorem-1": (
             "OD-HP Theorem 1 [CC24], with its lost roots restored and a fresh seed for every dummy",
             od_hp_theorem_1,

@@ -18,6 +18,12 @@ def specify(
     """
     Work out the integers of a mechanism. Run by the analyzer when it drafts a task.
 
+    Args:
+        name: Of the mechanism.
+        domain_size: Items, at least 2.
+        buckets: A prime below domain_size, for hashing; GRR has as many as items.
+        local_epsilon: Above 0 and at most 20, or infinite for reports without noise.
+
     Raises:
         TaskError: local_epsilon is out of range, or buckets do not fit the domain.
     """

@@ -96,7 +96,19 @@ class MatchCountReduction:
 
     @classmethod
     def for_weights(cls, *, answers: int, weights: ResponseWeights, hashed: bool) -> Self:
-        """Describe randomized response with integer weights."""
+        """
+        Describe randomized response with integer weights.
+
+        Without noise (weights 1 and 0) the blanket is 0, the signal 1 and the local ε infinite.
+
+        Args:
+            answers: The alphabet of GRR, the buckets of local hashing; at least 2.
+            weights: Of one answer.
+            hashed: Whether the answer is that to a hashed value, under a seed in the report.
+
+        Raises:
+            TaskError: The weights of all answers do not stay below 2^63.
+        """
         total = weights.total(answers)
         return cls(
             answers=answers,

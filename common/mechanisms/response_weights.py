@@ -28,16 +28,21 @@ than one unit of a weight below 2^63 is worth. (Its 27 digits fit the default co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseWeights:
-    """The odds true : other, with true / other ≤ e^(local epsilon) by construction."""
+    """
+    The odds true : other, with true / other ≤ e^(local epsilon) by construction.
+
+    1 : 0 are the odds of reports without noise, whose local ε is infinite.
+    """
 
     true: int
     other: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.other < self.true <= MAX_WEIGHT_SUM:
+        noiseless = (self.true, self.other) == (1, 0)
+        if not (noiseless or 1 <= self.other < self.true <= MAX_WEIGHT_SUM):
             raise TaskError(
                 f"the weights are {self.true} and {self.other}; they must satisfy "
-                f"1 <= other < true <= {MAX_WEIGHT_SUM}"
+                f"1 <= other < true <= {MAX_WEIGHT_SUM}, or be 1 and 0 for reports without noise"
             )
 
     @classmethod
@@ -47,12 +52,14 @@ class ResponseWeights:
 
         The ratio is ⌊2^32 · e^ε⌋ / 2^32, computed in 60-digit decimal arithmetic: a float
         e**eps * 2**32 exceeds the promise for half of all ε above 15. Short of the promise by
-        a relative 2^-32 at most.
+        a relative 2^-32 at most. An infinite ε gives the weights of reports without noise, 1 and 0.
 
         Raises:
-            TaskError: local_epsilon is not above 2^-32 and at most 20.
+            TaskError: local_epsilon is neither above 2^-32 and at most 20, nor infinite.
         """
         check_local_epsilon(local_epsilon)
+        if math.isinf(local_epsilon):
+            return cls(true=1, other=0)
         true = int(_EXACT.multiply(_promise(local_epsilon), _OTHER_WEIGHT))
         if true == _OTHER_WEIGHT:
             raise TaskError(
@@ -61,12 +68,20 @@ class ResponseWeights:
         return cls(true=true, other=_OTHER_WEIGHT)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^local_epsilon; in 60 digits, and no if within 1e-27."""
+        """
+        Say whether true / other ≤ e^local_epsilon; in 60 digits, and no if within 1e-27.
+
+        An infinite ε promises nothing, and every weights keep it.
+        """
+        if local_epsilon == math.inf:
+            return True
         return self.true <= _EXACT.multiply(_promise(local_epsilon), self.other)
 
     @property
     def local_epsilon(self) -> float:
-        """ln(true / other), rounded up."""
+        """ln(true / other), rounded up; infinite for reports without noise."""
+        if self.other == 0:
+            return math.inf
         exact = _EXACT.ln(_EXACT.divide(self.true, self.other))
         nearest = float(exact)
         return nearest if Decimal(nearest) > exact else math.nextafter(nearest, math.inf)
@@ -90,7 +105,7 @@ class ResponseWeights:
         Answer each true value with exact randomized response. Run by the user agent.
 
         One bounded integer is drawn for each value: below `true` it says "tell the truth",
-        above it names one of the other answers.
+        above it names one of the other answers. Without noise there is nothing to draw.
 
         Args:
             truth: True answers, shape (n,), each in 0 .. answers-1.
@@ -100,6 +115,8 @@ class ResponseWeights:
         Returns:
             Answers, shape (n,), each in 0 .. answers-1.
         """
+        if self.other == 0:
+            return truth.copy()
         draw = rng.integers(0, self.total(answers), size=truth.shape, dtype=np.int64)
         other = (draw - self.true) // self.other
         return np.where(draw < self.true, truth, other + (other >= truth))

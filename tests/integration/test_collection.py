@@ -1,4 +1,5 @@
 import asyncio
+import math
 from pathlib import Path
 
 import grpc
@@ -71,6 +72,38 @@ async def test_grr_serves_where_hashing_gains_nothing(services: Services) -> Non
 
     assert result.mechanism == "grr"
     assert int(result.histogram.refined.argmax()) == 0
+
+
+async def test_a_task_without_local_noise_is_for_those_who_allow_it(services: Services) -> None:
+    """An agent with the usual cap refuses; others' true items come out, among dummies by chance."""
+    signed = await services.publish(
+        protocol="pure-dump",
+        domain_size=5,
+        buckets=0,
+        local_epsilon=math.inf,
+        dummies_per_user=1.5,
+        n_min=200,
+        target_size=200,
+    )
+    async with services.stubs() as (agent, shuffler, _):
+        request = user_agent_pb2.ContributeRequest(
+            task_digest=signed.digest(), value=0, person="one"
+        )
+        with pytest.raises(grpc.aio.AioRpcError, match="local epsilon is inf"):
+            await agent.Contribute(request, timeout=_DEADLINE)
+        bulk = shuffler_pb2.SubmitBulkRequest(
+            task_digest=signed.digest(), envelopes=_envelopes(signed, 200)
+        )
+        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
+        result = await operator.wait_for_result(signed.digest())
+
+    assert (200, 600) == (result.n_users, result.n_reports)
+    assert 200 < result.n_dummies < 400
+    assert 0 == sum(result.refused.values())
+    assert int(result.histogram.refined.argmax()) == 0
+    assert math.isfinite(result.guarantees[0].epsilon)
+    assert (math.inf, math.inf) == (result.local_epsilon, result.guarantees[-1].epsilon)
 
 
 async def test_a_second_call_for_a_task_sends_nothing_new(services: Services) -> None:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from randomgen import ChaCha
 from scipy import stats
 
+from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.response_weights import ResponseWeights
 from shuffler.permutation import permute
+from user_agent.contribution import draw_dummy_counts
 
 _FALSE_ALARM = 1e-7
 
@@ -81,6 +83,24 @@ def test_grr_has_its_channel_with_dummies() -> None:
     law = grr.channel(0.5).forward(np.bincount(values, minlength=6) / 200_000)
 
     assert _fits(grr.tally(reports), law)
+
+
+@pytest.mark.parametrize("mean", [0.3, 1.5, 4.999])
+def test_a_fractional_number_of_dummies_has_its_law(mean: float) -> None:
+    """400,000 users: as many for certain, and one more with its very weight."""
+    law = DummySpec.averaging(mean, "user-agent")
+    counts = draw_dummy_counts(law, 400_000, _generator(22)) - law.per_user
+    weights = np.array([EXTRA_WEIGHT_SUM - law.extra_weight, law.extra_weight], dtype=np.float64)
+
+    assert _fits(np.bincount(counts, minlength=2), weights)
+
+
+def test_the_test_above_notices_a_hundredth() -> None:
+    """Its power: a chance of .31 for .3 is rejected at this sample size."""
+    law = DummySpec.averaging(0.31, "user-agent")
+    counts = draw_dummy_counts(law, 400_000, _generator(23))
+
+    assert not _fits(np.bincount(counts, minlength=2), np.array([0.7, 0.3]))
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5])

@@ -39,8 +39,10 @@ class CreateTaskRequest(_message.Message):
     domain_size: _builtins.int
     buckets: _builtins.int
     """a prime below domain_size; 0 reports plain items"""
-    dummies_per_user: _builtins.int
+    dummies_per_user: _builtins.float
+    """on average; 1.3 is one, and one more with probability .3"""
     local_epsilon: _builtins.float
+    """infinite for reports without noise"""
     delta: _builtins.float
     n_min: _builtins.int
     target_size: _builtins.int
@@ -60,7 +62,7 @@ class CreateTaskRequest(_message.Message):
         domain_size: _builtins.int = ...,
         labels: _abc.Iterable[_builtins.str] | None = ...,
         buckets: _builtins.int = ...,
-        dummies_per_user: _builtins.int = ...,
+        dummies_per_user: _builtins.float = ...,
         local_epsilon: _builtins.float = ...,
         delta: _builtins.float = ...,
         n_min: _builtins.int = ...,
@@ -313,6 +315,7 @@ class GetResultResponse(_message.Message):
     mechanism: _builtins.str
     buckets: _builtins.int
     local_epsilon: _builtins.float
+    """infinite where reports carry no noise"""
     n_users: _builtins.int
     n_reports: _builtins.int
     n_dummies: _builtins.int

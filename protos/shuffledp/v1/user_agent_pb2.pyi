@@ -55,6 +55,7 @@ class ContributeResponse(_message.Message):
     repeated: _builtins.bool
     """The task had been answered before; the value of this call was not used."""
     local_epsilon: _builtins.float
+    """infinite where reports carry no noise"""
     def __init__(
         self,
         *,

@@ -1,14 +1,17 @@
+import math
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from analyzer.estimation.em import maximise_likelihood
+from analyzer.estimation.em import _Likelihood, maximise_likelihood
 from analyzer.estimation.frequencies import debias, expected_mse, variance
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.norm_sub import norm_sub
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.grr import Grr
+from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.response_weights import ResponseWeights
 from tests.support.tasks import published
 
@@ -120,6 +123,48 @@ def test_em_of_nothing_is_uniform() -> None:
     channel = _GRR.channel(1.0)
 
     assert [0.25] * 4 == maximise_likelihood(np.zeros(4, np.int64), channel, 4).tolist()
+
+
+@pytest.mark.parametrize("real_share", [1.0, 0.5])
+@pytest.mark.parametrize("hashed", [True, False])
+def test_em_needs_no_noise(real_share: float, *, hashed: bool) -> None:
+    """
+    With dummies alone, and with neither noise nor dummies, where cells may have probability 0.
+
+    Seed 4; the shares of 4,000 users are met to .1, ten standard deviations and more.
+    """
+    weights = ResponseWeights.for_epsilon(math.inf)
+    mechanism = (
+        LocalHashing(100, family_for(100, 13), weights, b"n" * 32) if hashed else Grr(100, weights)
+    )
+    rng = np.random.default_rng(4)
+    values = rng.choice(3, 4000, p=[0.6, 0.3, 0.1])
+    dummies = mechanism.dummies(round(4000 * (1 / real_share - 1)), rng)
+    cells = mechanism.tally(np.concatenate([mechanism.randomize(values, rng), dummies]))
+    shares = maximise_likelihood(cells, mechanism.channel(real_share), 100, min_gain=1e-9)
+
+    assert shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(shares[:3], [0.6, 0.3, 0.1], atol=0.1)
+
+
+def test_a_leap_to_where_the_reports_are_impossible_is_no_step() -> None:
+    """Without noise and dummies a share of 0 says that an item is never reported; it was."""
+    grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
+    landed = np.array([1.0, 0.0, 0.0, 0.0])
+    stayed, likelihood = _Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
+
+    assert landed.tolist() == stayed.tolist()
+    assert -np.inf == likelihood
+
+
+def test_without_noise_and_dummies_an_estimate_is_the_truth() -> None:
+    """Plain items have no error then; nothing is divided by zero."""
+    grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
+    histogram = estimate(grr, np.array([5, 3, 2, 0]), n_real=10, n_dummies=0, refinement="norm-sub")
+
+    assert [0.5, 0.3, 0.2, 0.0] == histogram.frequencies.tolist()
+    assert [0.0] * 4 == histogram.standard_errors.tolist()
+    assert 0.0 == histogram.mse_theory
 
 
 @pytest.mark.parametrize("refinement", ["em", "norm-sub"])

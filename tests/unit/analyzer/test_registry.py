@@ -59,6 +59,14 @@ async def test_two_tasks_from_one_draft_are_different_tasks(tmp_path: Path) -> N
         {"protocol": "no-such"},
         {"n_min": 0},
         {"labels": ("only one",)},
+        {"local_epsilon": float("inf"), "dummies_per_user": 0},
+        {"dummies_per_user": -1.0},
+        {"dummies_per_user": float("nan")},
+        {"protocol": "sh", "dummies_per_user": 0},
+        {"protocol": "sh", "buckets": 0},
+        {"protocol": "solh"},
+        {"protocol": "pure-dump", "buckets": 0},
+        {"protocol": "mix-dump", "buckets": 0, "local_epsilon": float("inf")},
     ],
 )
 async def test_a_draft_that_breaks_a_rule_is_not_published(

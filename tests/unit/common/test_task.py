@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common.dummy_spec import DummySpec
 from common.errors import TaskError
-from common.task import DummySpec, MechanismSpec, Task
+from common.task import MechanismSpec, Task
 from tests.support.tasks import published
 
 
@@ -47,7 +48,11 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"local_epsilon": math.nan}, "local_epsilon is nan"),
         ({"local_epsilon": 20.5}, "local_epsilon is 20.5; it must be above 0.0 and at most 20.0"),
         ({"central_epsilon": 2.5}, "central_epsilon is 2.5"),
+        ({"local_epsilon": -math.inf}, "local_epsilon is -inf"),
+        ({"local_epsilon": math.inf}, "one is infinite exactly where the other is 0"),
         ({"central_epsilon": math.nan}, "central_epsilon is nan"),
+        ({"central_epsilon": math.inf}, "the task would promise nothing"),
+        ({"central_epsilon": -0.5}, "central_epsilon is -0.5; it must lie between 0"),
         ({"n_min": 0}, "n_min is 0"),
         ({"target_size": 5}, "target_size is 5; it must lie between 10"),
         ({"deadline": 0}, "deadline is 0"),
@@ -78,6 +83,8 @@ def test_a_task_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message:
         {"true_weight": 2**63, "other_weight": 1},
         {"true_weight": 1, "other_weight": 2},
         {"other_weight": 0},
+        {"other_weight": 0, "true_weight": 2},
+        {"other_weight": -1, "true_weight": 1},
         {"buckets": 1},
         {"digits": 0},
         {"report_bytes": 0},
@@ -90,6 +97,105 @@ def test_integer_weights_stay_within_exact_arithmetic(change: dict[str, Any]) ->
 
     with pytest.raises(TaskError):
         dataclasses.replace(spec, **change)
+
+
+def _noiseless() -> Task:
+    return published(local_epsilon=math.inf, dummies_per_user=100).task
+
+
+_NOISELESS = {
+    "local_epsilon": math.inf,
+    "dummies_per_user": 100,
+    "buckets": 0,
+    "n_min": 100,
+    "target_size": 100,
+}
+
+
+def test_a_task_without_local_noise_is_read_back_exactly() -> None:
+    """Its local ε is infinite, in the bytes the text "inf"; its central ε is finite."""
+    task = _noiseless()
+    raw = task.to_bytes()
+
+    assert b'"local_epsilon":"inf"' in raw
+    assert task == Task.from_bytes(raw)
+    assert raw == Task.from_bytes(raw).to_bytes()
+    assert math.inf == task.local_epsilon
+    assert math.isfinite(task.central_epsilon)
+
+
+def test_the_law_of_the_dummies_is_in_the_bytes() -> None:
+    """The chance of one more is an integer, so that it is the same for everybody."""
+    task = published(dummies_per_user=1.3).task
+    raw = task.to_bytes()
+
+    assert b'"extra_weight":1288490189,"law":"fractional","per_user":1}' in raw
+    assert task == Task.from_bytes(raw)
+    assert 3 == task.reports_per_user
+    for other in (b"0", b"1288490189.0", b"4294967296", b"-1", b'"1"', b"true"):
+        with pytest.raises(TaskError):
+            Task.from_bytes(raw.replace(b":1288490189", b":" + other))
+
+
+@pytest.mark.parametrize(
+    "other",
+    ['"-inf"', '"Inf"', '"infinity"', '"nan"', "NaN", "Infinity", "-Infinity", "1e999", "null"],
+)
+def test_infinity_has_one_form_only(other: str) -> None:
+    """Anything else that Python would take for it is refused."""
+    raw = _noiseless().to_bytes()
+    changed = raw.replace(b'"local_epsilon":"inf"', b'"local_epsilon":' + other.encode())
+    assert raw != changed
+
+    with pytest.raises(TaskError):
+        Task.from_bytes(changed)
+
+
+@pytest.mark.parametrize("name", ["central_epsilon", "delta", "assumed_honest_fraction"])
+def test_no_other_number_may_be_infinite(name: str) -> None:
+    """Not as text, and not as a number too large for a float."""
+    fields = json.loads(_noiseless().to_bytes())
+    for infinite in ("inf", math.inf):
+        raw = json.dumps(fields | {name: infinite}, sort_keys=True, separators=(",", ":"))
+        with pytest.raises(TaskError):
+            Task.from_bytes(raw.replace("Infinity", "1e999").encode())
+
+
+def test_weights_and_claim_agree_on_whether_there_is_noise() -> None:
+    """Weights 1 and 0 under a finite claim are refused before any device looks."""
+    task = _noiseless()
+
+    with pytest.raises(TaskError, match=r"local_epsilon is 2\.0 and other_weight is 0"):
+        dataclasses.replace(task, local_epsilon=2.0)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "message"),
+    [
+        ("sh", {}, "the protocol sh reports by grr; the task says local-hashing, with 13 buckets"),
+        ("mix-dump", {}, "the protocol mix-dump reports by grr; the task says local-hashing"),
+        ("solh", {}, "the protocol solh has no dummies; the task has up to 1 for each user"),
+        ("solh", {"dummies_per_user": 2.5}, "the task has up to 3 for each user"),
+        ("sh", {"buckets": 0}, "the protocol sh has no dummies"),
+        (
+            "pure-dump",
+            {"buckets": 0},
+            (
+                "the protocol pure-dump has no local noise; other_weight is 4294967296, "
+                "and local_epsilon, 2.0, must be infinite"
+            ),
+        ),
+        ("mix-dump", _NOISELESS, "the protocol mix-dump needs local noise; other_weight is 0"),
+        ("sh", _NOISELESS, "the protocol sh needs local noise"),
+    ],
+)
+def test_a_task_keeps_its_protocols_row(
+    protocol: str, changes: dict[str, Any], message: str
+) -> None:
+    """A task of od-hp that calls itself something else: the rule and the number that broke it."""
+    task = published(**changes).task
+    with pytest.raises(TaskError, match=message):
+        dataclasses.replace(task, protocol=protocol)
 
 
 def test_the_digits_must_tell_all_items_apart() -> None:

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from common import wire
 from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
 from common.errors import ShuffleDpError, WireError
-from common.guarantee import REPLACE_ONE, Guarantee
-from common.result import Histogram, Result
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
+from tests.support.results import result as released
 from tests.support.tasks import draft
 
 _DIGEST = TaskDigest(b"d" * 32)
@@ -26,12 +25,13 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
         task_digest=_DIGEST, batch_id=BatchId(b"b" * 16), n_users=3, n_reports=6
     )
     status = BatchStatus(state=BatchState.PERMUTED, n_users=5, n_min=2, shuffle_seconds=0.5)
-    wanted = draft(labels=("a", "b"), domain_size=2)
+    wanted = draft(labels=("a", "b"), domain_size=2, dummies_per_user=1.3)
 
     assert signed == wire.signed_task_from_wire(wire.signed_task_to_wire(signed))
     assert manifest == wire.manifest_from_wire(wire.manifest_to_wire(manifest))
     assert status == wire.status_from_wire(wire.status_to_wire(status))
-    assert wanted == wire.draft_from_wire(wire.draft_to_wire(wanted))
+    for asked in (wanted, draft(local_epsilon=math.inf)):
+        assert asked == wire.draft_from_wire(wire.draft_to_wire(asked))
     assert list(Outcome) == wire.outcomes_from_wire(wire.outcomes_to_wire(list(Outcome)))
     assert b"chunk" == wire.chunk_from_wire(wire.chunk_to_wire(b"chunk"))
     for state in BatchState:
@@ -41,38 +41,10 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
 
 def test_a_result_survives_the_wire_and_the_file() -> None:
     """Infinite epsilon included."""
-    result = Result(
-        task_digest=_DIGEST,
-        protocol="od-hp",
-        mechanism="grr",
-        buckets=3,
-        local_epsilon=2.0,
-        n_users=10,
-        n_reports=20,
-        n_dummies=10,
-        refused={"repeated": 1, "unreadable": 0, "malformed": 0},
-        histogram=Histogram(
-            frequencies=np.array([0.5, -0.1, 0.6]),
-            standard_errors=np.array([0.1, 0.1, 0.1]),
-            refined=np.array([0.45, 0.0, 0.55]),
-            mse_theory=0.01,
-        ),
-        guarantees=(
-            Guarantee(
-                coalition="analyzer",
-                epsilon=math.inf,
-                delta=1e-6,
-                neighbouring=REPLACE_ONE,
-                theorem="t",
-                assumptions=("a", "b"),
-            ),
-        ),
-        published_claim="none",
-        open_seconds=1.0,
-        estimate_seconds=2.0,
-    )
+    result = released(_DIGEST)
     again = wire.result_from_bytes(wire.result_to_bytes(result))
 
+    assert result.local_epsilon == again.local_epsilon
     assert result.guarantees == again.guarantees
     assert result.refused == again.refused
     np.testing.assert_array_equal(result.histogram.frequencies, again.histogram.frequencies)
@@ -84,6 +56,15 @@ def test_a_digest_has_32_bytes(length: int) -> None:
     """The message names the field, its length and the rule."""
     with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
         wire.digest_from_wire(bytes(length))
+
+
+@pytest.mark.parametrize("dummies", [-0.5, math.nan, math.inf, 2.0**20 + 1])
+def test_a_draft_has_a_sensible_number_of_dummies(dummies: float) -> None:
+    """A double may be anything; the field is named."""
+    message = wire.draft_to_wire(draft(dummies_per_user=dummies))
+
+    with pytest.raises(WireError, match="dummies_per_user is"):
+        wire.draft_from_wire(message)
 
 
 def test_a_bulk_call_has_a_limit() -> None:

@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,21 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
     assert draft.assumed_honest_fraction == 1.0
 
 
+@pytest.mark.parametrize(("written", "read"), [("1", 1.0), ("1.3", 1.3), ("0.25", 0.25)])
+def test_a_number_of_dummies_may_be_a_fraction(tmp_path: Path, written: str, read: float) -> None:
+    """A whole number may be written as one."""
+    text = _GOOD.replace("dummies_per_user = 1", f"dummies_per_user = {written}")
+
+    assert read == _read(tmp_path, text).dummies_per_user
+
+
+def test_no_local_noise_is_an_infinite_epsilon(tmp_path: Path) -> None:
+    """TOML has a word for it."""
+    draft = _read(tmp_path, _GOOD.replace("local_epsilon = 2", "local_epsilon = inf"))
+
+    assert math.inf == draft.local_epsilon
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -44,6 +60,8 @@ def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
         (("20Z", "20"), "deadline needs a time zone"),
         (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon must be of type float"),
         (("delta = 1e-6", "delta = "), "is not TOML"),
+        (("delta = 1e-6", f"delta = {10**400}"), "delta must be of type float"),
+        (("dummies_per_user = 1", "dummies_per_user = '1'"), "dummies_per_user must be of type"),
         (("n_min = 100", "n_min = -1"), "n_min is -1"),
         (("n_min = 100", f"n_min = {10**30}"), "n_min is 1000000000"),
         (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),

@@ -1,4 +1,5 @@
 import asyncio
+import math
 import sqlite3
 from pathlib import Path
 
@@ -18,13 +19,18 @@ _DIGEST = _CASE.signed.digest()
 
 
 def _agent(
-    path: Path, shuffler: MemoryShuffler, *, case: PublishedTask = _CASE, several: bool = False
+    path: Path,
+    shuffler: MemoryShuffler,
+    *,
+    case: PublishedTask = _CASE,
+    several: bool = False,
+    cap: float = 4.0,
 ) -> tuple[Agent, Budget]:
     budget = Budget(path / "budget.sqlite")
     agent = Agent(
         shuffler=shuffler,
         budget=budget,
-        policy=Policy(identity=case.identity.public_identity(), local_epsilon_cap=4.0),
+        policy=Policy(identity=case.identity.public_identity(), local_epsilon_cap=cap),
         several_persons=several,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
@@ -126,6 +132,20 @@ async def test_one_agent_is_one_person_unless_configured(tmp_path: Path) -> None
     assert len(set(shuffler.received)) == 2
     with pytest.raises(WireError, match="say by name"):
         await agent.contribute(_DIGEST, 3, "")
+    budget.close()
+
+
+async def test_an_infinite_spend_is_kept(tmp_path: Path) -> None:
+    """A task without local noise gives everything away to who colludes, and the file says so."""
+    case = published(local_epsilon=math.inf, dummies_per_user=100)
+    shuffler = MemoryShuffler(case.signed)
+    agent, budget = _agent(tmp_path, shuffler, case=case, cap=math.inf)
+    receipt = await agent.contribute(case.signed.digest(), 3, "")
+    saved = await budget.find("", case.signed.digest())
+
+    assert math.inf == receipt.local_epsilon
+    assert saved is not None
+    assert math.inf == saved.local_epsilon
     budget.close()
 
 

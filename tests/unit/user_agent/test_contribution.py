@@ -1,13 +1,15 @@
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from common.dummy_spec import DummySpec
 from common.errors import ValueRangeError
 from common.hpke import envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Reports, is_null
 from common.submission import unpack
 from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import Contributor, pad
+from user_agent.contribution import Contributor, draw_dummy_counts, pad
 
 _RNG = np.random.default_rng(1)
 
@@ -24,8 +26,10 @@ def _opened(case: PublishedTask, envelope: bytes) -> Reports:
     return np.frombuffer(b"".join(plaintexts), dtype=mechanism_of(task).report_dtype)
 
 
-@pytest.mark.parametrize("changes", [{}, {"domain_size": 5}, {"dummies_per_user": 4}])
-def test_every_submission_of_a_task_has_the_same_length(changes: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, {"domain_size": 5}, {"dummies_per_user": 4}, {"dummies_per_user": 0.5}]
+)
+def test_every_submission_of_a_task_has_the_same_length(changes: dict[str, float]) -> None:
     """Whatever the value: item 0, the last one, any in between."""
     case = published(**changes)
     contributor = Contributor(case.task, case.signed.digest())
@@ -43,6 +47,44 @@ def test_a_submission_holds_the_report_and_its_dummies() -> None:
     assert len(reports) == 4
     assert mechanism_of(case.task).valid(reports).all()
     assert len(np.unique(reports["seed"])) == 4
+
+
+def test_a_fractional_number_of_dummies_is_padded_to_its_maximum() -> None:
+    """One dummy for certain; the second one comes or a null report stands in its place."""
+    case = published(dummies_per_user=1.5)
+    contributor, mechanism = Contributor(case.task, case.signed.digest()), mechanism_of(case.task)
+    seen = set()
+    for _ in range(40):
+        reports = _opened(case, contributor.prepare(7, _RNG))
+        assert len(reports) == 3
+        assert (mechanism.valid(reports) != is_null(reports)).all()
+        seen.add(int(mechanism.valid(reports).sum()))
+
+    assert {2, 3} == seen
+
+
+def test_the_extra_dummy_follows_its_weight_exactly() -> None:
+    """Draws at the edge: below the weight it comes, from the weight on it does not."""
+
+    class Draws:
+        def integers(self, low: int, high: int, *, size: int, dtype: type) -> NDArray[np.int64]:
+            assert (0, 2**32) == (low, high)
+            assert (4, np.int64) == (size, dtype)
+            return np.array([0, 6, 7, 2**32 - 1])
+
+    law = DummySpec(law="fractional", per_user=2, added_by="user-agent", extra_weight=7)
+
+    assert [3, 3, 2, 2] == draw_dummy_counts(law, 4, Draws()).tolist()  # type: ignore[arg-type]
+
+
+def test_a_fixed_number_of_dummies_draws_nothing() -> None:
+    """What follows it in the stream stays where it was."""
+    rng = np.random.default_rng(1)
+    before = rng.bit_generator.state
+    law = DummySpec(law="fixed", per_user=2, added_by="user-agent")
+
+    assert [2, 2, 2] == draw_dummy_counts(law, 3, rng).tolist()
+    assert before == rng.bit_generator.state
 
 
 def test_the_own_report_has_no_place_of_its_own() -> None:

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import pytest
 
@@ -42,6 +43,16 @@ def test_a_local_epsilon_over_the_cap_is_refused() -> None:
     case = published(local_epsilon=2.0)
     with pytest.raises(PolicyError, match=r"2\.0; this device answers up to 1\.5"):
         check(case.signed, case.signed.digest(), _policy(case, cap=1.5), _NOW)
+
+
+def test_a_task_without_local_noise_is_answered_only_by_who_has_no_limit() -> None:
+    """An infinite cap; the largest finite one does not do."""
+    case = published(local_epsilon=math.inf, dummies_per_user=100)
+    digest = case.signed.digest()
+
+    assert case.task == check(case.signed, digest, _policy(case, cap=math.inf), _NOW)
+    with pytest.raises(PolicyError, match="is inf; this device answers up to 20"):
+        check(case.signed, digest, _policy(case, cap=20.0), _NOW)
 
 
 def test_a_claim_that_the_weights_do_not_keep_is_refused() -> None:

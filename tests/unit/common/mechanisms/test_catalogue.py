@@ -1,4 +1,5 @@
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -14,6 +15,17 @@ def test_a_task_names_its_mechanism() -> None:
     """Hashing where there are fewer buckets than items, GRR where there are not."""
     assert isinstance(mechanism_of(published().task), LocalHashing)
     assert isinstance(mechanism_of(published(domain_size=13).task), Grr)
+
+
+@pytest.mark.parametrize("buckets", [13, 0])
+def test_a_task_without_local_noise_has_the_weights_1_and_0(buckets: int) -> None:
+    """Hashed or not; the mechanism is rebuilt from those integers."""
+    task = published(
+        buckets=buckets, local_epsilon=math.inf, dummies_per_user=100, n_min=100, target_size=100
+    ).task
+
+    assert (1, 0) == (task.mechanism.true_weight, task.mechanism.other_weight)
+    assert math.inf == mechanism_of(task).weights.local_epsilon
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -33,6 +35,19 @@ def test_the_channel_is_the_law_of_a_report() -> None:
 
     own = theta * _GRR.p + (1 - theta) * _GRR.q
     np.testing.assert_allclose(law, 0.25 * own + 0.75 / 5, rtol=1e-12)
+
+
+def test_without_noise_a_report_is_the_value() -> None:
+    """No probability is divided by zero; what every item gets anyhow comes from dummies alone."""
+    grr, values = Grr(5, ResponseWeights.for_epsilon(math.inf)), np.array([4, 0, 0])
+    channel = grr.channel(0.25)
+
+    assert (1.0, 0.0) == (grr.p, grr.q)
+    assert values.tolist() == grr.randomize(values, np.random.default_rng(1))["item"].tolist()
+    assert channel.floor == pytest.approx(0.75 / 5)
+    np.testing.assert_allclose(channel.forward(np.eye(5)[0]), [0.4, 0.15, 0.15, 0.15, 0.15])
+    reduction = grr.reduction
+    assert (0.0, 1.0, math.inf) == (reduction.blanket, reduction.signal, reduction.local_epsilon)
 
 
 @pytest.mark.parametrize("value", [-1, 5])

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,20 @@ def test_support_counts_are_those_of_hashing_report_by_report() -> None:
         point = mechanism._place(np.array([item]))
         expected = (mechanism.family.hash(seeds, point) == reports["bucket"]).sum()
         assert expected == counts[item]
+
+
+def test_without_noise_every_report_supports_its_value() -> None:
+    """Hashing and dummies are then all the protection: p is 1, q stays 1/g."""
+    mechanism, rng = _hashing(epsilon=math.inf), np.random.default_rng(3)
+    reports = mechanism.randomize(np.full(500, 7), rng)
+    channel = mechanism.channel(0.25)
+
+    assert (1.0, 1 / 13) == (mechanism.p, mechanism.q)
+    assert 500 == mechanism.support_counts(mechanism.tally(reports))[7]
+    assert 0.75 / 13 == channel.floor
+    assert channel.forward(np.eye(100)[7]).sum() == pytest.approx(1)
+    reduction = mechanism.reduction
+    assert (0.0, 1.0, math.inf) == (reduction.blanket, reduction.signal, reduction.local_epsilon)
 
 
 def test_every_seed_can_be_drawn() -> None:

@@ -73,9 +73,9 @@ def test_floating_point_would_break_the_promise() -> None:
     assert too_high > 50
 
 
-@pytest.mark.parametrize("local_epsilon", [0.0, 1e-10, -1.0, float("nan"), float("inf"), 20.0001])
+@pytest.mark.parametrize("local_epsilon", [0.0, 1e-10, -1.0, float("nan"), -math.inf, 20.0001])
 def test_epsilon_has_a_range(local_epsilon: float) -> None:
-    """Above 0 and at most 20."""
+    """Above 0 and at most 20, or infinite."""
     with pytest.raises(TaskError, match="local_epsilon is"):
         ResponseWeights.for_epsilon(local_epsilon)
 
@@ -93,6 +93,33 @@ def test_answers_follow_the_integers_exactly() -> None:
         expected = [3] * 4
         expected[truth] = 7
         assert expected == np.bincount(answers, minlength=4).tolist()
+
+
+def test_without_noise_every_answer_is_the_truth() -> None:
+    """Weights 1 and 0: the local ε is infinite, nothing is drawn, and no finite promise is kept."""
+    weights, truth = ResponseWeights.for_epsilon(math.inf), np.array([3, 0, 2])
+    rng = np.random.default_rng(1)
+    before = rng.bit_generator.state
+
+    assert ResponseWeights(true=1, other=0) == weights
+    assert math.inf == weights.local_epsilon
+    assert 1 == weights.total(10**9)
+    assert truth.tolist() == weights.respond(truth, 4, rng).tolist()
+    assert before == rng.bit_generator.state
+    assert weights.keeps_promise(math.inf)
+    assert not weights.keeps_promise(20.0)
+
+
+def test_an_infinite_promise_is_kept_by_any_weights() -> None:
+    """It promises nothing."""
+    assert ResponseWeights(true=2**62, other=1).keeps_promise(math.inf)
+
+
+@pytest.mark.parametrize(("true", "other"), [(2, 0), (0, 0), (1, 1), (1, -1), (3, 4)])
+def test_weights_are_ordered(true: int, other: int) -> None:
+    """No noise has one form only, so that equal mechanisms have equal bytes."""
+    with pytest.raises(TaskError, match="the weights are"):
+        ResponseWeights(true=true, other=other)
 
 
 def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:

@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import pytest
@@ -83,13 +84,33 @@ def test_the_user_agent_listens_locally_only(listen: str) -> None:
         )
 
 
-def test_a_local_epsilon_cap_has_a_range() -> None:
-    """Above 0 and at most 20."""
-    with pytest.raises(SettingsError, match="local_epsilon_cap is 0"):
-        UserAgentSettings(
-            state_directory=Path(),
-            listen="unix:a",
-            shuffler="",
-            analyzer_identity="",
-            local_epsilon_cap=0.0,
-        )
+def _capped(cap: str) -> UserAgentSettings:
+    environment = {
+        f"SHUFFLEDP_USER_AGENT_{key}": value
+        for key, value in {
+            "STATE_DIRECTORY": "state",
+            "LISTEN": "unix:a",
+            "TLS_DIRECTORY": "tls",
+            "SHUFFLER": "",
+            "ANALYZER_IDENTITY": "",
+            "LOCAL_EPSILON_CAP": cap,
+        }.items()
+    }
+    return load(UserAgentSettings, None, environment, "SHUFFLEDP_USER_AGENT")
+
+
+@pytest.mark.parametrize("cap", ["0", "-1", "20.5", "nan", "-inf"])
+def test_a_local_epsilon_cap_has_a_range(cap: str) -> None:
+    """Above 0 and at most 20, or infinite."""
+    with pytest.raises(SettingsError, match="local_epsilon_cap is"):
+        _capped(cap)
+
+
+def test_a_device_may_have_no_local_epsilon_cap() -> None:
+    """Infinity has to be said; without a word the cap is 4."""
+    silent = UserAgentSettings(
+        state_directory=Path(), listen="unix:a", plaintext=True, shuffler="", analyzer_identity=""
+    )
+
+    assert math.inf == _capped("inf").local_epsilon_cap
+    assert 4.0 == silent.local_epsilon_cap

@@ -1,0 +1,61 @@
+import pytest
+
+from common.errors import TaskError
+from common.protocols import PROTOCOLS, protocol_named
+
+
+def test_every_protocol_is_found_by_its_name() -> None:
+    """And there is no other."""
+    assert ["od-hp", "sh", "solh", "pure-dump", "mix-dump"] == list(PROTOCOLS)
+    for name, protocol in PROTOCOLS.items():
+        assert name == protocol.name
+        assert protocol is protocol_named(name)
+    with pytest.raises(TaskError, match="od-hp, sh, solh, pure-dump, mix-dump"):
+        protocol_named("OD-HP")
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("od-hp", ("local-hashing", "optional", "dummies", "em", "od-hp-theorem-1")),
+        ("sh", ("grr", "required", "no dummies", "norm-sub", "balle-closed-form")),
+        ("solh", ("local-hashing", "required", "no dummies", "em", "balle-closed-form")),
+        ("pure-dump", ("grr", "none", "dummies", "norm-sub", "pure-dump")),
+        ("mix-dump", ("grr", "required", "dummies", "norm-sub", "mix-dump")),
+    ],
+)
+def test_a_row_says_what_the_paper_does(name: str, row: tuple[str, ...]) -> None:
+    """Written down twice, so that a slip in the table shows."""
+    found = protocol_named(name)
+    dummies = "dummies" if found.dummy_laws else "no dummies"
+    noise, refinement, bound = found.local_noise, found.refinement, found.published_bound
+
+    assert row == (found.mechanism, noise, dummies, refinement, bound)
+    assert found.dummy_laws in {(), ("fixed", "fractional")}
+    assert tuple(sorted({"grr", found.mechanism}, reverse=True)) == found.mechanisms
+
+
+@pytest.mark.parametrize(
+    ("name", "buckets", "mechanism"),
+    [
+        ("od-hp", 13, "local-hashing"),
+        ("od-hp", 0, "grr"),
+        ("od-hp", 100, "grr"),
+        ("solh", 99, "local-hashing"),
+        ("solh", 101, "grr"),
+        ("sh", 0, "grr"),
+        ("mix-dump", 100, "grr"),
+    ],
+)
+def test_hashing_serves_where_there_are_fewer_buckets_than_items(
+    name: str, buckets: int, mechanism: str
+) -> None:
+    """Among a hundred items."""
+    assert mechanism == protocol_named(name).mechanism_for(domain_size=100, buckets=buckets)
+
+
+@pytest.mark.parametrize("name", ["sh", "pure-dump", "mix-dump"])
+def test_buckets_are_not_silently_ignored(name: str) -> None:
+    """Whoever asks for hashing where there is none is told so."""
+    with pytest.raises(TaskError, match=f"the protocol {name} does not hash; buckets is 13"):
+        protocol_named(name).mechanism_for(domain_size=100, buckets=13)
