@@ -135,12 +135,13 @@ def _needed_epsilon(place: Design, wishes: Wishes, mse: float) -> float:
 
 def _beaten_by(wishes: Wishes, mse: float) -> Design | None:
     """
-    Look for a design with at most this error that keeps the promise, over all primes and dummies.
+    Look for a design with at most this error that keeps the promise, over primes and dummies.
 
     At each place the bluntest design with that error is the most private: it is asked about.
     """
     kinds: list[tuple[ProtocolName, int]] = [("mix-dump", wishes.domain_size)]
-    kinds += [("od-hp", int(g)) for g in fields(wishes.domain_size)]
+    primes = fields(wishes.domain_size)
+    kinds += [("od-hp", int(g)) for g in primes[:: max(1, len(primes) // 40)]]
     most = wishes.messages_cap - 1
     dummies = [0.0, *np.geomspace(0.003, most, 24)] if most > 0 else [0.0]
     for protocol, answers in kinds:
@@ -195,7 +196,7 @@ def _kept(design: Design, wishes: Wishes) -> bool:
     ],
 )
 def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
-    """By one per cent: every prime, many numbers of dummies, every local ε."""
+    """By one per cent: forty primes or all, many numbers of dummies, every local ε."""
     wishes = _wishes(**changes)
     found = plan(wishes)
 

@@ -9,8 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from analyzer.planning import Plan, plan
+from analyzer.registry import complete
 from analyzer.wishes import Wishes
 from common.errors import PlanError, SettingsError
+from common.hpke import HpkePrivateKey
 from deploy import draft_file
 from deploy.cli import app
 from deploy.plan import draft, parse_cap, parse_head, parse_trust, to_json
@@ -152,3 +154,34 @@ def test_a_head_is_a_list_of_shares() -> None:
 def test_trust_is_one_of_three_words() -> None:
     """Exactly as written."""
     assert parse_trust("none") == "none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "protocol"),
+    [
+        ({"messages_cap": 1.0}, "solh"),
+        ({"domain_size": 5}, "sh"),
+        (
+            {"n_users": 602_325, "n_min": 602_325, "domain_size": 41_270, "central_epsilon": 0.2}
+            | {"local_cap": 8.0, "messages_cap": 3.0, "honest_fraction": 1.0},
+            "od-hp",
+        ),
+        ({"domain_size": 100, "central_epsilon": 0.3, "messages_cap": 3.0}, "mix-dump"),
+        ({"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0}, "pure-dump"),
+    ],
+)
+def test_the_task_made_of_a_draft_claims_no_more_than_was_planned(
+    tmp_path: Path, changes: dict[str, Any], protocol: str
+) -> None:
+    """The analyzer makes a task of it, whose own claim keeps the wishes and the plan's bytes."""
+    found = _plan(**changes)
+    file = tmp_path / "draft.toml"
+    file.write_text(draft(found, _NOW), encoding="utf-8")
+    key = HpkePrivateKey.generate().public_key().raw
+    task = complete(draft_file.read(file, key), analyzer_key=key, nonce=bytes(32))
+
+    assert task.protocol == protocol
+    assert task.central_epsilon <= found.wishes.central_epsilon
+    assert task.central_epsilon == pytest.approx(found.promise.epsilon, rel=1e-3)
+    assert task.envelope_bytes == found.best.design.bytes_per_user
+    assert task.local_epsilon == found.best.design.local_epsilon
