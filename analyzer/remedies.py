@@ -28,8 +28,6 @@ class _Change:
     most: float
     apply: Callable[[float], dict[str, Any]]
     say: Callable[[float], str]
-    least_step: float = 0.0
-    """1 for what is counted in whole numbers."""
 
 
 def binding(survey: Survey) -> tuple[str, ...]:
@@ -38,7 +36,7 @@ def binding(survey: Survey) -> tuple[str, ...]:
     return tuple(
         change.name
         for change in _changes(survey.frontier.wishes)
-        if change.name not in {"users", "rounds"}
+        if change.name != "users"
         and survey.drawn_mse(**change.apply(min(_RELAXED * change.now, change.most)))
         < _MATTERS * now
     )
@@ -105,7 +103,6 @@ def _changes(wishes: Wishes) -> list[_Change]:
             most=float(MAX_USERS),
             apply=lambda value: _with_users(wishes, value),
             say=lambda value: _users_in_words(wishes, value),
-            least_step=1.0,
         )
     )
     return changes

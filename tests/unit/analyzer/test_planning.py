@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from analyzer.design import Design, ProtocolName
-from analyzer.frontier import fields
+from analyzer.frontier import Frontier, fields
 from analyzer.planning import Plan, Prediction, central_gaussian_mse, plan
 from analyzer.wishes import Wishes
 from common.accounting.amplification import delta_upper, epsilon_upper
@@ -285,6 +285,19 @@ def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
 
     assert found.best.mse_head[0] > found.best.mse_head[2]
     assert found.best.mse == pytest.approx(np.mean(found.best.mse_head))
+
+
+def test_what_is_drawn_has_the_error_that_is_stated() -> None:
+    """The frontier's formula over arrays and the estimator's agree, up to five written digits."""
+    frontier = Frontier(_wishes(domain_size=400, local_cap=8.0))
+    protocols = frontier.protocols()
+
+    assert protocols == ("sh", "mix-dump", "solh", "od-hp")
+    for protocol in protocols:
+        place = frontier.places(protocol)[0]
+        design = frontier.design(place, 0.0)
+        assert design is not None
+        assert place.mse == pytest.approx(design.mse(20_000, 400), rel=1e-3)
 
 
 # --- what cannot be -------------------------------------------------------------------------------
