@@ -132,6 +132,12 @@ class PeerError(ShuffleDpError):
     status = "UNAVAILABLE"
 
 
+class PlanError(ShuffleDpError):
+    """The wishes for a task break a rule, or nothing fits all of them."""
+
+    status = "INVALID_ARGUMENT"
+
+
 class SettingsError(ShuffleDpError):
     """A process's settings break a rule; it does not start."""
 

@@ -264,9 +264,7 @@ class Task:
     @property
     def envelope_bytes(self) -> int:
         """Length of every submission's envelope of this task."""
-        return (
-            SUBMISSION_ID_BYTES + self.reports_per_user * self.sealed_report_bytes + OVERHEAD_BYTES
-        )
+        return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user)
 
     def honest_users(self, n_users: int) -> int:
         """Give how many of n_users a guarantee may take for honest: ⌊n · fraction⌋."""
@@ -333,6 +331,12 @@ class Task:
             labels=tuple(labels),
             **fields,
         )
+
+
+def envelope_bytes(report_bytes: int, reports_per_user: int) -> int:
+    """Give the length of a submission's envelope: sealed reports, their number's padding too."""
+    sealed = report_bytes + OVERHEAD_BYTES
+    return SUBMISSION_ID_BYTES + reports_per_user * sealed + OVERHEAD_BYTES
 
 
 def check_local_epsilon(local_epsilon: float) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json as json_reader
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,15 +10,19 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from analyzer import planning
+from analyzer.wishes import Wishes
 from common.errors import KeyFormatError, SettingsError, ShuffleDpError, ValueRangeError
 from common.guarantee import rounded_up
 from common.hpke import KEY_BYTES
+from common.runtime.clock import SystemClock
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import account as accounting
 from deploy import demo as demonstration
 from deploy import draft_file, question_file
 from deploy import ledger as ledger_table
+from deploy import plan as planner
 from deploy.datasets import catalogue
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
@@ -157,6 +162,75 @@ def account(
     accounting.show(guarantee, answer, local_epsilon, Console())
 
 
+@app.command(
+    epilog="Example: shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.2 "
+    "--messages-cap 2 --local-cap 8 --output draft.toml",
+)
+def plan(
+    users: Annotated[int, typer.Option(help="Users that are expected; the error is for these.")],
+    domain_size: Annotated[int, typer.Option(help="Values that a user may hold.")],
+    central_epsilon: Annotated[
+        float, typer.Option(help="Wanted against the analyzer, for all rounds together.")
+    ],
+    n_min: Annotated[
+        int | None, typer.Option(help="Fewest users that the promise must hold for.  [all]")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="For all rounds together.")] = 1e-6,
+    local_cap: Annotated[
+        str | None,
+        typer.Option(help="Most epsilon against shuffler and analyzer, per answer.  [none]"),
+    ] = None,
+    messages_cap: Annotated[
+        float, typer.Option(help="Most messages expected of a user, the own one included.")
+    ] = 4.0,
+    rounds: Annotated[int, typer.Option(help="Tasks that the same users answer.")] = 1,
+    honest_fraction: Annotated[
+        float, typer.Option(help="Share of the users that the promise relies on.")
+    ] = 1.0,
+    trust: Annotated[
+        str, typer.Option(help="In the shuffler: shuffler-dummies, anonymity or none.")
+    ] = "anonymity",
+    head: Annotated[
+        str, typer.Option(help="Expected shares of the most frequent values.")
+    ] = "0.05",
+    max_mse: Annotated[
+        float | None, typer.Option(help="Largest mean squared error of a share that is of use.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write a draft for `shuffledp task create`.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Find the protocol and parameters with the least error that keep a promise."""
+    if output is not None and not output.resolve().parent.is_dir():
+        raise SettingsError(f"{output} cannot be written: its folder is not there")
+    wishes = Wishes(
+        n_users=users,
+        n_min=users if n_min is None else n_min,
+        domain_size=domain_size,
+        central_epsilon=central_epsilon,
+        delta=delta,
+        local_cap=planner.parse_cap(local_cap),
+        messages_cap=messages_cap,
+        rounds=rounds,
+        honest_fraction=honest_fraction,
+        trust=planner.parse_trust(trust),
+        head=planner.parse_head(head),
+        max_mse=math.inf if max_mse is None else max_mse,
+    )
+    console = Console(stderr=json)
+    with console.status("Judging designs with the exact accountant"):
+        found = planning.plan(wishes)
+    if output is not None:
+        _write(output, planner.draft(found, SystemClock().now()))
+    if json:
+        sys.stdout.write(dumps(planner.to_json(found)) + "\n")
+        return
+    planner.show(found, console)
+    if output is not None:
+        console.print(f"Written to {output}.")
+
+
 @task_app.command(
     "create",
     epilog="Example: shuffledp task create draft.toml --analyzer 127.0.0.1:7001 --token-file "
@@ -263,6 +337,13 @@ def contribute(
         if receipt.repeated
         else f"Contributed. This spends a local epsilon of {receipt.local_epsilon:g}."
     )
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _hexadecimal_file(path: Path) -> bytes:

@@ -4,6 +4,8 @@ import numpy as np
 
 from common.mechanisms.mechanism import Counts, SupportProbabilities, Vector
 
+Real = float | Vector
+
 
 def debias(
     support: Counts, *, n_real: float, n_dummies: float, mechanism: SupportProbabilities
@@ -50,10 +52,23 @@ def variance(
     [n·f·p(1-p) + n(1-f)·q(1-q) + M·q_d(1-q_d)] / (n(p-q))²: counts are sums of independent
     Bernoulli variables, one a report.
     """
-    p, q, q_dummy = mechanism.p, mechanism.q, mechanism.q_dummy
+    return bernoulli_variance(
+        shares,
+        n_real=n_real,
+        n_dummies=n_dummies,
+        p=mechanism.p,
+        q=mechanism.q,
+        q_dummy=mechanism.q_dummy,
+    )
+
+
+def bernoulli_variance(
+    shares: Real, *, n_real: Real, n_dummies: Real, p: Real, q: Real, q_dummy: Real
+) -> Vector:
+    """Give the variance above for numbers or arrays that fit each other, one entry a design."""
     own = n_real * shares * p * (1 - p) + n_real * (1 - shares) * q * (1 - q)
-    total: Vector = (own + n_dummies * q_dummy * (1 - q_dummy)) / (n_real * (p - q)) ** 2
-    return total
+    total = (own + n_dummies * q_dummy * (1 - q_dummy)) / (n_real * (p - q)) ** 2
+    return np.asarray(total, dtype=np.float64)
 
 
 def expected_mse(

@@ -1,0 +1,116 @@
+"""One way to run a task: a mechanism and a number of dummies, with its error and its crowd."""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from analyzer.estimation.frequencies import expected_mse, variance
+from common.accounting.counts import Binomial
+from common.accounting.crowd import Crowd
+from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
+from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
+from common.mechanisms.mechanism import Vector
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.response_weights import ResponseWeights
+from common.task import envelope_bytes
+
+ProtocolName = Literal["sh", "solh", "mix-dump", "pure-dump", "od-hp"]
+"""Rows of the table of protocols that a planner chooses between."""
+
+HASHED: Final = frozenset({"solh", "od-hp"})
+WITHOUT_DUMMIES: Final = frozenset({"sh", "solh"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """How likely a report supports a value; a mechanism that has not been made yet."""
+
+    p: float
+    q: float
+    q_dummy: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A protocol with its parameters."""
+
+    protocol: ProtocolName
+    answers: int
+    """l: buckets of local hashing, the domain size for GRR."""
+    local_epsilon: float
+    """Infinite for reports without local noise."""
+    dummies_per_user: float
+    """Expected; the fraction is the chance of one more."""
+
+    @property
+    def hashed(self) -> bool:
+        """Whether reports answer for a hashed value."""
+        return self.protocol in HASHED
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """What accounting needs: that of a task's integer weights, where there is noise."""
+        if math.isinf(self.local_epsilon):
+            return MatchCountReduction.for_epsilon(
+                answers=self.answers, local_epsilon=math.inf, hashed=self.hashed
+            )
+        return MatchCountReduction.for_weights(
+            answers=self.answers,
+            weights=ResponseWeights.for_epsilon(self.local_epsilon),
+            hashed=self.hashed,
+        )
+
+    @property
+    def support(self) -> Support:
+        """p, q and q_dummy of a report."""
+        law = self.reduction
+        uniform = 1 / self.answers
+        # γ/l + signal, each in the form that keeps its digits.
+        other = law.blanket / self.answers
+        return Support(p=law.signal + other, q=uniform if self.hashed else other, q_dummy=uniform)
+
+    @property
+    def messages_per_user(self) -> float:
+        """Expected reports of one user, the own one included."""
+        return 1 + self.dummies_per_user
+
+    @property
+    def reports_per_user(self) -> int:
+        """Sealed reports in every submission, padding included."""
+        return 1 + math.ceil(self.dummies_per_user)
+
+    @property
+    def bytes_per_user(self) -> int:
+        """Length of a submission's envelope."""
+        dtype = HASHED_REPORT if self.hashed else GRR_REPORT
+        return envelope_bytes(dtype.itemsize, self.reports_per_user)
+
+    def crowd(self, honest: int) -> Crowd:
+        """Give so many honest users with their dummies."""
+        certain = math.floor(self.dummies_per_user)
+        chance = self.dummies_per_user - certain
+        return Crowd(
+            users=honest,
+            dummies=honest * certain,
+            random_dummies=Binomial(honest, chance) if chance > 0 else None,
+        )
+
+    def mse(self, n_users: int, domain_size: int) -> float:
+        """Predict the mean squared error of a share, averaged over the values."""
+        return expected_mse(
+            domain_size,
+            n_real=n_users,
+            n_dummies=n_users * self.dummies_per_user,
+            mechanism=self.support,
+        )
+
+    def variances(self, shares: tuple[float, ...], n_users: int) -> Vector:
+        """Predict the squared error of values that have these shares."""
+        return variance(
+            np.array(shares),
+            n_real=n_users,
+            n_dummies=n_users * self.dummies_per_user,
+            mechanism=self.support,
+        )

@@ -1,0 +1,44 @@
+"""
+Gaussian differential privacy: what a counting mechanism tends to in a large crowd [DRS22].
+
+An approximation to search with and the yardstick of the central model; no guarantee rests on it.
+"""
+
+import math
+
+from scipy import optimize, special
+
+_LEAST: float = 1e-12
+_MOST: float = 1e6
+"""Where a search for μ begins and ends."""
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Give δ(ε) = Φ(-ε/μ + μ/2) - e^ε·Φ(-ε/μ - μ/2) of μ-Gaussian privacy [DRS22]."""
+    first = float(special.log_ndtr(-epsilon / mu + mu / 2))
+    second = epsilon + float(special.log_ndtr(-epsilon / mu - mu / 2))
+    return math.exp(first) * -math.expm1(min(second - first, 0.0))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """
+    Give the μ whose Gaussian privacy passes through (ε, δ).
+
+    Returns:
+        A μ between 1e-12 and 1e6; 0 for a δ of 0, infinity for a δ of 1.
+    """
+    if delta <= 0:
+        return 0.0
+    if delta >= 1:
+        return math.inf
+    wanted = math.log(delta)
+
+    def excess(log_mu: float) -> float:
+        return math.log(max(gaussian_delta(math.exp(log_mu), epsilon), 1e-300)) - wanted
+
+    low, high = math.log(_LEAST), math.log(_MOST)
+    if excess(low) >= 0:
+        return _LEAST
+    if excess(high) <= 0:
+        return _MOST
+    return math.exp(float(optimize.brentq(excess, low, high, xtol=1e-9)))

@@ -1,0 +1,203 @@
+"""`shuffledp plan`: wishes from the command line; a plan as a table, as JSON, as a task's draft."""
+
+import datetime
+import math
+from typing import Any, Final, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from analyzer.design import HASHED, Design
+from analyzer.planning import Plan, Prediction, central_gaussian_mse
+from analyzer.wishes import Trust
+from common.errors import PlanError
+from common.guarantee import rounded_up
+from deploy.result_json import guarantee_as_json, number_or_text
+
+DAYS_TO_DEADLINE: Final = 7
+
+
+def parse_head(text: str) -> tuple[float, ...]:
+    """
+    Read the shares of the most frequent values, separated by commas.
+
+    Raises:
+        PlanError: One is not a number.
+    """
+    try:
+        return tuple(float(share) for share in text.split(","))
+    except ValueError as error:
+        raise PlanError("head must be shares such as 0.05,0.03") from error
+
+
+def parse_cap(text: str | None) -> float:
+    """
+    Read a cap on the local ε: a number, or nothing, `none` or `inf` for no cap.
+
+    Raises:
+        PlanError: It is none of these.
+    """
+    if text is None or text == "none":
+        return math.inf
+    try:
+        return float(text)
+    except ValueError as error:
+        raise PlanError("the local cap must be a number, or none") from error
+
+
+def parse_trust(text: str) -> Trust:
+    """
+    Read what the shuffler is trusted with.
+
+    Raises:
+        PlanError: It is none of the three words.
+    """
+    known: tuple[Trust, ...] = get_args(Trust)
+    for trust in known:
+        if trust == text:
+            return trust
+    raise PlanError(f"trust must be one of: {', '.join(known)}")
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """Give a plan's fields; infinite numbers become the text "inf"."""
+    wishes = plan.wishes
+    return {
+        **_prediction_as_json(plan.best),
+        "bytes_per_user": plan.best.design.bytes_per_user,
+        "predicted_mse_top": list(plan.best.mse_head),
+        "ratio_to_central_gaussian": plan.ratio_to_central_gaussian,
+        "guarantees": [guarantee_as_json(guarantee) for guarantee in plan.guarantees],
+        "runners_up": [_prediction_as_json(other) for other in plan.runners_up],
+        "binding": list(plan.binding),
+        "users": wishes.n_users,
+        "n_min": wishes.n_min,
+        "honest_users": wishes.honest,
+        "domain_size": wishes.domain_size,
+        "delta": wishes.delta,
+        "central_epsilon": plan.promise.epsilon,
+        "rounds": wishes.rounds,
+        "trust": wishes.trust,
+    }
+
+
+def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
+    design = prediction.design
+    return {
+        "protocol": design.protocol,
+        "mechanism": {
+            "name": "local-hashing" if design.hashed else "grr",
+            "buckets": design.answers,
+            "local_epsilon": number_or_text(design.local_epsilon),
+        },
+        "dummies_per_user": design.dummies_per_user,
+        "messages_per_user": design.messages_per_user,
+        "predicted_mse": prediction.mse,
+    }
+
+
+def draft(plan: Plan, now: float) -> str:
+    """
+    Write the plan as the draft of a task, in TOML, for `shuffledp task create`.
+
+    Args:
+        plan: What was found.
+        now: Seconds since 1970 UTC; the deadline is a week later.
+    """
+    wishes, design = plan.wishes, plan.best.design
+    deadline = datetime.datetime.fromtimestamp(int(now), tz=datetime.UTC)
+    deadline += datetime.timedelta(days=DAYS_TO_DEADLINE)
+    central, local = plan.promise, plan.guarantees[2]
+    against = "the analyzer" if central.coalition == "analyzer" else "the analyzer and the others"
+    together = f", over {wishes.rounds} tasks like this together" * (wishes.rounds > 1)
+    predicted = (
+        f"# Predicted for {wishes.n_users} users: mean squared error of a share "
+        f"{plan.best.mse:.4g}, {design.messages_per_user:g} messages a user."
+    )
+    promised = (
+        f"# Promised to each of {wishes.n_min} users or more, {wishes.honest} of them honest"
+        f"{together}:\n"
+        f"# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
+        f"{against}, if the shuffler is honest;\n"
+        f"# epsilon {rounded_up(local.epsilon)} against shuffler and analyzer together."
+    )
+    lines = [
+        predicted,
+        promised,
+        f'protocol = "{design.protocol}"',
+        f"domain_size = {wishes.domain_size}",
+        *([f"buckets = {design.answers}"] if design.protocol in HASHED else []),
+        f"dummies_per_user = {_toml_number(design.dummies_per_user)}",
+        f"local_epsilon = {design.local_epsilon!r}",
+        f"delta = {wishes.delta!r}",
+        f"n_min = {wishes.n_min}",
+        f"target_size = {wishes.n_users}",
+        f"assumed_honest_fraction = {wishes.honest_fraction!r}",
+        "# A week ahead: choose your own.",
+        f"deadline = {deadline:%Y-%m-%dT%H:%M:%SZ}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _toml_number(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def show(plan: Plan, console: Console) -> None:
+    """Print a plan for people."""
+    wishes, best = plan.wishes, plan.best
+    design = best.design
+    console.print(
+        f"[bold]{design.protocol}[/bold]: {_mechanism_in_words(design)}, "
+        f"{design.dummies_per_user:g} dummies a user; {design.messages_per_user:g} messages and "
+        f"{design.bytes_per_user:,} bytes a user{' and round' * (wishes.rounds > 1)}."
+    )
+    console.print(
+        f"Predicted for {wishes.n_users:,} users: mean squared error of a share {best.mse:.3g} "
+        f"(standard error {math.sqrt(best.mse):.2g}), {plan.ratio_to_central_gaussian:.3g} times "
+        "that of Gaussian noise on the true counts."
+    )
+    top = ", ".join(
+        f"{share:g} ± {math.sqrt(error):.2g}"
+        for share, error in zip(wishes.head, best.mse_head, strict=True)
+    )
+    console.print(f"Top values: {top}. Binding: {', '.join(plan.binding) or 'nothing'}.")
+    promised = Table(title=f"What each of {wishes.n_min:,} users or more is promised")
+    for heading in ("against", "epsilon", "delta", "if"):
+        promised.add_column(heading)
+    for guarantee in plan.guarantees:
+        promised.add_row(
+            guarantee.coalition,
+            rounded_up(guarantee.epsilon),
+            rounded_up(guarantee.delta),
+            "; ".join(guarantee.assumptions),
+        )
+    console.print(promised)
+    console.print(_comparison(plan))
+
+
+def _comparison(plan: Plan) -> Table:
+    table = Table(title="The best of each protocol under these wishes")
+    headings = ("protocol", "buckets", "local epsilon", "messages", "bytes", "error", "ratio")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    least = central_gaussian_mse(plan.wishes)
+    for prediction in (plan.best, *plan.runners_up):
+        design = prediction.design
+        table.add_row(
+            design.protocol,
+            str(design.answers) if design.hashed else "-",
+            rounded_up(design.local_epsilon),
+            f"{design.messages_per_user:.4g}",
+            f"{design.bytes_per_user:,}",
+            f"{prediction.mse:.3g}",
+            f"{prediction.mse / least:.3g}",
+        )
+    return table
+
+
+def _mechanism_in_words(design: Design) -> str:
+    name = f"local hashing into {design.answers} buckets" if design.hashed else "plain items"
+    if math.isinf(design.local_epsilon):
+        return f"{name} without local noise"
+    return f"{name} with local epsilon {design.local_epsilon:g}"

@@ -1,0 +1,385 @@
+import dataclasses
+import math
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from analyzer.design import Design, ProtocolName
+from analyzer.frontier import Frontier, fields
+from analyzer.planning import Plan, Prediction, central_gaussian_mse, plan
+from analyzer.wishes import Wishes
+from common.accounting.amplification import delta_upper, epsilon_upper
+from common.accounting.composition import Release, composed_epsilon
+from common.errors import PlanError
+from common.task import envelope_bytes
+
+_BEYOND_THE_REFERENCE: Final = 1.03
+_BEYOND_THE_GRID: Final = 0.99
+
+
+def _wishes(**changes: Any) -> Wishes:
+    fields: dict[str, Any] = {
+        "n_users": 20_000,
+        "n_min": changes.get("n_users", 20_000),
+        "domain_size": 30,
+        "central_epsilon": 0.5,
+        "delta": 1e-6,
+        "messages_cap": 2.0,
+    }
+    return Wishes(**fields | changes)
+
+
+def _all(found: Plan) -> dict[ProtocolName, Prediction]:
+    return {each.design.protocol: each for each in (found.best, *found.runners_up)}
+
+
+def _exact_epsilon(design: Design, wishes: Wishes) -> float:
+    """What the accountant says of a design, with nothing of the planner's own in between."""
+    crowd = design.crowd(wishes.honest)
+    if wishes.rounds == 1:
+        return epsilon_upper(design.reduction, crowd, wishes.delta)
+    release = Release(reduction=design.reduction, crowd=crowd)
+    return composed_epsilon([release] * wishes.rounds, wishes.delta)
+
+
+# --- against the reference table, as ratios to the central Gaussian mechanism --------------------
+
+_CITIES: Final = {"n_users": 602_325, "domain_size": 915}
+_WORDS: Final = {"n_users": 990_002, "domain_size": 41_270}
+
+_BEST = [
+    (_CITIES, 0.1, 2.0, math.inf, 1.18),
+    (_WORDS, 0.2, 4.0, math.inf, 1.06),
+    (_CITIES, 0.1, 16.0, 8.0, 1.08),
+    *(
+        pytest.param(data, epsilon, messages, cap, ratio, marks=pytest.mark.slow)
+        for data, messages, cap, ratios in (
+            (_CITIES, 2.0, math.inf, (1.18, 1.04, 1.05, 1.19)),
+            (_CITIES, 16.0, 8.0, (1.08, 1.3, 3.8, 14)),
+            (_CITIES, 16.0, 6.0, (2.5, 9, 51, 185)),
+            (_CITIES, 16.0, 4.0, (18, 65, 361, 1314)),
+            (_CITIES, 1.0, math.inf, (1.49, 1.64, 2.09, 2.54)),
+            (_WORDS, 2.0, math.inf, (1.07, 1.11, 1.18, 1.30)),
+            (_WORDS, 4.0, math.inf, (1.04, 1.06, 1.10, 1.20)),
+            (_WORDS, 16.0, math.inf, (1.02, 1.02, 1.05, 1.20)),
+            (_WORDS, 1.0, math.inf, (1.21, 1.27, 1.39, 1.56)),
+        )
+        for epsilon, ratio in zip((0.1, 0.2, 0.5, 1.0), ratios, strict=True)
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "epsilon", "messages", "cap", "ratio"), _BEST)
+def test_the_best_plan_is_no_worse_than_the_reference(
+    data: dict[str, int], epsilon: float, messages: float, cap: float, ratio: float
+) -> None:
+    """And keeps its promise, by an accountant that is asked anew."""
+    wishes = _wishes(**data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap)
+    found = plan(wishes)
+
+    assert found.ratio_to_central_gaussian <= _BEYOND_THE_REFERENCE * ratio
+    assert _exact_epsilon(found.best.design, wishes) <= epsilon
+    assert found.best.design.local_epsilon <= cap
+    assert found.best.design.messages_per_user <= messages
+
+
+_OF_PROTOCOLS = [
+    (_CITIES, 0.1, 1.0, "solh", 2.03),
+    *(
+        pytest.param(data, epsilon, messages, protocol, ratio, marks=pytest.mark.slow)
+        for data, protocol, ratios in (
+            (_CITIES, "sh", ((1, 1.49), (1, 1.64), (1, 2.09), (1, 2.54))),
+            (_CITIES, "pure-dump", ((5.1, 1.00), (2.2, 1.01), (2, 1.05), (2, 1.19))),
+            (_WORDS, "sh", ((1, 1.21), (1, 1.27), (1, 1.39), (1, 1.56))),
+            (_WORDS, "pure-dump", ((113, 1.00), (32, 1.01), (7, 1.05), (3, 1.20))),
+        )
+        for epsilon, (messages, ratio) in zip((0.1, 0.2, 0.5, 1.0), ratios, strict=True)
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "epsilon", "messages", "protocol", "ratio"), _OF_PROTOCOLS)
+def test_a_protocol_is_no_worse_than_the_reference(
+    data: dict[str, int], epsilon: float, messages: float, protocol: ProtocolName, ratio: float
+) -> None:
+    """
+    The single-message rows, and local noise given up for dummies.
+
+    (SOLH's other rows hash into more buckets than there are values, or than can be decoded: GRR's
+    rows are below them.)
+    """
+    wishes = _wishes(**data, central_epsilon=epsilon, messages_cap=float(messages))
+    found = _all(plan(wishes))[protocol]
+
+    assert found.mse / central_gaussian_mse(wishes) <= _BEYOND_THE_REFERENCE * ratio
+    assert _exact_epsilon(found.design, wishes) <= epsilon
+
+
+# --- against a search over everything -------------------------------------------------------------
+
+
+def _needed_epsilon(place: Design, wishes: Wishes, mse: float) -> float:
+    """Give the smallest local ε at which a place has at most this error; infinite if none has."""
+    sharp = dataclasses.replace(place, local_epsilon=20.0)
+    if sharp.mse(wishes.n_users, wishes.domain_size) > mse:
+        return math.inf
+
+    def excess(epsilon: float) -> float:
+        design = dataclasses.replace(place, local_epsilon=epsilon)
+        return math.log(design.mse(wishes.n_users, wishes.domain_size) / mse)
+
+    return float(optimize.brentq(excess, 1e-4, 20.0, xtol=1e-6))
+
+
+def _beaten_by(wishes: Wishes, mse: float) -> Design | None:
+    """
+    Look for a design with at most this error that keeps the promise, over primes and dummies.
+
+    At each place the bluntest design with that error is the most private: it is asked about.
+    """
+    kinds: list[tuple[ProtocolName, int]] = [("mix-dump", wishes.domain_size)]
+    primes = fields(wishes.domain_size)
+    kinds += [("od-hp", int(g)) for g in primes[:: max(1, len(primes) // 40)]]
+    most = wishes.messages_cap - 1
+    dummies = [0.0, *np.geomspace(0.003, most, 24)] if most > 0 else [0.0]
+    for protocol, answers in kinds:
+        for each in dummies:
+            place = Design(
+                protocol=protocol, answers=answers, local_epsilon=1.0, dummies_per_user=float(each)
+            )
+            epsilon = _needed_epsilon(place, wishes, mse)
+            if epsilon > wishes.local_cap:
+                continue
+            design = dataclasses.replace(place, local_epsilon=epsilon)
+            if design.mse(wishes.n_users, wishes.domain_size) > mse * (1 + 1e-6):
+                continue
+            if _kept(design, wishes):
+                return design
+    return None
+
+
+def _kept(design: Design, wishes: Wishes) -> bool:
+    if wishes.rounds > 1:
+        return _exact_epsilon(design, wishes) <= wishes.central_epsilon
+    crowd = design.crowd(wishes.honest)
+    return delta_upper(design.reduction, crowd, wishes.central_epsilon) <= wishes.delta
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_users": 1000, "domain_size": 5, "central_epsilon": 1.0},
+        pytest.param({"honest_fraction": 0.5, "central_epsilon": 2.0}, marks=pytest.mark.slow),
+        pytest.param(
+            {"domain_size": 2, "central_epsilon": 0.1, "delta": 1e-9}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"n_users": 1000, "central_epsilon": 0.1, "local_cap": 2.0, "messages_cap": 3.0},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"domain_size": 101, "central_epsilon": 0.3, "local_cap": 6.0, "messages_cap": 1.5},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"n_users": 5000, "delta": 1e-9, "messages_cap": 1.0}, marks=pytest.mark.slow),
+        pytest.param(
+            {"domain_size": 400, "central_epsilon": 0.2, "local_cap": 4.0}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"domain_size": 2000, "messages_cap": 1.2, "local_cap": 7.0}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            {"domain_size": 5, "central_epsilon": 1.0, "rounds": 10}, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
+    """By one per cent: forty primes or all, many numbers of dummies, every local ε."""
+    wishes = _wishes(**changes)
+    found = plan(wishes)
+
+    assert _exact_epsilon(found.best.design, wishes) <= wishes.central_epsilon
+    assert _beaten_by(wishes, _BEYOND_THE_GRID * found.best.mse) is None
+
+
+def test_the_search_over_everything_finds_what_is_there() -> None:
+    """Two per cent above the plan's error there is something to find."""
+    wishes = _wishes(n_users=1000, domain_size=5, central_epsilon=1.0)
+
+    assert _beaten_by(wishes, 1.1 * plan(wishes).best.mse) is not None
+
+
+# --- what a plan says -----------------------------------------------------------------------------
+
+
+def test_a_plan_counts_on_honest_users_alone_and_predicts_for_all() -> None:
+    """Half of them honest: the promise is for half, the error for the whole."""
+    wishes = _wishes(honest_fraction=0.5, n_min=10_000, local_cap=5.0)
+    found = plan(wishes)
+    design = found.best.design
+
+    assert epsilon_upper(design.reduction, design.crowd(5000), 1e-6) == pytest.approx(
+        found.promise.epsilon
+    )
+    assert found.guarantees[0].epsilon < found.promise.epsilon <= wishes.central_epsilon
+    assert found.best.mse == design.mse(20_000, 30)
+
+
+def test_the_guarantees_are_one_a_coalition() -> None:
+    """More adversaries, a larger ε; all together, the local one."""
+    found = plan(_wishes(local_cap=5.0))
+    analyzer, with_users, everybody = found.guarantees
+
+    assert [g.coalition for g in found.guarantees] == [
+        "analyzer",
+        "analyzer+users",
+        "shuffler+analyzer",
+    ]
+    assert analyzer.epsilon < with_users.epsilon < everybody.epsilon
+    assert everybody.epsilon == pytest.approx(found.best.design.local_epsilon)
+    assert "the other 10000 may" in with_users.assumptions[2]
+
+
+def test_a_tight_local_cap_makes_dummies_useless() -> None:
+    """Amplification alone keeps the promise: none are sent, and the cap is what binds."""
+    found = plan(_wishes(n_users=1_000_000, central_epsilon=0.2, local_cap=4.0, messages_cap=16.0))
+
+    assert found.best.design.dummies_per_user == 0
+    assert found.best.design.local_epsilon == pytest.approx(4.0)
+    assert found.binding == ("local cap",)
+    assert found.guarantees[0].epsilon < 0.1
+
+
+def test_without_a_cap_the_promise_and_the_messages_bind() -> None:
+    """At few messages."""
+    found = plan(_wishes(central_epsilon=0.1, domain_size=400))
+
+    assert found.binding == ("central epsilon", "messages cap")
+
+
+def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
+    """Split over the rounds, no dummies; what shuffling adds is reported, not relied on."""
+    found = plan(_wishes(trust="none", rounds=4, central_epsilon=2.0, domain_size=400))
+    design = found.best.design
+
+    assert design.local_epsilon == pytest.approx(0.5, rel=1e-4)
+    assert design.local_epsilon <= 0.5
+    assert {"sh", "solh"} == set(_all(found))
+    assert found.guarantees[0].epsilon < 0.2
+    assert found.guarantees[2].epsilon <= 2.0
+
+
+def test_envelopes_are_those_of_a_task_padding_included() -> None:
+    """A fraction of a dummy takes the room of one."""
+    design = Design(protocol="od-hp", answers=53, local_epsilon=4.0, dummies_per_user=1.3)
+
+    assert design.bytes_per_user == envelope_bytes(12, 3)
+    assert design.messages_per_user == 2.3
+
+
+def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
+    """Each with its own exact variance; their mean over all values is the predicted error."""
+    found = plan(_wishes(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0))
+
+    assert found.best.mse_head[0] > found.best.mse_head[2]
+    assert found.best.mse == pytest.approx(np.mean(found.best.mse_head))
+
+
+def test_what_is_drawn_has_the_error_that_is_stated() -> None:
+    """The frontier's formula over arrays and the estimator's agree, up to five written digits."""
+    frontier = Frontier(_wishes(domain_size=400, local_cap=8.0))
+    protocols = frontier.protocols()
+
+    assert protocols == ("sh", "mix-dump", "solh", "od-hp")
+    for protocol in protocols:
+        place = frontier.places(protocol)[0]
+        design = frontier.design(place, 0.0)
+        assert design is not None
+        assert place.mse == pytest.approx(design.mse(20_000, 400), rel=1e-3)
+
+
+# --- what cannot be -------------------------------------------------------------------------------
+
+
+def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
+    """Each change alone does it, and a tenth less of it does not."""
+    wanted = 0.5 * plan(_wishes(local_cap=4.0, domain_size=400)).best.mse
+    with pytest.raises(PlanError, match="cannot be reached") as refused:
+        plan(_wishes(local_cap=4.0, domain_size=400, max_mse=wanted))
+    message = str(refused.value)
+
+    cap = float(message.split("a local cap of ")[1].split(maxsplit=1)[0].rstrip(","))
+    users = int(message.rsplit(", or ", maxsplit=1)[-1].split(maxsplit=1)[0].replace(",", ""))
+    assert "what holds it back: local cap" in message
+    assert plan(_wishes(local_cap=cap, domain_size=400)).best.mse <= wanted
+    assert plan(_wishes(local_cap=0.9 * cap, domain_size=400)).best.mse > wanted
+    more, fewer = users, users * 9 // 10
+    assert plan(_wishes(n_users=more, local_cap=4.0, domain_size=400)).best.mse <= wanted
+    assert plan(_wishes(n_users=fewer, local_cap=4.0, domain_size=400)).best.mse > wanted
+
+
+def test_an_error_within_reach_is_no_refusal() -> None:
+    """The very error of the best plan can be had."""
+    found = plan(_wishes(local_cap=4.0))
+
+    assert plan(_wishes(local_cap=4.0, max_mse=found.best.mse)).best == found.best
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_users": -1, "n_min": 1}, "users is -1"),
+        ({"n_users": 0, "n_min": 1}, "users is 0"),
+        ({"n_min": 20_001}, "n_min is 20001 and users is 20000"),
+        ({"n_min": 0}, "n_min is 0"),
+        ({"domain_size": 1}, "the domain size is 1"),
+        ({"central_epsilon": 0.0}, "the central epsilon is 0"),
+        ({"central_epsilon": math.nan}, "the central epsilon is nan"),
+        ({"delta": 1.0}, "delta is 1"),
+        ({"delta": 0.0}, "delta is 0"),
+        ({"delta": 1e-13, "rounds": 2}, "over several rounds"),
+        ({"local_cap": 0.0}, "the local cap is 0; it must be above 0"),
+        ({"local_cap": 1e-9}, "a local cap of 1e-06 would do"),
+        ({"messages_cap": 0.5}, "the messages cap is 0.5; it must be at least 1"),
+        ({"messages_cap": math.inf}, "the messages cap is inf"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"rounds": 1000, "central_epsilon": 1e-5}, "10 rounds would do"),
+        ({"honest_fraction": 0.0}, "the honest fraction is 0"),
+        ({"honest_fraction": 0.3, "n_min": 3}, "an n_min of 4 would do"),
+        ({"trust": "shuffler-dummies"}, "shuffler-made dummies are not offered yet"),
+        ({"head": (0.7, 0.7)}, "add to 1.4"),
+        ({"head": (0.0,)}, "a share of the head"),
+        ({"head": (0.01,) * 31}, "the head has 31 shares"),
+        ({"max_mse": 0.0}, "the largest error is 0"),
+    ],
+)
+def test_a_wish_that_breaks_a_rule_is_refused_by_its_number(
+    changes: dict[str, Any], message: str
+) -> None:
+    """The sentence names the number and the rule."""
+    with pytest.raises(PlanError, match=message):
+        _wishes(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_users": 1, "domain_size": 2},
+        {"n_users": 2, "domain_size": 2, "central_epsilon": 50.0},
+        {"n_users": 10**9, "domain_size": 2**24, "central_epsilon": 1e-3},
+        {"domain_size": 2, "messages_cap": 1.000001},
+        {"n_users": 100, "delta": 0.5},
+        {"n_users": 100, "delta": 1e-15, "messages_cap": 50.0},
+        {"domain_size": 20_000, "messages_cap": 1e6},
+        {"local_cap": 1e-6, "central_epsilon": 1e-6},
+    ],
+)
+def test_every_wish_that_breaks_no_rule_has_a_plan(changes: dict[str, Any]) -> None:
+    """At the edges too: blunt reports always keep a promise."""
+    wishes = _wishes(**changes)
+    found = plan(wishes)
+
+    assert found.promise.epsilon <= wishes.central_epsilon
+    assert math.isfinite(found.best.mse)
