@@ -136,7 +136,7 @@ def test_rounds_of_very_different_size_compose() -> None:
 
     assert composed_epsilon([tiny, large], 1e-6) == pytest.approx(alone, rel=5e-3)
     assert composed_claims([(1e-9, 0.0), (0.5, 0.0)], 1e-6) == pytest.approx(0.5, rel=1e-5)
-    assert composed_claims([(0.0, 1e-9), (0.5, 0.0)], 1e-6) == 0.5
+    assert composed_claims([(0.0, 1e-9), (0.5, 0.0)], 1e-6) == pytest.approx(0.5, rel=1e-5)
     assert composed_claims([(0.0, 0.0), (0.0, 1e-7)], 1e-6) == 0.0
 
 
