@@ -7,9 +7,8 @@ from typing import Final
 from analyzer.design import Design
 from analyzer.frontier import Frontier, Place, Verdict
 from analyzer.wishes import Wishes
-from common.accounting.amplification import DeltaCurve, epsilon_upper
-from common.accounting.composition import Release, composed_epsilon
-from common.accounting.crowd import Crowd
+from common.accounting.amplification import DeltaCurve
+from common.accounting.coalitions import central_epsilon
 from common.accounting.gaussian import gaussian_mu
 
 _SLACK: Final = 1e-3
@@ -36,19 +35,6 @@ class Checked:
     design: Design
     mse: float
     verdict: Verdict
-
-
-def central_epsilon(design: Design, wishes: Wishes, crowd: Crowd) -> float:
-    """
-    Bound the central ε of all rounds together, at the wishes' δ.
-
-    Cost: a search for ε; with several rounds, a composition.
-    """
-    if wishes.rounds == 1:
-        return epsilon_upper(design.reduction, crowd, wishes.delta)
-    release = Release(reduction=design.reduction, crowd=crowd)
-    composed = composed_epsilon([release] * wishes.rounds, wishes.delta)
-    return min(composed, wishes.rounds * design.reduction.local_epsilon)
 
 
 def calibrate(frontier: Frontier, place: Place, tightness: float) -> Checked | None:
@@ -120,9 +106,10 @@ def _log_excess(design: Design, wishes: Wishes, target: float) -> float:
     """Give ln(μ / target) for the μ whose Gaussian privacy is that of the design, exactly."""
     if wishes.rounds * design.reduction.local_epsilon <= wishes.central_epsilon:
         return -math.inf
-    crowd = design.crowd(wishes.honest)
+    terms = design.terms(wishes)
+    crowd = terms.crowd(wishes.n_min)
     if wishes.rounds > 1:
-        epsilon = central_epsilon(design, wishes, crowd)
+        epsilon = central_epsilon(terms, crowd)
         mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, wishes.delta)
         return _verdict(mu / target, kept=epsilon <= wishes.central_epsilon)
     delta = DeltaCurve(design.reduction, crowd, (wishes.central_epsilon,), _TOLERANCE)(

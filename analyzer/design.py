@@ -7,8 +7,9 @@ from typing import Final, Literal
 import numpy as np
 
 from analyzer.estimation.frequencies import expected_mse, variance
-from common.accounting.counts import Binomial
-from common.accounting.crowd import Crowd
+from analyzer.wishes import Wishes
+from common.accounting.coalitions import Terms
+from common.dummy_spec import DummySpec
 from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
 from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
 from common.mechanisms.mechanism import Vector
@@ -87,14 +88,15 @@ class Design:
         dtype = HASHED_REPORT if self.hashed else GRR_REPORT
         return envelope_bytes(dtype.itemsize, self.reports_per_user)
 
-    def crowd(self, honest: int) -> Crowd:
-        """Give so many honest users with their dummies."""
-        certain = math.floor(self.dummies_per_user)
-        chance = self.dummies_per_user - certain
-        return Crowd(
-            users=honest,
-            dummies=honest * certain,
-            random_dummies=Binomial(honest, chance) if chance > 0 else None,
+    def terms(self, wishes: Wishes) -> Terms:
+        """Give what the guarantees of a task of this design would follow from."""
+        return Terms(
+            reduction=self.reduction,
+            local_epsilon=self.local_epsilon,
+            dummies=DummySpec.averaging(self.dummies_per_user, "user-agent"),
+            delta=wishes.delta,
+            assumed_honest_fraction=wishes.honest_fraction,
+            rounds=wishes.rounds,
         )
 
     def mse(self, n_users: int, domain_size: int) -> float:

@@ -5,16 +5,17 @@ Every figure of a plan is the exact accountant's or an exact variance; what was 
 Gaussian approximation only says where to look.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
-from analyzer.calibration import Checked, central_epsilon
+from analyzer.calibration import Checked
 from analyzer.design import Design
 from analyzer.remedies import binding, refusal
 from analyzer.survey import Survey
 from analyzer.wishes import Wishes
-from common.accounting.coalitions import FORMULA_1, LOCAL
+from common.accounting.coalitions import claimed_guarantee, guarantees_under
 from common.accounting.gaussian import gaussian_mu
-from common.guarantee import REPLACE_ONE, Coalition, Guarantee
+from common.guarantee import Guarantee
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +37,12 @@ class Plan:
     best: Prediction
     runners_up: tuple[Prediction, ...]
     """The best of every other protocol, by error."""
+    promise: Guarantee
+    """The guarantee that was wished for: that of the users assumed honest."""
     guarantees: tuple[Guarantee, ...]
     """For n_min users and all rounds together, one a coalition."""
     binding: tuple[str, ...]
     """Names of the wishes of which more would lower the error."""
-
-    @property
-    def promise(self) -> Guarantee:
-        """The guarantee that was wished for: that of the users assumed honest."""
-        return self.guarantees[0 if self.wishes.honest == self.wishes.n_min else 1]
 
     @property
     def ratio_to_central_gaussian(self) -> float:
@@ -74,11 +72,13 @@ def plan(wishes: Wishes) -> Plan:
     survey = Survey.of(wishes)
     if survey.best.mse > wishes.max_mse:
         raise refusal(survey)
+    promise = claimed_guarantee(survey.best.design.terms(wishes), wishes.n_min)
     return Plan(
         wishes=wishes,
         best=_prediction(survey.best, wishes),
         runners_up=tuple(_prediction(other, wishes) for other in survey.found[1:]),
-        guarantees=_guarantees(survey.best.design, wishes),
+        promise=promise,
+        guarantees=_guarantees(survey.best.design, wishes, promise),
         binding=binding(survey),
     )
 
@@ -91,60 +91,15 @@ def _prediction(checked: Checked, wishes: Wishes) -> Prediction:
     )
 
 
-def _guarantees(design: Design, wishes: Wishes) -> tuple[Guarantee, ...]:
+def _guarantees(design: Design, wishes: Wishes, promise: Guarantee) -> tuple[Guarantee, ...]:
     """
-    Give the guarantee against the analyzer, the analyzer with users, and shuffler and analyzer.
+    Give the guarantees that a task of this design would state at n_min users.
 
-    The users who collude are those whom the operator does not assume honest; if that is nobody,
-    half of all, which shows what would be left.
+    Where everybody is assumed honest, one more row shows what would be left if half colluded.
     """
-    colluders = wishes.n_min - wishes.honest or wishes.n_min // 2
-    rounds = f", over {wishes.rounds} rounds that the same users answer" * (wishes.rounds > 1)
-    local = Guarantee(
-        coalition="shuffler+analyzer",
-        epsilon=wishes.rounds * design.reduction.local_epsilon,
-        delta=0.0,
-        neighbouring=REPLACE_ONE,
-        theorem=LOCAL,
-        assumptions=(
-            f"your own device randomizes as the task says{rounds}",
-            "nobody else needs to be honest; your dummies are not counted",
-        ),
-    )
-    return (
-        _central(design, wishes, "analyzer", 0, rounds),
-        _central(design, wishes, "analyzer+users", colluders, rounds),
-        local,
-    )
-
-
-def _central(
-    design: Design, wishes: Wishes, coalition: Coalition, colluders: int, rounds: str
-) -> Guarantee:
-    honest = wishes.n_min - colluders
-    adding = (
-        f" and add uniform dummies, {design.dummies_per_user:g} each on average"
-        if design.dummies_per_user
-        else ""
-    )
-    randomizing = (
-        f"{honest} of the {wishes.n_min} users, you among them, randomize as the task says{adding}"
-    )
-    others = (
-        f"the other {colluders} may do and tell the analyzer what they like"
-        if colluders
-        else "nobody else knows which reports are theirs"
-    )
-    return Guarantee(
-        coalition=coalition,
-        epsilon=central_epsilon(design, wishes, design.crowd(honest)),
-        delta=wishes.delta,
-        neighbouring=REPLACE_ONE,
-        theorem=FORMULA_1,
-        assumptions=(
-            f"the shuffler permutes uniformly and does not collude with the analyzer{rounds}",
-            randomizing,
-            others,
-            "the encryption holds",
-        ),
-    )
+    terms = design.terms(wishes)
+    first, *others = guarantees_under(terms, wishes.n_min)
+    if first != promise or wishes.n_min == 1:
+        return (first, *others)
+    half = dataclasses.replace(terms, assumed_honest_fraction=0.5)
+    return (first, claimed_guarantee(half, wishes.n_min), *others)

@@ -76,7 +76,7 @@ def _changes(wishes: Wishes) -> list[_Change]:
             say=lambda value: f"a central epsilon of {value:g}",
         )
     ]
-    if wishes.trust != "none":
+    if wishes.trust != "none" and math.isfinite(wishes.messages_cap):
         changes.append(
             _Change(
                 name="messages cap",

@@ -31,7 +31,7 @@ class Wishes:
     delta: float
     local_cap: float = math.inf
     """The most local ε that one answer may have; infinite for no cap."""
-    messages_cap: float
+    messages_cap: float = math.inf
     """The most reports that a user may be expected to send, the own one included."""
     rounds: int = 1
     """Tasks that the same users answer."""
@@ -56,7 +56,7 @@ class Wishes:
         _within("the domain size", self.domain_size, 2, MAX_DOMAIN_SIZE)
         _within("rounds", self.rounds, 1, MAX_ROUNDS)
         self._check_privacy()
-        if not 1 <= self.messages_cap < math.inf:
+        if not self.messages_cap >= 1:
             raise PlanError(
                 f"the messages cap is {self.messages_cap:g}; it must be at least 1, "
                 "because every user sends the own report"

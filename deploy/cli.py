@@ -181,8 +181,9 @@ def plan(
         typer.Option(help="Most epsilon against shuffler and analyzer, per answer.  [none]"),
     ] = None,
     messages_cap: Annotated[
-        float, typer.Option(help="Most messages expected of a user, the own one included.")
-    ] = 4.0,
+        float | None,
+        typer.Option(help="Most messages expected of a user, the own one included.  [none]"),
+    ] = None,
     rounds: Annotated[int, typer.Option(help="Tasks that the same users answer.")] = 1,
     honest_fraction: Annotated[
         float, typer.Option(help="Share of the users that the promise relies on.")
@@ -211,7 +212,7 @@ def plan(
         central_epsilon=central_epsilon,
         delta=delta,
         local_cap=planner.parse_cap(local_cap),
-        messages_cap=messages_cap,
+        messages_cap=math.inf if messages_cap is None else messages_cap,
         rounds=rounds,
         honest_fraction=honest_fraction,
         trust=planner.parse_trust(trust),

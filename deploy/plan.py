@@ -107,7 +107,8 @@ def draft(plan: Plan, now: float) -> str:
     wishes, design = plan.wishes, plan.best.design
     deadline = datetime.datetime.fromtimestamp(int(now), tz=datetime.UTC)
     deadline += datetime.timedelta(days=DAYS_TO_DEADLINE)
-    central, local = plan.promise, plan.guarantees[2]
+    central = plan.promise
+    local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
     against = "the analyzer" if central.coalition == "analyzer" else "the analyzer and the others"
     together = f", over {wishes.rounds} tasks like this together" * (wishes.rounds > 1)
     predicted = (

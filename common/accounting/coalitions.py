@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Final, Self
 
-from common.accounting.amplification import epsilon_upper
+from common.accounting.composition import Release, composed_epsilon
 from common.accounting.counts import MAX_COUNT, Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.published import PUBLISHED
@@ -24,6 +24,10 @@ from common.task import Task, honest_share
 FORMULA_1: Final = (
     "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "
     "formula 1 of common/accounting)"
+)
+COMPOSED: Final = (
+    "privacy blanket for each round, dominating pairs composed ([BBGN19], [ZDW22]; "
+    "common/accounting)"
 )
 LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
@@ -49,7 +53,10 @@ class Terms:
     """What is promised; no less than the reduction's own."""
     dummies: DummySpec
     delta: float
+    """For all rounds together."""
     assumed_honest_fraction: float
+    rounds: int = 1
+    """Tasks like this that the same users answer."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
@@ -116,7 +123,7 @@ def guarantees_under(terms: Terms, n_users: int, n_refused: int = 0) -> tuple[Gu
     Raises:
         AccountingError: n_users is not at least 1, or delta is out of range.
 
-    Cost: up to four searches for ε, tenths of a second each.
+    Cost: up to four searches for ε, tenths of a second each; compositions for several rounds.
     """
     honest = honest_share(n_users, terms.assumed_honest_fraction)
     rows = [_against_analyzer("analyzer", terms, n_users, n_refused, honest=n_users)]
@@ -164,6 +171,24 @@ def _against_analyzer(
     )
 
 
+def central_epsilon(terms: Terms, crowd: Crowd) -> float:
+    """
+    Bound the central ε of all rounds together, in a crowd that is there in each; at δ.
+
+    Cost: a search for ε, or a composition.
+    """
+    release = Release(reduction=terms.reduction, crowd=crowd)
+    return min(
+        composed_epsilon([release] * terms.rounds, terms.delta), terms.rounds * terms.local_epsilon
+    )
+
+
+def _over_rounds(terms: Terms) -> tuple[str, ...]:
+    if terms.rounds == 1:
+        return ()
+    return (f"the same users answer {terms.rounds} such tasks, and so many in each",)
+
+
 def _against_skippers(terms: Terms, n_users: int, n_refused: int, honest: int) -> Guarantee:
     crowd = terms.crowd_of(n_users, n_users, honest, n_refused)
     return _amplified(
@@ -192,11 +217,16 @@ def _and_add(terms: Terms) -> str:
 def _amplified(coalition: Coalition, terms: Terms, crowd: Crowd, *assumptions: str) -> Guarantee:
     return Guarantee(
         coalition=coalition,
-        epsilon=epsilon_upper(terms.reduction, crowd, terms.delta),
+        epsilon=central_epsilon(terms, crowd),
         delta=terms.delta,
         neighbouring=REPLACE_ONE,
-        theorem=FORMULA_1,
-        assumptions=(_HONEST_SHUFFLER, *assumptions, "the encryption holds"),
+        theorem=FORMULA_1 if terms.rounds == 1 else COMPOSED,
+        assumptions=(
+            _HONEST_SHUFFLER,
+            *assumptions,
+            *_over_rounds(terms),
+            "the encryption holds",
+        ),
     )
 
 
@@ -209,16 +239,16 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     """
     local = Guarantee(
         coalition="shuffler+analyzer",
-        epsilon=terms.local_epsilon,
+        epsilon=terms.rounds * terms.local_epsilon,
         delta=0.0,
         neighbouring=REPLACE_ONE,
         theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,
-        assumptions=(*_ALONE, "your dummies are not counted"),
+        assumptions=(*_ALONE, "your dummies are not counted", *_over_rounds(terms)),
     )
     own = terms.dummies.per_user
     if not own:
         return [local]
-    epsilon = epsilon_upper(terms.reduction, Crowd(users=1, dummies=own), terms.delta)
+    epsilon = central_epsilon(terms, Crowd(users=1, dummies=own))
     if epsilon > _WORTH_SAYING * local.epsilon:
         return [local]
     dummies = dataclasses.replace(
@@ -226,7 +256,11 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
         epsilon=epsilon,
         delta=terms.delta,
         theorem=FORMULA_1,
-        assumptions=(*_ALONE, f"your device adds at least {own} uniform dummies of its own"),
+        assumptions=(
+            *_ALONE,
+            f"your device adds at least {own} uniform dummies of its own",
+            *_over_rounds(terms),
+        ),
     )
     return [local, dummies]
 
