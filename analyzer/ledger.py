@@ -98,7 +98,10 @@ def check(connection: sqlite3.Connection) -> ChainHead:
     columns = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(ledger)"))
     if columns != _COLUMNS:
         raise LedgerError(f"the ledger has other columns than this program's: {columns}")
-    head = verify(_entries(connection))
+    try:
+        head = verify(_entries(connection))
+    except (TypeError, ValueError, AttributeError, sqlite3.OperationalError) as error:
+        raise LedgerError("the ledger is broken: a row holds what no entry can hold") from error
     missing = connection.execute(
         "SELECT task_digest FROM results "
         "WHERE task_digest NOT IN (SELECT task_digest FROM ledger) LIMIT 1"

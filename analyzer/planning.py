@@ -7,6 +7,7 @@ Gaussian approximation only says where to look.
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Final
 
 from analyzer.calibration import Checked
 from analyzer.design import Design
@@ -16,6 +17,8 @@ from analyzer.wishes import Wishes
 from common.accounting.coalitions import claimed_guarantee, guarantees_under
 from common.accounting.gaussian import gaussian_mu
 from common.guarantee import Guarantee
+
+_ILLUSTRATION: Final = "for illustration, not promised: if half of all users colluded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,5 +104,6 @@ def _guarantees(design: Design, wishes: Wishes, promise: Guarantee) -> tuple[Gua
     first, *others = guarantees_under(terms, wishes.n_min)
     if first != promise or wishes.n_min == 1:
         return (first, *others)
-    half = dataclasses.replace(terms, assumed_honest_fraction=0.5)
-    return (first, claimed_guarantee(half, wishes.n_min), *others)
+    half = claimed_guarantee(dataclasses.replace(terms, assumed_honest_fraction=0.5), wishes.n_min)
+    shown = dataclasses.replace(half, assumptions=(_ILLUSTRATION, *half.assumptions))
+    return (first, shown, *others)

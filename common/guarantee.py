@@ -55,5 +55,6 @@ def rounded_down(figure: float) -> str:
 
 
 def _written(figure: float, rounding: str) -> str:
-    shown = Context(prec=_DIGITS, rounding=rounding).create_decimal_from_float(figure)
+    # The shortest decimal that reads as the figure, so that .1 is shown as .1.
+    shown = Context(prec=_DIGITS, rounding=rounding).create_decimal(repr(figure))
     return f"{float(shown):.4g}"

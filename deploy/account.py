@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,14 +12,15 @@ from rich.table import Table
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.attack import epsilon_lower
 from common.accounting.blanket import blanket_delta, blanket_epsilon
-from common.accounting.blanket_pairs import BlanketPair, laplace_pair
+from common.accounting.blanket_pairs import BlanketPair, laplace_pair, rappor_pair
 from common.accounting.coalitions import FORMULA_1
 from common.accounting.comparison import compare
-from common.accounting.counts import Binomial, CountLaw, NegativeBinomial, Poisson
+from common.accounting.counts import Binomial, CountLaw, Groups, NegativeBinomial, Poisson
 from common.accounting.crowd import Crowd
-from common.errors import AccountingError
+from common.accounting.randomizers import duchi, optimized_unary, piecewise, symmetric_unary
+from common.dummy_spec import DummySpec
+from common.errors import AccountingError, TaskError
 from common.guarantee import REPLACE_ONE, Guarantee, rounded_down, rounded_up
-from common.mechanisms.randomizers import duchi, optimized_unary, piecewise, symmetric_unary
 from common.mechanisms.reduction import MatchCountReduction
 
 Subject = MatchCountReduction | BlanketPair
@@ -36,32 +37,69 @@ _OF_EPSILON: Final[Mapping[str, Callable[[float], Subject]]] = {
     "piecewise": piecewise,
     "laplace": laplace_pair,
 }
-MECHANISMS: Final = (*_WITH_ALPHABET, *_OF_EPSILON)
+_RAPPOR: Final = "rappor"
+MECHANISMS: Final = (*_WITH_ALPHABET, *_OF_EPSILON, _RAPPOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rappor:
+    """RAPPOR's numbers for one report and one cohort, with its own letters [EPK14]."""
+
+    f: float
+    p: float
+    q: float
+    hashes: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """
+        Read `F,P,Q,HASHES`.
+
+        Raises:
+            AccountingError: It is not four numbers, the last one whole.
+        """
+        try:
+            f, p, q, hashes = text.split(",")
+            return cls(f=float(f), p=float(p), q=float(q), hashes=int(hashes))
+        except ValueError as error:
+            raise AccountingError("RAPPOR has four numbers: F,P,Q,HASHES") from error
 
 
 def subject_of(
-    mechanism: str, local_epsilon: float, alphabet: int | None, collision: float | None = None
+    mechanism: str,
+    local_epsilon: float | None,
+    alphabet: int | None = None,
+    collision: float | None = None,
+    rappor: Rappor | None = None,
 ) -> Subject:
     """
     Describe a mechanism by name.
 
     Raises:
-        AccountingError: There is no such mechanism, or a number does not fit it.
+        AccountingError: There is no such mechanism, or a number is missing or does not fit it.
     """
-    if mechanism in _WITH_ALPHABET:
-        if alphabet is None:
-            raise AccountingError(f"{mechanism} needs the size of its alphabet")
-        return MatchCountReduction.for_epsilon(
-            answers=alphabet,
-            local_epsilon=local_epsilon,
-            hashed=_WITH_ALPHABET[mechanism],
-            collision=collision,
-        )
-    if mechanism not in _OF_EPSILON:
+    if mechanism not in MECHANISMS:
         raise AccountingError(f"the mechanism must be one of {', '.join(MECHANISMS)}")
-    if alphabet is not None or collision is not None:
+    if mechanism not in _WITH_ALPHABET and (alphabet is not None or collision is not None):
         raise AccountingError(f"{mechanism} has neither an alphabet nor a collision probability")
-    return _OF_EPSILON[mechanism](local_epsilon)
+    if (mechanism == _RAPPOR) != (rappor is not None):
+        raise AccountingError("RAPPOR's four numbers are given for rappor, and for it alone")
+    if rappor is not None:
+        if local_epsilon is not None:
+            raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
+        return rappor_pair(rappor.f, rappor.p, rappor.q, hashes=rappor.hashes)
+    if local_epsilon is None:
+        raise AccountingError(f"{mechanism} needs a local epsilon")
+    if mechanism in _OF_EPSILON:
+        return _OF_EPSILON[mechanism](local_epsilon)
+    if alphabet is None:
+        raise AccountingError(f"{mechanism} needs the size of its alphabet")
+    return MatchCountReduction.for_epsilon(
+        answers=alphabet,
+        local_epsilon=local_epsilon,
+        hashed=_WITH_ALPHABET[mechanism],
+        collision=collision,
+    )
 
 
 def crowd_of(  # noqa: PLR0917
@@ -93,25 +131,25 @@ def crowd_of(  # noqa: PLR0917
     for name, value in (("skippers", skippers), ("shuffler dummies", shuffler_dummies)):
         if value < 0:
             raise AccountingError(f"{name} is {value}; it must be at least 0")
-    if not 0 <= dummies_per_user < math.inf:
-        raise AccountingError(f"dummies per user is {dummies_per_user}; it must be at least 0")
     adding = users - colluders - skippers
     if users > 0 > adding:
         raise AccountingError(
             f"{colluders} colluders and {skippers} skippers are more than the {users} users"
         )
-    certain = math.floor(dummies_per_user)
-    chance = dummies_per_user - certain
-    if chance and adding:
+    try:
+        each = DummySpec.averaging(dummies_per_user, "user-agent")
+    except TaskError as error:
+        raise AccountingError(str(error)) from error
+    if each.law == "fractional" and adding > 0:
         if random_dummies is not None:
             raise AccountingError(
                 f"dummies per user is {dummies_per_user}: a fraction is a law of random dummies, "
                 "and another one is given"
             )
-        random_dummies = Binomial(adding, chance)
+        random_dummies = Binomial(adding, each.extra_chance)
     return Crowd(
         users=users,
-        dummies=dummies + shuffler_dummies + adding * certain,
+        dummies=dummies + shuffler_dummies + adding * each.per_user,
         random_dummies=random_dummies,
         known_dummies=known_dummies,
         colluders=colluders,
@@ -123,7 +161,8 @@ def parse_law(text: str) -> CountLaw:
     Read a law of a random number of dummies.
 
     Args:
-        text: `binomial:TRIALS,CHANCE`, `poisson:MEAN` or `negative-binomial:R,MEAN`.
+        text: `binomial:TRIALS,CHANCE`, `poisson:MEAN`, `negative-binomial:R,MEAN`, or
+            `groups:SIZE,TRIALS,CHANCE` for dummies that are there SIZE at a time.
 
     Raises:
         AccountingError: It is none of these.
@@ -137,13 +176,16 @@ def parse_law(text: str) -> CountLaw:
             return Poisson(*numbers)
         if name == "negative-binomial":
             return NegativeBinomial(*numbers)
-    except (ValueError, TypeError) as error:
+        if name == "groups" and numbers[0].is_integer() and numbers[1].is_integer():
+            return Groups(Binomial(int(numbers[1]), *numbers[2:]), int(numbers[0]))
+    except (ValueError, TypeError, IndexError) as error:
         raise AccountingError(_LAWS) from error
     raise AccountingError(_LAWS)
 
 
 _LAWS: Final = (
-    "a law of random dummies is binomial:TRIALS,CHANCE or poisson:MEAN or negative-binomial:R,MEAN"
+    "a law of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
+    "or groups:SIZE,TRIALS,CHANCE"
 )
 
 
@@ -155,7 +197,7 @@ def parse_epsilon(value: object) -> float:
         AccountingError: It is neither.
     """
     try:
-        epsilon = float(value)  # type: ignore[arg-type]  # from JSON or a command line
+        epsilon = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # from JSON or a command line
     except (TypeError, ValueError, OverflowError):
         epsilon = math.nan
     if not epsilon > 0:
@@ -174,7 +216,9 @@ class Question:
 
     def __post_init__(self) -> None:
         if (self.delta is None) == (self.central_epsilon is None):
-            raise AccountingError("give delta to get epsilon, or central epsilon to get delta")
+            raise AccountingError(
+                "give delta to get epsilon or central epsilon to get delta: one of the two"
+            )
 
     def answer(self) -> Guarantee:
         """State the bound with everything that it rests on."""
@@ -220,10 +264,10 @@ class Question:
         Raises:
             AccountingError: It is not ε that is asked for, or the mechanism is not match-count.
         """
-        if self.delta is None or isinstance(self.subject, BlanketPair):
-            raise AccountingError(
-                "bounds are compared at a delta, for mechanisms that count matches"
-            )
+        if self.delta is None:
+            raise AccountingError("bounds are compared at a delta; here epsilon is given")
+        if isinstance(self.subject, BlanketPair):
+            raise AccountingError("bounds are compared for mechanisms that count matches")
         return (
             epsilon_lower(self.subject, self.crowd, self.delta),
             compare(self.subject, self.crowd, self.delta),
@@ -231,7 +275,7 @@ class Question:
 
 
 def show(
-    guarantee: Guarantee, answer: Mapping[str, Any], local_epsilon: str, console: Console
+    guarantee: Guarantee, answer: Mapping[str, Any], local_epsilon: float, console: Console
 ) -> None:
     """Print an answer for a reader: the bound as it is, then rounded up with all it rests on."""
     name = "epsilon_upper" if "epsilon_upper" in answer else "delta_upper"
@@ -241,10 +285,14 @@ def show(
         f"against the {guarantee.coalition}, {guarantee.neighbouring}, if "
         f"{'; '.join(guarantee.assumptions)}.\n"
         f"By the {guarantee.theorem}.\n"
-        f"Against shuffler and analyzer together: epsilon = {local_epsilon}, delta = 0.",
+        "Against shuffler and analyzer together: "
+        f"epsilon = {rounded_up(local_epsilon)}, delta = 0.",
         highlight=False,
     )
     if "compare" not in answer:
+        return
+    if isinstance(answer["compare"], str):
+        console.print(f"No comparison: {answer['compare']}.")
         return
     table = Table(title=f"Central epsilon at delta {guarantee.delta:g}, by every bound")
     table.add_column("bound")

@@ -97,11 +97,15 @@ def account(
         float | None,
         typer.Option(help="Collision probability of a hash family that is not pairwise uniform."),
     ] = None,
+    rappor: Annotated[
+        str | None, typer.Option(help="F,P,Q,HASHES of one report, for rappor.")
+    ] = None,
     dummies: Annotated[int, typer.Option(help="Honest dummies in the batch.")] = 0,
     random_dummies: Annotated[
         str | None,
         typer.Option(
-            help="More: binomial:TRIALS,CHANCE, poisson:MEAN or negative-binomial:R,MEAN."
+            help="More: binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
+            "or groups:SIZE,TRIALS,CHANCE."
         ),
     ] = None,
     dummies_per_user: Annotated[
@@ -123,9 +127,10 @@ def account(
 ) -> None:
     """Bound epsilon or delta against the analyzer, for an honest shuffler; never too low."""
     if batch is not None:
-        given = (users, alphabet, local_epsilon, delta, central_epsilon, random_dummies, collision)
+        numbers = (users, alphabet, delta, central_epsilon, collision)
+        words = (local_epsilon, random_dummies, rappor)
         counts = (dummies, dummies_per_user, shuffler_dummies, known_dummies, colluders, skippers)
-        if any(option is not None for option in given) or any(counts):
+        if any(option is not None for option in (*numbers, *words)) or any(counts):
             raise SettingsError("--batch takes its questions from the file alone")
         answers = question_file.answer_file(batch, comparing=compare)
         refused = sum("error" in answer for answer in answers)
@@ -135,11 +140,15 @@ def account(
                 f"{refused} of {len(answers)} questions could not be answered; each says why\n"
             )
         return
-    if users is None or local_epsilon is None:
-        raise SettingsError("give --users and --local-epsilon, or --batch FILE")
+    if users is None:
+        raise SettingsError("give --users and a mechanism's numbers, or --batch FILE")
     question = accounting.Question(
         subject=accounting.subject_of(
-            mechanism, accounting.parse_epsilon(local_epsilon), alphabet, collision
+            mechanism,
+            None if local_epsilon is None else accounting.parse_epsilon(local_epsilon),
+            alphabet,
+            collision,
+            None if rappor is None else accounting.Rappor.parse(rappor),
         ),
         crowd=accounting.crowd_of(
             users=users,
@@ -159,7 +168,7 @@ def account(
     if json:
         sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
         return
-    accounting.show(guarantee, answer, local_epsilon, Console())
+    accounting.show(guarantee, answer, question.subject.local_epsilon, Console())
 
 
 @app.command(
@@ -188,8 +197,11 @@ def plan(
     honest_fraction: Annotated[
         float, typer.Option(help="Share of the users that the promise relies on.")
     ] = 1.0,
+    population: Annotated[
+        str, typer.Option(help="Name of the users, for the draft; needed for several rounds.")
+    ] = "",
     trust: Annotated[
-        str, typer.Option(help="In the shuffler: shuffler-dummies, anonymity or none.")
+        str, typer.Option(help="In the shuffler: anonymity or none (shuffler-dummies: not yet).")
     ] = "anonymity",
     head: Annotated[
         str, typer.Option(help="Expected shares of the most frequent values.")
@@ -223,7 +235,7 @@ def plan(
     with console.status("Judging designs with the exact accountant"):
         found = planning.plan(wishes)
     if output is not None:
-        _write(output, planner.draft(found, SystemClock().now()))
+        _write(output, planner.draft(found, SystemClock().now(), population))
     if json:
         sys.stdout.write(dumps(planner.to_json(found)) + "\n")
         return

@@ -1,6 +1,8 @@
 """`shuffledp plan`: wishes from the command line; a plan as a table, as JSON, as a task's draft."""
 
+import dataclasses
 import datetime
+import json
 import math
 from typing import Any, Final, get_args
 
@@ -13,6 +15,7 @@ from analyzer.wishes import Trust
 from common.errors import PlanError
 from common.guarantee import rounded_up
 from deploy.result_json import guarantee_as_json, number_or_text
+from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
 
@@ -96,15 +99,26 @@ def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def draft(plan: Plan, now: float) -> str:
+def draft(plan: Plan, now: float, population: str = "") -> str:
     """
     Write the plan as the draft of a task, in TOML, for `shuffledp task create`.
+
+    The wish becomes the budget, so that nothing is released that would break it.
 
     Args:
         plan: What was found.
         now: Seconds since 1970 UTC; the deadline is a week later.
+        population: Who is asked; needed where the same users answer several tasks.
+
+    Raises:
+        PlanError: There are several rounds and nobody said of which population.
     """
     wishes, design = plan.wishes, plan.best.design
+    if wishes.rounds > 1 and not population:
+        raise PlanError(
+            f"{wishes.rounds} rounds are about the same users: name them with --population, so "
+            "that their releases add up"
+        )
     deadline = datetime.datetime.fromtimestamp(int(now), tz=datetime.UTC)
     deadline += datetime.timedelta(days=DAYS_TO_DEADLINE)
     central = plan.promise
@@ -131,6 +145,12 @@ def draft(plan: Plan, now: float) -> str:
         f"dummies_per_user = {_toml_number(design.dummies_per_user)}",
         f"local_epsilon = {design.local_epsilon!r}",
         f"delta = {wishes.delta!r}",
+        "# The most that all releases to these users may cost together; what would cost more is",
+        "# refused.",
+        *([f"population = {json.dumps(population)}"] if population else []),
+        f"budget_epsilon = {wishes.central_epsilon!r}",
+        f"budget_delta = {wishes.delta!r}",
+        "# With fewer users than n_min at the deadline nothing is released.",
         f"n_min = {wishes.n_min}",
         f"target_size = {wishes.n_users}",
         f"assumed_honest_fraction = {wishes.honest_fraction!r}",
@@ -162,7 +182,11 @@ def show(plan: Plan, console: Console) -> None:
         f"{share:g} ± {math.sqrt(error):.2g}"
         for share, error in zip(wishes.head, best.mse_head, strict=True)
     )
-    console.print(f"Top values: {top}. Binding: {', '.join(plan.binding) or 'nothing'}.")
+    console.print(
+        f"Top values, ± one standard error: {top}. Binding: {', '.join(plan.binding) or 'nothing'}."
+    )
+    for note in _notes(plan):
+        console.print(f"[bold]Note:[/bold] {note}")
     promised = Table(title=f"What each of {wishes.n_min:,} users or more is promised")
     for heading in ("against", "epsilon", "delta", "if"):
         promised.add_column(heading)
@@ -177,8 +201,41 @@ def show(plan: Plan, console: Console) -> None:
     console.print(_comparison(plan))
 
 
+def _notes(plan: Plan) -> list[str]:
+    """Say what an operator would find out too late."""
+    wishes, design = plan.wishes, plan.best.design
+    caps = {field.name: field.default for field in dataclasses.fields(UserAgentSettings)}
+    one, every, central = (
+        float(str(caps[name]))
+        for name in ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
+    )
+    notes = []
+    local = design.local_epsilon * wishes.rounds
+    if design.local_epsilon > one or local > every:
+        notes.append(
+            f"a device answers up to a local epsilon of {one:g}, "
+            f"{every:g} over all its tasks, unless its owner "
+            f"allows more; this takes {rounded_up(design.local_epsilon)}, "
+            f"{rounded_up(local)} in all."
+        )
+    if plan.promise.epsilon > central:
+        notes.append(
+            f"a device spends a central epsilon of {central:g} "
+            f"in all unless its owner allows more; this takes {rounded_up(plan.promise.epsilon)}."
+        )
+    if wishes.n_min == wishes.n_users:
+        notes.append(
+            f"with fewer than {wishes.n_min:,} users nothing is released; plan for fewer with "
+            "--n-min."
+        )
+    return notes
+
+
 def _comparison(plan: Plan) -> Table:
-    table = Table(title="The best of each protocol under these wishes")
+    table = Table(
+        title="The best of each protocol under these wishes",
+        caption="error: mean squared error of a share; ratio: to Gaussian noise on the true counts",
+    )
     headings = ("protocol", "buckets", "local epsilon", "messages", "bytes", "error", "ratio")
     for heading in headings:
         table.add_column(heading, justify="right")

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from common.accounting.counts import Binomial, CountLaw, NegativeBinomial, Poisson
+from common.accounting.counts import Binomial, CountLaw, Groups, NegativeBinomial, Poisson
 from common.errors import AccountingError
 from common.guarantee import Guarantee
-from deploy.account import MECHANISMS, Question, crowd_of, parse_epsilon, subject_of
+from deploy.account import MECHANISMS, Question, Rappor, crowd_of, parse_epsilon, subject_of
 from deploy.result_json import number_or_text
 
 _KINDS: Final[Mapping[str, str]] = {"olh": "local-hashing", **{name: name for name in MECHANISMS}}
 _WITH_ALPHABET: Final = {"olh", "grr", "local-hashing"}
-_LAWS: Final = ("M_binom", "M_negbin", "M_poisson")
+_LAWS: Final = ("M_binom", "M_negbin", "M_poisson", "M_groups")
 _KEYS: Final = {
-    *("kind", "n", "k", "eps_l", "coll", "M", "m", "M_shuffler", *_LAWS),
+    *("kind", "n", "k", "eps_l", "coll", "rappor", "M", "m", "M_shuffler", *_LAWS),
     *("known_dummies", "colluders", "skippers", "eps", "delta"),
 }
 _LARGEST: Final = 10**300
@@ -48,17 +48,27 @@ def _answer_entry(fields: object, *, comparing: bool) -> dict[str, Any]:
 
 
 def answer_fields(question: Question, guarantee: Guarantee, *, comparing: bool) -> dict[str, Any]:
-    """Give {"epsilon_upper": …} or {"delta_upper": …}, and what it is compared with."""
-    if question.delta is None:
-        return {"delta_upper": guarantee.delta}
-    fields: dict[str, Any] = {"epsilon_upper": number_or_text(guarantee.epsilon)}
-    if comparing:
+    """
+    Give {"epsilon_upper": …} or {"delta_upper": …}, and what it is compared with.
+
+    Where nothing can be compared, `compare` is the sentence that says why.
+    """
+    fields: dict[str, Any] = (
+        {"delta_upper": guarantee.delta}
+        if question.delta is None
+        else {"epsilon_upper": number_or_text(guarantee.epsilon)}
+    )
+    if not comparing:
+        return fields
+    try:
         lower, others = question.comparison()
-        fields["epsilon_lower"] = lower
-        fields["compare"] = [
-            {"bound": name, ("refused" if isinstance(said, str) else "epsilon"): said}
-            for name, said in others
-        ]
+    except AccountingError as error:
+        return fields | {"compare": str(error)}
+    fields["epsilon_lower"] = lower
+    fields["compare"] = [
+        {"bound": name, ("refused" if isinstance(said, str) else "epsilon"): said}
+        for name, said in others
+    ]
     return fields
 
 
@@ -71,12 +81,9 @@ def _question(fields: object) -> Question:
     kind = fields.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise AccountingError(f"kind must be one of {', '.join(_KINDS)}")
-    subject = subject_of(
-        _KINDS[kind],
-        parse_epsilon(fields.get("eps_l")),
-        _whole(fields, "k") if "k" in fields or kind in _WITH_ALPHABET else None,
-        _real(fields, "coll"),
-    )
+    alphabet = _whole(fields, "k") if "k" in fields or kind in _WITH_ALPHABET else None
+    epsilon = None if kind == "rappor" else parse_epsilon(fields.get("eps_l"))
+    subject = subject_of(_KINDS[kind], epsilon, alphabet, _real(fields, "coll"), _rappor_of(fields))
     crowd = crowd_of(
         users=_whole(fields, "n"),
         dummies=_whole(fields, "M", 0),
@@ -95,6 +102,19 @@ def _question(fields: object) -> Question:
     )
 
 
+def _rappor_of(fields: Mapping[str, Any]) -> Rappor | None:
+    if fields.get("rappor") is None:
+        return None
+    numbers = _numbered(fields, "rappor", 4)
+    f, p, q, hashes = numbers
+    return Rappor(
+        f=_number(numbers, f),
+        p=_number(numbers, p),
+        q=_number(numbers, q),
+        hashes=_whole(numbers, hashes),
+    )
+
+
 def _law(fields: Mapping[str, Any]) -> CountLaw | None:
     """Read the law of random dummies; at most one is given."""
     given = [key for key in _LAWS if fields.get(key) is not None]
@@ -104,15 +124,32 @@ def _law(fields: Mapping[str, Any]) -> CountLaw | None:
         raise AccountingError(f"{' and '.join(given)} are two laws of random dummies; give one")
     [key] = given
     if key == "M_poisson":
-        return Poisson(_real(fields, key) or 0.0)
-    pair = fields[key]
-    if not (isinstance(pair, list) and len(pair) == 2):  # noqa: PLR2004  # a pair
-        raise AccountingError(f"{key} must be a list of two numbers")
-    first, second = f"{key}[0]", f"{key}[1]"
-    numbers = {first: pair[0], second: pair[1]}
+        return Poisson(_number(fields, key))
+    numbers = _numbered(fields, key, 3 if key == "M_groups" else 2)
+    names = list(numbers)
+    if key == "M_groups":
+        size, trials, chance = names
+        law = Binomial(_whole(numbers, trials), _number(numbers, chance))
+        return Groups(law, _whole(numbers, size))
+    first, second = names
     if key == "M_binom":
-        return Binomial(_whole(numbers, first), _real(numbers, second) or 0.0)
-    return NegativeBinomial(_real(numbers, first) or 0.0, _real(numbers, second) or 0.0)
+        return Binomial(_whole(numbers, first), _number(numbers, second))
+    return NegativeBinomial(_number(numbers, first), _number(numbers, second))
+
+
+def _numbered(fields: Mapping[str, Any], key: str, length: int) -> dict[str, Any]:
+    """Name the members of a list by their places, so that a complaint can."""
+    members = fields[key]
+    if not (isinstance(members, list) and len(members) == length):
+        raise AccountingError(f"{key} must be a list of {length} numbers")
+    return {f"{key}[{place}]": member for place, member in enumerate(members)}
+
+
+def _number(fields: Mapping[str, Any], key: str) -> float:
+    value = _real(fields, key)
+    if value is None:
+        raise AccountingError(f"{key} must be a number of ordinary size")
+    return value
 
 
 def _whole(fields: Mapping[str, Any], key: str, default: int | None = None) -> int:

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize
 
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
 from common.accounting.counts import quantile
@@ -38,6 +38,7 @@ from common.accounting.epsilon_search import (
     check_delta,
     least_epsilon,
 )
+from common.accounting.gaussian import gaussian_delta
 from common.accounting.surroundings import Surroundings
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
@@ -47,6 +48,8 @@ _FIRST_BINS: Final = 24
 _ROUNDS: Final = 4
 _ROUGH: Final = 0.1
 """Relative error of δ in a first search for ε."""
+_WHERE_ROWS_ARE_MANY: Final = 4.0
+"""Factor on the error where the messages that support both values are binned as well."""
 _PER_LOG_DELTA: Final = 6e-4
 """
 Of ln(1/δ) in the search that counts: as ε moves by a share, δ moves by about 2·ln(1/δ) times it.
@@ -100,12 +103,12 @@ def epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
     for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
         top = min(reduction.local_epsilon, MOST_EPSILON)
         curve = DeltaCurve(reduction, crowd, (min(epsilon, top),), tolerance)
-        epsilon = least_epsilon(
+        found = least_epsilon(
             curve, delta=delta, local_epsilon=reduction.local_epsilon, guess=epsilon
         )
-        if epsilon >= reduction.local_epsilon:
-            break
-    return epsilon
+        # Where a rough curve levels off above δ, a fine one may yet come down to it.
+        epsilon = found if found < reduction.local_epsilon else epsilon
+    return found
 
 
 class DeltaCurve:
@@ -126,6 +129,8 @@ class DeltaCurve:
     ) -> None:
         """Lay out bins and cells so that they cost a relative `tolerance` of δ at the given ε."""
         self.reduction = reduction
+        if not (reduction.collision == 0 or reduction.pairwise_independent):
+            tolerance *= _WHERE_ROWS_ARE_MANY
         self._surroundings = Surroundings(crowd, reduction.blanket)
         self._bins, self._random = self._surroundings.first_bins(_FIRST_BINS)
         grid: Vector = COARSE_GRID
@@ -172,9 +177,7 @@ def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
     mu = reduction.signal * math.sqrt(2 * distinct * reduction.answers / surroundings)
 
     def excess(epsilon: float) -> float:
-        first = stats.norm.cdf(-epsilon / mu + mu / 2)
-        second = math.exp(epsilon + stats.norm.logcdf(-epsilon / mu - mu / 2))
-        return float(first - second) - delta
+        return gaussian_delta(mu, epsilon) - delta
 
     if excess(0.0) <= 0:
         return LEAST_EPSILON

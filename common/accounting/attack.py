@@ -43,6 +43,8 @@ Attack = Callable[[float], float]
 _WINDOW_TAIL: Final = 1e-15
 _WIDEST: Final = 2 * 10**6
 _LEAST_PRESENCE: Final = 1e-12
+_FEW: Final = 1000
+"""Trials up to which a binomial law is tabulated whole."""
 _DIRECT: Final = 10**7
 """Products up to which two laws are convolved term by term, without a Fourier transform."""
 _TRUSTED: Final = 1e-8
@@ -50,8 +52,8 @@ _TRUSTED: Final = 1e-8
 _EXACT_TO: Final = 1 - 1e-6
 """Factor for the floating-point error of a law's terms."""
 _FIRST_BINS: Final = 32
-_ROUNDS: Final = 4
-_TOLERANCE: Final = 5e-3
+_ROUNDS: Final = 2
+_TOLERANCE: Final = 1e-2
 _CLOSE_ENOUGH: Final = 1e-4
 
 
@@ -112,6 +114,8 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
 def _attacks(reduction: MatchCountReduction, crowd: Crowd) -> list[Attack]:
     """List what can be tried on a mechanism in a crowd; at least one that never succeeds."""
     attacks: list[Attack] = [lambda _: 0.0]
+    if reduction.collision > 1 / reduction.answers:
+        return attacks
     if 0 < reduction.collision < 1 / reduction.answers:
         # More collisions are more private, and independent supports much faster to sum.
         reduction = dataclasses.replace(reduction, collision=1 / reduction.answers)
@@ -141,8 +145,8 @@ def _drop_a_third_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterato
             signal=reduction.signal / inside,
             third_value="none",
         )
-    with_victim = np.concatenate([[0.0], others.probabilities]) * inside
-    without = np.concatenate([others.probabilities, [0.0]]) * (1 - inside)
+    with_one, with_none = others.shifted()
+    with_victim, without = with_one * inside, with_none * (1 - inside)
     total = with_victim + without
     presence = np.divide(with_victim, total, out=np.zeros_like(total), where=total > 0)
     yield _MessagesAttack(rest, _Table(others.first, total), presence)
@@ -150,13 +154,16 @@ def _drop_a_third_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterato
 
 def _count_everything(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[Attack]:
     """Every report supports x and x' independently, whatever its sender holds."""
-    messages = 1 + crowd.others + crowd.dummies - crowd.known_dummies
+    least = 1 + crowd.others + max(0, crowd.dummies - crowd.known_dummies)
     laws = [] if crowd.random_dummies is None else [crowd.random_dummies]
     extra = _table(laws)
-    if extra is None or messages + extra.first < 1:
+    if extra is None:
         return
-    sizes = _Table(messages + extra.first, extra.probabilities)
-    yield _MessagesAttack(reduction, sizes, np.ones(len(extra.probabilities)))
+    # Of random dummies no more are known than there are.
+    lost = max(0, crowd.known_dummies - crowd.dummies)
+    counts = np.maximum(extra.first + np.arange(len(extra.probabilities)) - lost, 0)
+    chances: Vector = np.bincount(counts - counts[0], weights=extra.probabilities).astype(float)
+    yield _MessagesAttack(reduction, _Table(least + int(counts[0]), chances), np.ones(len(chances)))
 
 
 def _count_one_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[Attack]:
@@ -166,9 +173,9 @@ def _count_one_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[A
         return
     q = reduction.blanket / reduction.answers
     p = q + reduction.signal
-    with_one = np.concatenate([[0.0], others.probabilities])
-    with_none = np.concatenate([others.probabilities, [0.0]])
-    holds = p * with_one + (1 - p) * with_none
+    not_p = reduction.blanket * (1 - 1 / reduction.answers)
+    with_one, with_none = others.shifted()
+    holds = p * with_one + not_p * with_none
     holds_not = q * with_one + (1 - q) * with_none
 
     def attack(epsilon: float) -> float:
@@ -197,10 +204,23 @@ def _blanket_laws(
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Probabilities of the whole numbers from `first` on; a little mass may be missing."""
+    """Probabilities of the whole numbers from `first` on."""
 
     first: int
     probabilities: Vector
+    complete: bool = True
+    """Whether all others are impossible; if not, a little mass is missing, at the ends too."""
+
+    def shifted(self) -> tuple[Vector, Vector]:
+        """
+        Give the laws with and without one more, on the same numbers from `first` on.
+
+        What was cut off is cut off both: where one is missing, the other would be taken for proof.
+        """
+        more = np.concatenate([[0.0], self.probabilities])
+        same = np.concatenate([self.probabilities, [0.0]])
+        known = (more > 0) & (same > 0) if not self.complete else np.ones(len(more), dtype=bool)
+        return np.where(known, more, 0.0), np.where(known, same, 0.0)
 
 
 def _table(laws: Sequence[CountLaw | None]) -> _Table | None:
@@ -209,20 +229,27 @@ def _table(laws: Sequence[CountLaw | None]) -> _Table | None:
     for law in laws:
         if law is None:
             return None
-        low, high = quantile(law, _WINDOW_TAIL), upper_quantile(law, _WINDOW_TAIL)
+        if isinstance(law, Binomial) and law.trials <= _FEW:
+            low, high, complete = 0.0, float(law.trials), True
+        else:
+            low, high = quantile(law, _WINDOW_TAIL), upper_quantile(law, _WINDOW_TAIL)
+            complete = False
         if high - low > _WIDEST:
             return None
         terms = law.probabilities(np.arange(low, high + 1))
-        total = _Table(int(low) + total.first, _convolved(total.probabilities, terms))
+        total = _sum(total, _Table(int(low), terms, complete=complete))
     return total
 
 
-def _convolved(one: Vector, other: Vector) -> Vector:
-    if len(one) * len(other) <= _DIRECT:
-        return np.convolve(one, other)
-    product = signal.fftconvolve(one, other)
-    trusted: Vector = np.where(product > _TRUSTED * product.max(), product, 0.0)
-    return trusted
+def _sum(one: _Table, other: _Table) -> _Table:
+    """Convolve; a Fourier transform leaves of the sum what is large enough for its rounding."""
+    first = one.first + other.first
+    if len(one.probabilities) * len(other.probabilities) <= _DIRECT:
+        product = np.convolve(one.probabilities, other.probabilities)
+        return _Table(first, product, complete=one.complete and other.complete)
+    product = signal.fftconvolve(one.probabilities, other.probabilities)
+    trusted = np.where(product > _TRUSTED * product.max(), product, 0.0)
+    return _Table(first, trusted, complete=False)
 
 
 class _MessagesAttack:

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import special, stats
 
-from common.accounting.tails import RELATIVE_ERROR, smaller_tail
+from common.accounting.tails import RELATIVE_ERROR, masses_between, smaller_tail
 from common.mechanisms.mechanism import Vector
 
 
@@ -66,13 +66,5 @@ def stop_loss(
 
 
 def interval_masses(edges: Vector, trials: Vector, chance: float) -> Vector:
-    """
-    Give P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance).
-
-    Differences are taken in the tail that is small, so that they keep their digits.
-    """
-    below, above = tails(edges - 1, trials, chance)
-    left, right = edges[..., :-1], edges[..., 1:]
-    in_lower_half = right + left < 2 * trials * chance
-    masses: Vector = np.where(in_lower_half, np.diff(below, axis=-1), -np.diff(above, axis=-1))
-    return np.maximum(masses, 0)
+    """Give P(edges[..., j] ≤ X < edges[..., j+1]) for X ~ Binomial(trials, chance)."""
+    return masses_between(*tails(edges - 1, trials, chance))

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from common.accounting.randomizers import rappor_chances
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
-from common.mechanisms.randomizers import rappor_chances
 from common.mechanisms.reduction import MatchCountReduction
 
 _CELLS: Final = 1000

@@ -32,6 +32,8 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
+_LARGEST: Final = 700.0
+"""Local ε whose exponential is a number."""
 _BINS: Final = 512
 _FEW: Final = 64
 """Below this u the first form of the shortfall is tried."""
@@ -149,6 +151,25 @@ def clones_2023(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> f
     """
     local_epsilon = _finite(reduction, "clones (2023)")
     return CloneReduction.of_2023(local_epsilon).epsilon(crowd, delta, local_epsilon)
+
+
+def clones_with_a_coin(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+    """
+    Give the central ε of [FMT21] with the coin of [FMT23], proven here; dummies not counted.
+
+    Raises:
+        AccountingError: delta is out of range.
+        BoundRangeError: The local ε is infinite, or too large for its exponential.
+    """
+    local_epsilon = _finite(reduction, "clones with a coin")
+    if local_epsilon > _LARGEST:
+        raise BoundRangeError(
+            f"clones with a coin are computed up to a local ε of {_LARGEST:g}; "
+            f"here it is {local_epsilon:.6g}"
+        )
+    odds = math.exp(local_epsilon)
+    coin = CloneReduction.of_2021_with_a_coin(odds, odds)
+    return coin.epsilon(crowd, delta, local_epsilon)
 
 
 def shortfall(trials: Vector, threshold: Vector) -> Vector:

@@ -183,6 +183,10 @@ def central_epsilon(terms: Terms, crowd: Crowd) -> float:
     )
 
 
+def _theorem(terms: Terms) -> str:
+    return FORMULA_1 if terms.rounds == 1 else COMPOSED
+
+
 def _over_rounds(terms: Terms) -> tuple[str, ...]:
     if terms.rounds == 1:
         return ()
@@ -220,7 +224,7 @@ def _amplified(coalition: Coalition, terms: Terms, crowd: Crowd, *assumptions: s
         epsilon=central_epsilon(terms, crowd),
         delta=terms.delta,
         neighbouring=REPLACE_ONE,
-        theorem=FORMULA_1 if terms.rounds == 1 else COMPOSED,
+        theorem=_theorem(terms),
         assumptions=(
             _HONEST_SHUFFLER,
             *assumptions,
@@ -255,7 +259,7 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
         local,
         epsilon=epsilon,
         delta=terms.delta,
-        theorem=FORMULA_1,
+        theorem=_theorem(terms),
         assumptions=(
             *_ALONE,
             f"your device adds at least {own} uniform dummies of its own",

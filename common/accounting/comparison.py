@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from common.accounting.clones import clones_2021, clones_2023
+from common.accounting.clones import clones_2021, clones_2023, clones_with_a_coin
 from common.accounting.crowd import Crowd
 from common.accounting.published import PUBLISHED, Bound
-from common.accounting.variation_ratio import variation_ratio
+from common.accounting.variation_ratio import certified_variation_ratio, variation_ratio
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -16,7 +16,9 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
         "clones [FMT23], numeric, without dummies; not proven for every randomizer",
         clones_2023,
     ),
+    ("clones [FMT21] with [FMT23]'s coin, without dummies; proven for all", clones_with_a_coin),
     ("variation ratio [WPL+23], numeric, without dummies; not proven", variation_ratio),
+    ("what is proven of the variation ratio, without dummies", certified_variation_ratio),
 )
 """Every bound that is shown beside the tight one, with its name in words."""
 

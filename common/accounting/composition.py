@@ -103,11 +103,17 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     if not claims:
         raise AccountingError("there is no claim to account for")
     _check_delta(delta)
+    for epsilon, claimed in claims:
+        if not (epsilon >= 0 and 0 <= claimed <= 1):
+            raise AccountingError(
+                f"a claim of epsilon {epsilon} at delta {claimed} cannot be: "
+                "epsilon must be at least 0, and delta between 0 and 1"
+            )
     added = math.inf
     if math.fsum(claimed for _, claimed in claims) <= delta:
         added = math.fsum(epsilon for epsilon, _ in claims)
     largest = max(epsilon for epsilon, _ in claims)
-    if len(claims) == 1 or largest == 0 or math.isinf(largest):
+    if len(claims) == 1 or largest == 0 or math.isinf(largest) or math.isinf(added):
         return added
     counted = Counter(claims)
     steps = _steps({claim: claim[0] / _CLAIM_STEPS for claim in counted})
@@ -199,6 +205,8 @@ def _connect(curve: Callable[[float], float], step: float) -> _Dots:
 
 
 def _composed(dots: Sequence[tuple[_Dots, int]], delta: float) -> float:
+    if max(one.deltas[-1] for one, _ in dots) >= delta:
+        return math.inf  # some loss is infinite with more than that probability
     step = min(one.step for one, _ in dots)
     total: Any = None
     for one, count in dots:

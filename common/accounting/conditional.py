@@ -2,11 +2,17 @@
 δ(ε | M): what remains to learn among M uniform messages, bounded from above.
 
 The expectation is convex in H_x', the count of the victim's other value: moving H_x' by one
-replaces a trial of H_x by another and takes e^ε ≥ 1 off, and the increments add up in a convex
+takes a trial off H_x, or none, and e^ε ≥ 1 off the sum, and the increments add up in a convex
 function. So inside a cell of H_x' the chord lies above, the value at the cell's mean below, and
 a cell's exact mass and mean place either. The gap between the two says how fine cells must be.
+
+Where two values collide with a probability c that is neither 0 nor 1/l, the number B of messages
+that support both is binned first. The expectation falls with B: such a message adds 1 - e^ε for
+certain, another one no less on average, and spreads the sum. So bins are charged at their low edge.
 """
 
+import dataclasses
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,8 +26,10 @@ _MEAN_ERROR: Final = 1e-10
 """Relative error of a cell's mean: that of two tails, which agree in their own errors."""
 COARSE_GRID: Final = np.concatenate([np.arange(-12, 5, 0.25), [5, 6, 7, 9, 12]])
 """Where cells of H_x' end at first, in standard deviations from its mean."""
-_BOTH: Final = np.concatenate([np.arange(-8, 8, 0.4), [8, 9, 12]])
-"""Where cells of the reports that support both values end."""
+_BEYOND: Final = np.array([1.0, 2.0, 4.0])
+"""Whole numbers beyond the last end, for laws whose standard deviations are less than one."""
+_BOTH_EDGES: Final = np.concatenate([[-6, -4, -3], np.arange(-2.25, 2.5, 0.25), [3, 4, 5, 7]])
+"""Low edges of bins of the messages that support both values, in standard deviations."""
 _MOST_PIECES: Final = 60
 _FEW: Final = 4
 """Whole numbers in a cell that are taken one by one."""
@@ -44,8 +52,9 @@ class Cells:
             grid: Ends of cells in standard deviations, ascending.
         """
         mean = trials * chance
-        inner = np.clip(np.floor(mean + np.sqrt(mean * (1 - chance)) * grid), 0, trials)
-        self.nodes: Vector = np.concatenate([np.zeros_like(mean), inner], axis=-1)
+        inner = np.floor(mean + np.sqrt(mean * (1 - chance)) * grid)
+        ends = np.concatenate([np.zeros_like(mean), inner, inner[..., -1:] + _BEYOND], axis=-1)
+        self.nodes: Vector = np.clip(ends, 0, trials)
         self._masses = interval_masses(self.nodes, trials, chance)
         # Σ h·P(X = h) over a cell is trials·chance times the mass of the cell, moved down by
         # one, under one trial less.
@@ -84,6 +93,72 @@ class Cells:
         return means, self._masses * (1 - RELATIVE_ERROR)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """
+    What is asked for each M: E[(A - e^ε·h - (e^ε - 1)·base)_+], H = h a binomial count.
+
+    A is binomial with `trials`, less h where the two values exclude each other.
+    """
+
+    trials: Vector
+    """Shape (rows, 1)."""
+    base: Vector
+    """Shape (rows, 1)."""
+    chance: float
+    """That a message supports x', of `trials`."""
+    own_chance: float
+    """That a message supports x, of those that may."""
+    exclusive: bool
+
+    def excess(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
+        """Bound the expectation given h, whole numbers of shape (rows, k); margin: stop_loss's."""
+        growth = np.expm1(epsilon)
+        threshold = other_matches * (1 + growth) + self.base * growth
+        left = self.trials - other_matches if self.exclusive else self.trials
+        trials = np.broadcast_to(left, threshold.shape)
+        return stop_loss(trials, self.own_chance, threshold, margin)
+
+    def between_wholes(self, other_matches: Vector, epsilon: float, margin: float) -> Vector:
+        """Go straight from each whole number to the next: the convex function that Jensen needs."""
+        whole = np.floor(other_matches)
+        at_whole, at_next = (
+            self.excess(np.minimum(h, self.trials), epsilon, margin) for h in (whole, whole + 1)
+        )
+        return at_whole + (other_matches - whole) * (at_next - at_whole)
+
+
+def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tuple[_Rows, Vector]:
+    """
+    Lay out what is asked for each M, and the weight of each of its rows, shape (m, rows per M).
+
+    base is B + M·γ/(l(p-q)), with the signal p-q as often there as the victim's report is.
+    """
+    law = reduction
+    blanket = law.blanket + law.signal * (1 - presence)
+    base = sizes * blanket / (law.answers * law.signal * presence)
+    if law.pairwise_independent:
+        chance = 1 / law.answers
+        rows = _Rows(sizes[:, None], base[:, None], chance, chance, exclusive=False)
+        return rows, np.ones((len(sizes), 1))
+    one = (1 - law.collision) / (law.answers - law.collision)
+    own = (1 - law.collision) / (law.answers - 1)
+    if law.collision == 0:
+        rows = _Rows(sizes[:, None], base[:, None], one, own, exclusive=True)
+        return rows, np.ones((len(sizes), 1))
+    mean = sizes[:, None] * law.collision / law.answers
+    spread = np.sqrt(mean * (1 - law.collision / law.answers))
+    both = np.maximum(np.floor(mean + spread * _BOTH_EDGES), 0)
+    both = np.minimum(np.concatenate([np.zeros_like(mean), both], axis=1), sizes[:, None])
+    both_chance = law.collision / law.answers
+    closed = interval_masses(both, sizes[:, None], both_chance)
+    last = more_than(both[:, -1:] - 1, sizes[:, None], both_chance)
+    weights = np.concatenate([closed, last], axis=1) * (1 + RELATIVE_ERROR)
+    trials = (sizes[:, None] - both).reshape(-1, 1)
+    rows = _Rows(trials, (base[:, None] + both).reshape(-1, 1), one, own, exclusive=True)
+    return rows, weights
+
+
 class ConditionalDelta:
     """δ(ε | M) for an array of M: the law of H_x' is laid out once, each ε costs one pass."""
 
@@ -104,37 +179,34 @@ class ConditionalDelta:
             presence: For each M the probability that the victim's report is among the M
                 messages at all; without it, 1.
         """
-        self._reduction = reduction
-        self._sizes = sizes[:, None]
-        self._presence = np.ones_like(self._sizes) if presence is None else presence[:, None]
-        self._cells = Cells(self._sizes, 1 / reduction.answers, grid)
+        present = np.ones_like(sizes) if presence is None else presence
+        self._rows, self._row_weights = _rows(reduction, sizes, present)
+        self._cells = Cells(self._rows.trials, self._rows.chance, grid)
         self._weights = self._cells.chords()
+        self._scale: Vector = reduction.answers * reduction.signal * present / sizes
 
     def __call__(self, epsilon: float) -> Vector:
         """Give δ(ε | M) for every M, an upper bound; shape as sizes."""
-        nodes = self._cells.nodes
-        excess = expected_excess(
-            self._reduction, self._sizes, nodes, epsilon, presence=self._presence
-        )
-        return self._scaled((self._weights * excess).sum(axis=1))
+        excess = self._rows.excess(self._cells.nodes, epsilon, RELATIVE_ERROR)
+        return self._averaged((self._weights * excess).sum(axis=1))
 
     def lower(self, epsilon: float) -> Vector:
-        """Give a lower bound of the same."""
-        means, masses = self._cells.centres()
-        excess = _between_wholes(
-            self._reduction,
-            self._sizes,
-            means,
-            epsilon,
-            presence=self._presence,
-            margin=-RELATIVE_ERROR,
-        )
-        return self._scaled((masses * excess).sum(axis=1))
+        """
+        Give a lower bound of the same.
 
-    def _scaled(self, expected: Vector) -> Vector:
-        law = self._reduction
-        delta: Vector = law.answers * law.signal / self._sizes[:, 0] * expected
-        return delta * self._presence[..., 0]
+        Raises:
+            ValueError: The collision probability is neither 0 nor 1/l.
+        """
+        if self._row_weights.shape[1] > 1:
+            raise ValueError("no lower bound is computed for this collision probability")
+        means, masses = self._cells.centres()
+        excess = self._rows.between_wholes(means, epsilon, -RELATIVE_ERROR)
+        return self._averaged((masses * excess).sum(axis=1))
+
+    def _averaged(self, expected: Vector) -> Vector:
+        rows = expected.reshape(self._row_weights.shape)
+        delta: Vector = self._scale * (self._row_weights * rows).sum(axis=1)
+        return delta
 
 
 def grid_for(
@@ -146,11 +218,16 @@ def grid_for(
     Between a cell's chord and its centre lies a gap of the third order of its width, so a cell
     with gap g is cut into pieces in proportion to g^(1/3).
     """
-    sizes = np.array([[size]])
-    cells = Cells(sizes, 1 / reduction.answers, COARSE_GRID)
-    at_nodes = expected_excess(reduction, sizes, cells.nodes, epsilon)[0]
+    rows, weights = _rows(reduction, np.array([size]), np.ones(1))
+    # One row decides for all: where several are, the one of the likeliest number of both.
+    row = int(np.argmax(weights[0]))
+    rows = dataclasses.replace(
+        rows, trials=rows.trials[row : row + 1], base=rows.base[row : row + 1]
+    )
+    cells = Cells(rows.trials, rows.chance, COARSE_GRID)
+    at_nodes = rows.excess(cells.nodes, epsilon, RELATIVE_ERROR)[0]
     means, masses = cells.centres()
-    at_means = _between_wholes(reduction, sizes, means, epsilon)[0]
+    at_means = rows.between_wholes(means, epsilon, RELATIVE_ERROR)[0]
     left, right = cells.nodes[0, :-1], cells.nodes[0, 1:]
     share = np.divide(means[0] - left, right - left, out=np.zeros_like(left), where=right > left)
     total = float((masses[0] * at_means).sum())
@@ -166,79 +243,12 @@ def grid_for(
     pieces = np.where(few, np.ceil(right - left) + 1, pieces)
     # No finer than whole numbers.
     pieces = np.clip(pieces, 1, np.clip(np.ceil(right - left) + 1, 1, _MOST_PIECES)).astype(int)
-    # The first cell, from 0 to the grid's first point, cannot be cut in standard deviations.
+    # The first cell, from 0 to the grid's first point, cannot be cut in standard deviations, and
+    # those beyond the grid are of whole numbers.
     cut = [
         np.linspace(start, end, count, endpoint=False)
-        for start, end, count in zip(COARSE_GRID[:-1], COARSE_GRID[1:], pieces[1:], strict=True)
+        for start, end, count in zip(
+            COARSE_GRID[:-1], COARSE_GRID[1:], pieces[1 : len(COARSE_GRID)], strict=True
+        )
     ]
     return np.concatenate([*cut, COARSE_GRID[-1:]])
-
-
-def expected_excess(
-    reduction: MatchCountReduction,
-    sizes: Vector,
-    other_matches: Vector,
-    epsilon: float,
-    *,
-    presence: Vector | float = 1.0,
-    margin: float = RELATIVE_ERROR,
-) -> Vector:
-    """
-    Bound E[(H_x - e^ε·h - M(e^ε-1)·γ/(l(p-q)))_+ | H_x' = h] from one side.
-
-    Given h, of the reports that support x' each supports x with the collision probability c, and
-    of the others each with probability (1-c)/(l-1).
-
-    Args:
-        reduction: The mechanism.
-        sizes: M, shape (m, 1).
-        other_matches: h, shape (m, k), whole numbers up to M.
-        epsilon: ε.
-        presence: Probability that the victim's report is among the M, shape (m, 1): its signal
-            is only so often there.
-        margin: As stop_loss's: RELATIVE_ERROR for an upper bound.
-
-    Returns:
-        Shape (m, k).
-    """
-    law = reduction
-    growth = np.expm1(epsilon)
-    blanket = law.blanket + law.signal * (1 - presence)
-    threshold = other_matches * (1 + growth) + sizes * (
-        growth * blanket / (law.answers * law.signal * presence)
-    )
-    if law.pairwise_independent:
-        return stop_loss(
-            np.broadcast_to(sizes, threshold.shape), 1 / law.answers, threshold, margin
-        )
-    chance = (1 - law.collision) / (law.answers - 1)
-    if law.collision == 0:
-        return stop_loss(sizes - other_matches, chance, threshold, margin)
-    both = Cells(other_matches[..., None], law.collision, _BOTH)
-    left = np.maximum(threshold[..., None] - both.nodes, 0)
-    trials = np.broadcast_to((sizes - other_matches)[..., None], left.shape)
-    # (x - t)_+ for t < 0 is x - t: what the threshold was raised by comes off exactly.
-    surplus = np.maximum(both.nodes - threshold[..., None], 0)
-    rest = stop_loss(trials, chance, left, margin) + surplus
-    total: Vector = (both.chords() * rest).sum(axis=-1)
-    return total
-
-
-def _between_wholes(
-    reduction: MatchCountReduction,
-    sizes: Vector,
-    other_matches: Vector,
-    epsilon: float,
-    *,
-    presence: Vector | float = 1.0,
-    margin: float = RELATIVE_ERROR,
-) -> Vector:
-    """Go straight from each whole number to the next: the convex function that Jensen needs."""
-    whole = np.floor(other_matches)
-    at_whole, at_next = (
-        expected_excess(
-            reduction, sizes, np.minimum(h, sizes), epsilon, presence=presence, margin=margin
-        )
-        for h in (whole, whole + 1)
-    )
-    return at_whole + (other_matches - whole) * (at_next - at_whole)

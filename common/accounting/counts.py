@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special, stats
 
 from common.accounting import binomial
-from common.accounting.tails import smaller_tail
+from common.accounting.tails import masses_between, smaller_tail
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
 
@@ -149,15 +149,8 @@ class Groups:
 
 
 def interval_masses(edges: Vector, law: CountLaw) -> Vector:
-    """
-    Give P(edges[j] ≤ X < edges[j+1]).
-
-    Differences are taken in the tail that is small, so that they keep their digits.
-    """
-    below, above = law.tails(edges - 1)
-    lower_half = below[1:] < above[:-1]
-    masses: Vector = np.where(lower_half, np.diff(below), -np.diff(above))
-    return np.maximum(masses, 0)
+    """Give P(edges[j] ≤ X < edges[j+1])."""
+    return masses_between(*law.tails(edges - 1))
 
 
 def quantile(law: CountLaw, chance: float) -> float:

@@ -57,7 +57,7 @@ def least_epsilon(
             return min(LEAST_EPSILON, local_epsilon)
         low, stride = max(low / stride, LEAST_EPSILON), stride**2
     epsilon = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
-    while excess(epsilon) > 0:
+    while delta_at(epsilon) > delta:
         epsilon *= 1 + _CLOSE_ENOUGH
     return min(epsilon, local_epsilon)
 

@@ -21,7 +21,7 @@ _TAIL: Final = 1e-24
 """Probability below the first bin; it is charged to δ all the same."""
 _UPPER_TAIL: Final = 1e-9
 """Probability above which the last bin is left open."""
-_MOST_BINS: Final = 3072
+_MOST_BINS: Final = 768
 _FEW: Final = 200
 
 

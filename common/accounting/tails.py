@@ -43,3 +43,14 @@ def smaller_tail(
     np.subtract(1, below, out=above, where=inside & low)
     np.subtract(1, above, out=below, where=inside & ~low)
     return below, above
+
+
+def masses_between(below: Vector, above: Vector) -> Vector:
+    """
+    Give the mass between neighbouring points, from both tails at each, along the last axis.
+
+    Differences are taken in the tail that is small, so that they keep their digits.
+    """
+    lower_half = below[..., 1:] < above[..., :-1]
+    masses: Vector = np.where(lower_half, np.diff(below, axis=-1), -np.diff(above, axis=-1))
+    return np.maximum(masses, 0)

@@ -37,6 +37,8 @@ from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
+_LARGEST: Final = 700.0
+"""Local ε whose exponential is a number."""
 _FEW: Final = 4096
 """Numbers of clones that are summed one by one."""
 _NODES: Final = 1024
@@ -63,7 +65,7 @@ class VariationRatio:
     def __post_init__(self) -> None:
         if not 1 < self.odds < math.inf:
             raise AccountingError(f"the odds p are {self.odds}; they must be above 1 and finite")
-        most = (self.odds - 1) / (self.odds + 1)
+        most = _most_variation(self.odds)
         if not 0 < self.variation <= most * (1 + 1e-12):
             raise AccountingError(
                 f"the total variation is {self.variation}; with odds p = {self.odds} it must be "
@@ -80,14 +82,22 @@ class VariationRatio:
         Describe a match-count mechanism: p = q = e^ε0, β = signal · (1 - collision).
 
         Raises:
-            BoundRangeError: The local ε is infinite.
+            BoundRangeError: The local ε is infinite or too large, or the two values never differ.
         """
         if math.isinf(reduction.local_epsilon):
             raise BoundRangeError(
                 "the variation ratio needs a finite local ε; here reports carry no noise"
             )
+        if reduction.local_epsilon > _LARGEST:
+            raise BoundRangeError(
+                f"the variation ratio is computed up to a local ε of {_LARGEST:g}; "
+                f"here it is {reduction.local_epsilon:.6g}"
+            )
+        variation = reduction.signal * (1 - reduction.collision)
+        if variation == 0:
+            raise BoundRangeError("two values that always collide have no variation ratio")
         odds = math.exp(reduction.local_epsilon)
-        return cls(odds=odds, variation=reduction.signal * (1 - reduction.collision), ratio=odds)
+        return cls(odds=odds, variation=min(variation, _most_variation(odds)), ratio=odds)
 
     @property
     def side(self) -> float:
@@ -165,6 +175,22 @@ def variation_ratio(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
         BoundRangeError: The local ε is infinite.
     """
     return VariationRatio.of(reduction).reduction_epsilon(crowd, delta)
+
+
+def certified_variation_ratio(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+    """
+    Give the central ε that is proven of the three numbers of a mechanism; dummies not counted.
+
+    Raises:
+        AccountingError: delta is out of range.
+        BoundRangeError: The local ε is infinite or too large.
+    """
+    return VariationRatio.of(reduction).certified_epsilon(crowd, delta)
+
+
+def _most_variation(odds: float) -> float:
+    """Total variation of two laws within a factor of each other: at most (p-1)/(p+1)."""
+    return (odds - 1) / (odds + 1)
 
 
 def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:

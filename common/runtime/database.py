@@ -47,7 +47,13 @@ class Database:
 def _connect(path: Path, schema: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     path.chmod(0o600)
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "secure_delete=ON",
+        "foreign_keys=ON",
+        "recursive_triggers=ON",  # so that REPLACE is a DELETE to a trigger that forbids one
+    ):
         connection.execute(f"PRAGMA {pragma}")
     connection.executescript(schema)
     return connection

@@ -88,6 +88,8 @@ def test_the_draft_says_what_the_plan_says() -> None:
         "dummies_per_user": design.dummies_per_user,
         "local_epsilon": design.local_epsilon,
         "delta": 1e-6,
+        "budget_epsilon": 0.5,
+        "budget_delta": 1e-6,
         "n_min": 40_000,
         "target_size": 50_000,
         "assumed_honest_fraction": 0.9,
@@ -97,8 +99,12 @@ def test_the_draft_says_what_the_plan_says() -> None:
 def test_the_draft_tells_what_was_predicted_and_promised() -> None:
     """In comments, for whoever publishes the task."""
     found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
-    comments = [line for line in draft(found, _NOW).splitlines() if line.startswith("#")]
+    written = draft(found, _NOW, "staff")
+    comments = [line for line in written.splitlines() if line.startswith("#")]
 
+    with pytest.raises(PlanError, match="2 rounds are about the same users"):
+        draft(found, _NOW)
+    assert 'population = "staff"' in written
     assert f"{found.best.mse:.4g}" in comments[0]
     assert "40000 users or more, 36000 of them honest, over 2 tasks" in comments[1]
 
@@ -114,6 +120,16 @@ def test_the_command_writes_a_draft_that_is_read_back(tmp_path: Path) -> None:
     assert "Written to" in outcome.stdout
     assert "shuffler+analyzer" in outcome.stdout
     assert "solh" in outcome.stdout
+
+
+def test_a_plan_says_what_would_be_found_out_too_late() -> None:
+    """Devices that would refuse, and a batch that one absent user would undo."""
+    outcome = _run("--local-cap", "8", "--messages-cap", "1", "--n-min", "50000")
+    quiet = _run("--local-cap", "4", "--messages-cap", "1", "--n-min", "40000")
+
+    assert "a device answers up to a local epsilon of 4" in outcome.stdout.replace("\n", " ")
+    assert "fewer than 50,000 users" in outcome.stdout.replace("\n", " ")
+    assert "Note" not in quiet.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -235,6 +236,31 @@ def test_any_collision_probability_is_accounted_exactly(collision: float) -> Non
     bound = delta_upper(reduction, Crowd(users=1, dummies=size - 1), epsilon)
 
     assert exact * (1 - 1e-9) <= bound <= 1.002 * exact
+
+
+def test_hardly_any_collisions_are_still_counted() -> None:
+    """12 standard deviations of a count whose mean is 1/500 are less than one."""
+    for collision in (1e-5, 4.6e-4):
+        reduction = MatchCountReduction.for_epsilon(
+            answers=8, local_epsilon=1.0, hashed=True, collision=collision
+        )
+        crowd = Crowd(users=1, dummies=199)
+        least = delta_upper(dataclasses.replace(reduction, collision=1 / 8), crowd, 0.3)
+        most = delta_upper(dataclasses.replace(reduction, collision=0.0), crowd, 0.3)
+        share = collision * 8
+
+        # Nearly linear in so small a share of collisions, and above the line between the ends.
+        assert (1 - 2 * share) * most + 2 * share * least <= delta_upper(reduction, crowd, 0.3)
+
+
+def test_where_a_curve_levels_off_a_finite_epsilon_is_found() -> None:
+    """Without local noise and with few dummies δ has a plateau: just below it ε is finite."""
+    reduction = MatchCountReduction.for_epsilon(answers=915, local_epsilon=math.inf, hashed=False)
+    crowd = Crowd(users=50_000, random_dummies=Binomial(50_000, 0.12671))
+    found = epsilon_upper(reduction, crowd, 1e-3)
+
+    assert delta_upper(reduction, crowd, 3.0) <= 1e-3
+    assert found < 3.0
 
 
 @pytest.mark.parametrize("local_epsilon", [1.0, 2.0, 4.0])

@@ -6,15 +6,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.attack import delta_lower, epsilon_lower
+from common.accounting.conditional import ConditionalDelta, grid_for
 from common.accounting.counts import Binomial, Groups, Poisson
 from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.brute_force import Law, grr_law, hashing_law, true_delta, uniform_law
+from tests.support.brute_force import Law, grr_law, true_delta, uniform_law
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "accounting.json").read_text(encoding="utf-8")
@@ -151,10 +153,50 @@ def test_ranges_are_those_of_the_accountant() -> None:
         epsilon_lower(reduction, crowd, 1.0)
 
 
-def test_one_digit_hashing_supports_the_pairs_only_together() -> None:
-    """Over F_3 with one digit three values are not independent: the attack claims no such thing."""
-    laws = [hashing_law(value, 3, 2.0, range(3)) for value in range(3)]
-    dummy = uniform_law([(seed, bucket) for seed in range(3) for bucket in range(3)])
-    truth = true_delta(laws, users=2, dummies=1, dummy=dummy, epsilon=0.5)
+def test_large_crowds_with_dummies_prove_nothing_that_is_not_so() -> None:
+    """Laws wide enough for a Fourier transform, and δ far below its rounding."""
+    for answers in (2, 20):
+        reduction = _reduction(answers, 1.0, hashed=False)
+        crowd = Crowd(users=10**6, dummies=10**6)
+        for epsilon in (0.001, 0.003, 0.005, 0.1):
+            proven = delta_lower(reduction, crowd, epsilon)
+            assert proven <= delta_upper(reduction, crowd, epsilon)
 
-    assert truth <= delta_upper(_reduction(3, 2.0, hashed=True), Crowd(users=2, dummies=1), 0.5)
+
+def test_bins_of_messages_are_charged_where_least_is_proven() -> None:
+    """Not above the sum over every number of messages, each by itself; and close to it."""
+    reduction, crowd, epsilon = _reduction(20, 4.0, hashed=True), Crowd(users=50_000), 0.15
+    others = Binomial(crowd.others, reduction.blanket * (1 - 1 / 20))
+    mean = crowd.others * others.chance
+    sizes = np.arange(math.floor(mean - 9 * mean**0.5), math.ceil(mean + 9 * mean**0.5))
+    with_victim = others.probabilities(sizes - 1.0) * (1 - 1 / 20)
+    total = with_victim + others.probabilities(sizes.astype(float)) / 20
+    grid = grid_for(reduction, round(mean), epsilon, 1e-4)
+    each = ConditionalDelta(reduction, sizes.astype(float), grid, with_victim / total)
+    exact = float(total @ each(epsilon))
+
+    assert 0.985 * exact <= delta_lower(reduction, crowd, epsilon) <= exact
+
+
+def test_known_dummies_are_no_more_than_there_are() -> None:
+    """More known than there may be: what is left is nobody's dummy, not a missing user."""
+    reduction = _reduction(3, 0.5, hashed=True)
+    crowd = Crowd(users=10, random_dummies=Binomial(8, 0.1), known_dummies=6)
+
+    assert delta_lower(reduction, crowd, 0.3) <= delta_upper(reduction, crowd, 0.3)
+
+
+def test_sharp_reports_lose_no_digits() -> None:
+    """At ε0 = 40, 1 - p has none left."""
+    reduction, crowd = _reduction(8, 40.0, hashed=False), Crowd(users=3)
+
+    assert delta_lower(reduction, crowd, 36.0) <= delta_upper(reduction, crowd, 36.0)
+
+
+def test_more_collisions_than_chance_allow_no_attack() -> None:
+    """Nothing is known of a third value then."""
+    reduction = MatchCountReduction.for_epsilon(
+        answers=8, local_epsilon=3.0, hashed=True, collision=0.4
+    )
+
+    assert 0.0 == delta_lower(reduction, Crowd(users=300), 0.3)

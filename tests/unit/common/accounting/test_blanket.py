@@ -12,14 +12,14 @@ from common.accounting.blanket_pairs import (
     rappor_pair,
 )
 from common.accounting.crowd import Crowd
-from common.errors import AccountingError
-from common.mechanisms.randomizers import (
+from common.accounting.randomizers import (
     duchi,
     optimized_unary,
     piecewise,
     rappor,
     symmetric_unary,
 )
+from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.brute_force import grr_law, true_delta, unary_law, uniform_law
 

@@ -10,8 +10,8 @@ from common.accounting.blanket_pairs import (
     match_count_pair,
     rappor_pair,
 )
+from common.accounting.randomizers import piecewise
 from common.errors import AccountingError
-from common.mechanisms.randomizers import piecewise
 
 
 @pytest.mark.parametrize("local_epsilon", [0.1, 2.0, 20.0])

@@ -163,6 +163,34 @@ def test_delta_has_a_range(delta: float) -> None:
         composed_claims([(0.1, 0.0)] * 2, delta)
 
 
+def test_a_loss_that_is_infinite_for_certain_is_infinite_together() -> None:
+    """And no error of the library's."""
+    bare = Release(reduction=_grr(5, math.inf), crowd=Crowd(users=2))
+
+    assert math.isinf(composed_epsilon([bare, bare], 1e-6))
+
+
+@pytest.mark.parametrize("rounds", [2, 4])
+def test_pure_rounds_are_never_composed_to_less_than_they_cost(rounds: int) -> None:
+    """Binary randomized response, whose losses count heads: against the binomial sum."""
+    epsilon, delta = 0.7, 1e-3
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    heads = np.arange(rounds + 1)
+    one, two = stats.binom.pmf(heads, rounds, p), stats.binom.pmf(heads, rounds, 1 - p)
+
+    bound = composed_claims([(epsilon, 0.0)] * rounds, delta)
+
+    assert float(np.maximum(one - math.exp(bound) * two, 0).sum()) <= delta
+    assert bound <= rounds * epsilon
+
+
+@pytest.mark.parametrize("claim", [(-0.1, 0.0), (0.1, 1.5), (math.nan, 0.0)])
+def test_a_claim_that_cannot_be_is_refused(claim: tuple[float, float]) -> None:
+    """By its numbers."""
+    with pytest.raises(AccountingError, match="cannot be"):
+        composed_claims([claim, (0.1, 0.0)], 1e-6)
+
+
 def test_nothing_cannot_be_composed() -> None:
     """Neither releases, claims nor groups."""
     with pytest.raises(AccountingError):

@@ -6,8 +6,7 @@ import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.crowd import Crowd
-from common.errors import AccountingError
-from common.mechanisms.randomizers import (
+from common.accounting.randomizers import (
     duchi,
     optimized_unary,
     piecewise,
@@ -15,6 +14,7 @@ from common.mechanisms.randomizers import (
     symmetric_unary,
     unary,
 )
+from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.brute_force import duchi_law, true_delta, unary_law
 
