@@ -123,7 +123,7 @@ def _require(together: Sequence[_Spent]) -> None:
             raise BudgetError(
                 f"with this one, {len(together)} released to its population would cost a central "
                 f"epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
-                f"the budget is {budget_epsilon:g}"
+                f"the budget is {budget_epsilon!r}"
             )
 
 

@@ -56,5 +56,5 @@ def rounded_down(figure: float) -> str:
 
 def _written(figure: float, rounding: str) -> str:
     # The shortest decimal that reads as the figure, so that .1 is shown as .1.
-    shown = Context(prec=_DIGITS, rounding=rounding).create_decimal(repr(figure))
+    shown = Context(prec=_DIGITS, rounding=rounding).create_decimal(repr(float(figure)))
     return f"{float(shown):.4g}"

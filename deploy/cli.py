@@ -277,9 +277,10 @@ def task_create(
             f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
             f"{rounded_up(task.delta)} against the analyzer, if "
             f"{task.honest_users(task.n_min)} users are honest; "
-            f"epsilon {task.local_epsilon:g} against shuffler and analyzer together.\n"
+            f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
             "All releases to this population together may cost at most epsilon "
-            f"{task.budget_epsilon:g} at delta {task.budget_delta:g} against the analyzer."
+            f"{rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)} "
+            "against the analyzer."
         )
 
     asyncio.run(create())
@@ -348,7 +349,7 @@ def contribute(
     Console().print(
         "This task had been answered before; the value was not used."
         if receipt.repeated
-        else f"Contributed. This spends a local epsilon of {receipt.local_epsilon:g}."
+        else f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
     )
 
 

@@ -7,6 +7,9 @@ that it sees. By the counts H_x, H_x' among them it tells the victim's two value
 the victim's report is among the N for certain, its δ is formula 1's for a mechanism with as many
 answers as are left; where it is only with a chance, for one with less signal [BBGN19].
 
+(For hashing z must be a value whose support is independent of the two: one not on the line through
+them.)
+
 Two more attacks help where that one is weak. Under hashing all n + D messages support x and x'
 independently, whatever anybody holds, so nothing needs to be dropped: better where most reports
 are uniform anyhow. Where values exclude each other and all others hold x', only blanket reports
