@@ -216,6 +216,7 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
     assert _beaten_by(wishes, _BEYOND_THE_GRID * found.best.mse) is None
 
 
+@pytest.mark.slow
 def test_the_search_over_everything_finds_what_is_there() -> None:
     """With half as much error again there is something to find, even on a coarse grid."""
     wishes = _wishes(n_users=1000, domain_size=5, central_epsilon=1.0)
@@ -357,6 +358,7 @@ def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
     assert plan(_wishes(n_users=fewer, local_cap=4.0, domain_size=400)).best.mse > wanted
 
 
+@pytest.mark.slow
 def test_an_error_within_reach_is_no_refusal() -> None:
     """The very error of the best plan can be had."""
     found = plan(_wishes(local_cap=4.0))
