@@ -255,6 +255,7 @@ def test_the_guarantees_are_one_a_coalition() -> None:
     assert "the other 10000 may" in " ".join(with_users.assumptions)
 
 
+@pytest.mark.slow
 def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
     """Ten rounds cost ten local ε; the promise is the row of the users assumed honest."""
     wishes = _wishes(rounds=10, honest_fraction=0.5, central_epsilon=1.0)

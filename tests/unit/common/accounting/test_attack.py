@@ -79,7 +79,7 @@ def test_no_attack_on_hashing_beats_brute_force(
     assert 0 < proven <= truth + 1e-15
 
 
-@pytest.mark.parametrize("vector", _ATTACKED[::3], ids=lambda vector: str(vector["inputs"]))
+@pytest.mark.parametrize("vector", _ATTACKED[::6], ids=lambda vector: str(vector["inputs"]))
 def test_the_reference_attack_is_matched_or_beaten(vector: dict[str, Any]) -> None:
     """To .2 %, and never above the certified upper bound."""
     given = vector["inputs"]

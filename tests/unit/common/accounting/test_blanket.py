@@ -166,6 +166,7 @@ def test_the_laplace_mechanism_has_this_epsilon() -> None:
         assert epsilon < epsilon_upper(duchi(local_epsilon), crowd, 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "dummies"), [(1, 0), (1, 10**5), (2, 1), (10**5, 0)])
 @pytest.mark.parametrize("local_epsilon", [1e-6, 1.0, 20.0])
 def test_the_corners_give_an_answer(users: int, dummies: int, local_epsilon: float) -> None:
