@@ -18,11 +18,12 @@ from common.hpke import KEY_BYTES
 from common.runtime.clock import SystemClock
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy import account as accounting
+from deploy import account as account_table
 from deploy import demo as demonstration
 from deploy import draft_file, question_file
 from deploy import ledger as ledger_table
 from deploy import plan as planner
+from deploy import question as questions
 from deploy.datasets import catalogue
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
@@ -84,7 +85,7 @@ def demo(
 )
 def account(
     mechanism: Annotated[
-        str, typer.Option(help=f"One of {', '.join(accounting.MECHANISMS)}.")
+        str, typer.Option(help=f"One of {', '.join(questions.MECHANISMS)}.")
     ] = "local-hashing",
     users: Annotated[int | None, typer.Option(help="Users in the batch, the victim too.")] = None,
     alphabet: Annotated[
@@ -142,18 +143,18 @@ def account(
         return
     if users is None:
         raise SettingsError("give --users and a mechanism's numbers, or --batch FILE")
-    question = accounting.Question(
-        subject=accounting.subject_of(
+    question = questions.Question(
+        subject=questions.subject_of(
             mechanism,
-            None if local_epsilon is None else accounting.parse_epsilon(local_epsilon),
+            None if local_epsilon is None else questions.parse_epsilon(local_epsilon),
             alphabet,
             collision,
-            None if rappor is None else accounting.Rappor.parse(rappor),
+            None if rappor is None else questions.Rappor.parse(rappor),
         ),
-        crowd=accounting.crowd_of(
+        crowd=questions.crowd_of(
             users=users,
             dummies=dummies,
-            random_dummies=None if random_dummies is None else accounting.parse_law(random_dummies),
+            random_dummies=None if random_dummies is None else questions.parse_law(random_dummies),
             known_dummies=known_dummies,
             colluders=colluders,
             dummies_per_user=dummies_per_user,
@@ -168,7 +169,7 @@ def account(
     if json:
         sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
         return
-    accounting.show(guarantee, answer, question.subject.local_epsilon, Console())
+    account_table.show(guarantee, answer, question.subject.local_epsilon, Console())
 
 
 @app.command(

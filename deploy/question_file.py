@@ -8,11 +8,18 @@ from typing import Any, Final
 from common.accounting.counts import Binomial, CountLaw, Groups, NegativeBinomial, Poisson
 from common.errors import AccountingError
 from common.guarantee import Guarantee
-from deploy.account import MECHANISMS, Question, Rappor, crowd_of, parse_epsilon, subject_of
+from deploy.question import (
+    MECHANISMS,
+    WITH_ALPHABET,
+    Question,
+    Rappor,
+    crowd_of,
+    parse_epsilon,
+    subject_of,
+)
 from deploy.result_json import number_or_text
 
 _KINDS: Final[Mapping[str, str]] = {"olh": "local-hashing", **{name: name for name in MECHANISMS}}
-_WITH_ALPHABET: Final = {"olh", "grr", "local-hashing"}
 _LAWS: Final = ("M_binom", "M_negbin", "M_poisson", "M_groups")
 _KEYS: Final = {
     *("kind", "n", "k", "eps_l", "coll", "rappor", "M", "m", "M_shuffler", *_LAWS),
@@ -81,7 +88,7 @@ def _question(fields: object) -> Question:
     kind = fields.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise AccountingError(f"kind must be one of {', '.join(_KINDS)}")
-    alphabet = _whole(fields, "k") if "k" in fields or kind in _WITH_ALPHABET else None
+    alphabet = _whole(fields, "k") if "k" in fields or _KINDS[kind] in WITH_ALPHABET else None
     epsilon = None if kind == "rappor" else parse_epsilon(fields.get("eps_l"))
     subject = subject_of(_KINDS[kind], epsilon, alphabet, _real(fields, "coll"), _rappor_of(fields))
     crowd = crowd_of(

@@ -8,9 +8,10 @@ n_h honest users besides the victim and D honest dummies. Then
     δ(ε | M) = l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε - 1)·q/(p-q))_+],   δ(ε) = E_M[δ(ε | M)],
 
 where H_x, H_x' count the uniform messages that support the victim's two candidate values: two
-independent Bin(M, 1/l) if the mechanism is pairwise independent, and one histogram,
-H_x | H_x' ~ Bin(M - H_x', 1/(l-1)), if not. This is the privacy blanket [BBGN19]; the
-two-binomial form needs no Fourier transform.
+independent Bin(M, 1/l) if the mechanism is pairwise independent; one histogram,
+H_x | H_x' ~ Bin(M - H_x', 1/(l-1)), if no message supports both; and in between
+H_x | H_x' ~ Bin(H_x', c) + Bin(M - H_x', (1-c)/(l-1)) for a collision probability c. This is the
+privacy blanket [BBGN19]; the binomial form needs no Fourier transform.
 
 Every figure is an upper bound, by construction:
 
@@ -66,13 +67,15 @@ def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) ->
         epsilon: Central ε, at least 0.
 
     Returns:
-        A δ in 0 .. 1 at which (ε, δ) holds, within .2 % of formula 1. 0 from the local ε on.
+        A δ in 0 .. 1 at which (ε, δ) holds, within .2 % of formula 1 where the collision
+        probability is 0 or 1/l and M is some hundred times l or small enough to be summed in
+        full, and within 1 % elsewhere. 0 from the local ε on.
 
     Raises:
         AccountingError: epsilon is negative, not a number, or above MOST_EPSILON where that is
             below the local ε.
 
-    Cost: about a tenth of a second.
+    Cost: about a tenth of a second; seconds for any other collision probability than 0 and 1/l.
     """
     if not epsilon >= 0:
         raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
@@ -96,7 +99,8 @@ def epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
     Raises:
         AccountingError: delta is not between MIN_DELTA and 1.
 
-    Cost: some ten evaluations of δ; tenths of a second.
+    Cost: some ten evaluations of δ on bins laid out once; tenths of a second, and seconds for any
+    other collision probability than 0 and 1/l.
     """
     check_delta(delta)
     epsilon = _gaussian_guess(reduction, crowd, delta)

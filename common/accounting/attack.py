@@ -5,10 +5,8 @@ The analyzer knows that all other users hold one third value z, and drops what s
 is left is uniform, but for the victim's report if that is among it: N messages in all, a number
 that it sees. By the counts H_x, H_x' among them it tells the victim's two values apart. Where
 the victim's report is among the N for certain, its δ is formula 1's for a mechanism with as many
-answers as are left; where it is only with a chance, for one with less signal [BBGN19].
-
-(For hashing z must be a value whose support is independent of the two: one not on the line through
-them.)
+answers as are left; where it is only with a chance, for one with less signal [BBGN19]. Under
+hashing z is a value whose support is independent of the two: one not on the line through them.
 
 Two more attacks help where that one is weak. Under hashing all n + D messages support x and x'
 independently, whatever anybody holds, so nothing needs to be dropped: better where most reports
@@ -88,7 +86,7 @@ def epsilon_lower(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
     Raises:
         AccountingError: delta is not between MIN_DELTA and 1.
 
-    Cost: about as much as `epsilon_upper`.
+    Cost: some ten times that of `epsilon_upper`; more where the number of dummies varies widely.
     """
     check_delta(delta)
     top = min(epsilon_upper(reduction, crowd, delta), MOST_EPSILON)
@@ -303,4 +301,6 @@ class _MessagesAttack:
         masses = np.diff(self._cumulative[np.minimum(edges, len(self._presence))])
         sizes = self._first + edges[1:] - 1.0
         presence = np.minimum.reduceat(self._presence, edges[:-1])
-        return masses, sizes, np.maximum(presence, _LEAST_PRESENCE)
+        # Where the victim's report may be missing for certain, nothing is proven.
+        proving = presence >= _LEAST_PRESENCE
+        return np.where(proving, masses, 0.0), sizes, np.where(proving, presence, 1.0)

@@ -147,11 +147,6 @@ def claimed_guarantee(terms: Terms, n_users: int, n_refused: int = 0) -> Guarant
     return _against_analyzer(coalition, terms, n_users, n_refused, honest=honest)
 
 
-def central_guarantee(task: Task, n_users: int, n_refused: int = 0) -> Guarantee:
-    """Give what a task claims for n_users users who really arrived; see claimed_guarantee."""
-    return claimed_guarantee(Terms.of(task), n_users, n_refused)
-
-
 def _against_analyzer(
     coalition: Coalition, terms: Terms, n_users: int, n_refused: int, *, honest: int
 ) -> Guarantee:

@@ -134,23 +134,22 @@ def _rows(reduction: MatchCountReduction, sizes: Vector, presence: Vector) -> tu
 
     base is B + M·γ/(l(p-q)), with the signal p-q as often there as the victim's report is.
     """
-    law = reduction
-    blanket = law.blanket + law.signal * (1 - presence)
-    base = sizes * blanket / (law.answers * law.signal * presence)
-    if law.pairwise_independent:
-        chance = 1 / law.answers
+    blanket = reduction.blanket + reduction.signal * (1 - presence)
+    base = sizes * blanket / (reduction.answers * reduction.signal * presence)
+    if reduction.pairwise_independent:
+        chance = 1 / reduction.answers
         rows = _Rows(sizes[:, None], base[:, None], chance, chance, exclusive=False)
         return rows, np.ones((len(sizes), 1))
-    one = (1 - law.collision) / (law.answers - law.collision)
-    own = (1 - law.collision) / (law.answers - 1)
-    if law.collision == 0:
+    one = (1 - reduction.collision) / (reduction.answers - reduction.collision)
+    own = (1 - reduction.collision) / (reduction.answers - 1)
+    if reduction.collision == 0:
         rows = _Rows(sizes[:, None], base[:, None], one, own, exclusive=True)
         return rows, np.ones((len(sizes), 1))
-    mean = sizes[:, None] * law.collision / law.answers
-    spread = np.sqrt(mean * (1 - law.collision / law.answers))
+    mean = sizes[:, None] * reduction.collision / reduction.answers
+    spread = np.sqrt(mean * (1 - reduction.collision / reduction.answers))
     both = np.maximum(np.floor(mean + spread * _BOTH_EDGES), 0)
     both = np.minimum(np.concatenate([np.zeros_like(mean), both], axis=1), sizes[:, None])
-    both_chance = law.collision / law.answers
+    both_chance = reduction.collision / reduction.answers
     closed = interval_masses(both, sizes[:, None], both_chance)
     last = more_than(both[:, -1:] - 1, sizes[:, None], both_chance)
     weights = np.concatenate([closed, last], axis=1) * (1 + RELATIVE_ERROR)

@@ -3,26 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import ledger_wire
-from common.batch import BatchId
 from common.errors import ShuffleDpError, WireError
-from common.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
-from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import analyzer_pb2
+from tests.support.ledger_entries import first_entry
 
-_ENTRY = LedgerEntry.chained(
-    FIRST_PREVIOUS_HASH,
-    entry=1,
-    task_digest=TaskDigest(b"d" * 32),
-    batch_id=BatchId(b"b" * 16),
-    population="staff",
-    n_users=100,
-    n_refused=2,
-    coalition="analyzer",
-    epsilon=float("inf"),
-    delta=1e-6,
-    theorem="formula 1",
-    composed_epsilon=0.5,
-)
+_ENTRY = first_entry()
 
 
 def test_entries_are_read_back_as_they_were_written() -> None:

@@ -3,26 +3,12 @@ import json
 
 from rich.console import Console
 
-from common.batch import BatchId
-from common.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry, verify
-from common.task_digest import TaskDigest
+from common.ledger_entry import verify
 from deploy import ledger
 from deploy.result_json import dumps
+from tests.support.ledger_entries import first_entry
 
-_ENTRY = LedgerEntry.chained(
-    FIRST_PREVIOUS_HASH,
-    entry=1,
-    task_digest=TaskDigest(b"\xd1" * 32),
-    batch_id=BatchId(b"b" * 16),
-    population="[staff]",
-    n_users=100,
-    n_refused=2,
-    coalition="analyzer",
-    epsilon=float("inf"),
-    delta=1e-6,
-    theorem="formula 1",
-    composed_epsilon=0.51234,
-)
+_ENTRY = first_entry(population="[staff]")
 
 
 def test_a_table_shows_each_entry_and_the_head() -> None:

@@ -5,7 +5,7 @@ import pytest
 from common.accounting.amplification import epsilon_upper
 from common.accounting.coalitions import (
     Terms,
-    central_guarantee,
+    claimed_guarantee,
     guarantees,
     guarantees_under,
     honest_crowd,
@@ -54,7 +54,7 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
         row.coalition for row in table[:3]
     ]
     assert everybody.epsilon < skipping.epsilon < colluding.epsilon
-    assert colluding == claimed(table) == central_guarantee(task, 5000)
+    assert colluding == claimed(table) == claimed_guarantee(Terms.of(task), 5000)
     reduction = mechanism_of(task).reduction
     for row, crowd in (
         (everybody, Crowd(users=5000, dummies=10_000)),
