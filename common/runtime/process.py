@@ -98,7 +98,8 @@ async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    service = await start(settings)
-    await stopping.wait()
-    await service.stop()
+    with StateDirectory.open(settings.state_directory).held():
+        service = await start(settings)
+        await stopping.wait()
+        await service.stop()
     logs.event("stopped", {"address": service.address})

@@ -1,8 +1,10 @@
 """A party's state directory: its own, closed to others, with keys made on first start."""
 
+import fcntl
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -28,6 +30,27 @@ class StateDirectory:
         except OSError as error:
             raise SettingsError(f"the state directory cannot be made: {error.strerror}") from error
         return cls(path)
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """
+        Keep every other process out for as long as the block runs.
+
+        Two of one party on one directory would each charge a ledger that the other does not see.
+        The system lets go when the process ends, however it ends; spawned workers do not inherit.
+
+        Raises:
+            SettingsError: Another process holds it.
+        """
+        with (self.path / "lock").open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SettingsError(
+                    "the state directory is in use by another process: stop it, or give each "
+                    "service a state_directory of its own"
+                ) from None
+            yield
 
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """

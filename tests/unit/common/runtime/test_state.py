@@ -1,9 +1,25 @@
+import subprocess
+import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from common.errors import SettingsError
 from common.runtime.state import StateDirectory
+
+_HOLD: Final = """
+import sys
+from pathlib import Path
+from common.runtime.state import StateDirectory
+with StateDirectory.open(Path(sys.argv[1])).held():
+    pass
+"""
+
+
+def _try_to_hold(path: Path) -> str:
+    command = [sys.executable, "-c", _HOLD, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 
 
 def test_a_secret_is_made_once_with_mode_0600(tmp_path: Path) -> None:
@@ -24,6 +40,15 @@ def test_a_secret_that_others_can_read_stops_the_start(tmp_path: Path) -> None:
 
     with pytest.raises(SettingsError, match="chmod 600"):
         state.secret("key", lambda: b"x")
+
+
+def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    """Another is told why; when the first lets go, it may start."""
+    state = StateDirectory.open(tmp_path)
+    with state.held():
+        assert "in use by another process" in _try_to_hold(tmp_path)
+
+    assert _try_to_hold(tmp_path) == ""
 
 
 def test_a_destroyed_secret_is_gone(tmp_path: Path) -> None:
