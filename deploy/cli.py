@@ -4,6 +4,7 @@ import asyncio
 import json as json_reader
 import math
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +39,26 @@ app = typer.Typer(
 )
 task_app = typer.Typer(help="Tasks: what is collected, under which promise.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001  # the callback of an option
+    if wanted:
+        sys.stdout.write(f"shuffledp {version('shuffledp')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def shuffledp(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Three-party collection of histograms under shuffle-model differential privacy."""
+
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
@@ -13,9 +13,6 @@ from common.mechanisms.catalogue import mechanism_of
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
-
-_COARSE: Final = 1e-3
-"""Share of the cap on the central ε below which claims are not told apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,17 +145,7 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
 
 def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
-    """
-    Compose central claims; together they cost no more than the local ε, whatever their δ.
-
-    Tiny claims are added up and counted as one of at least _COARSE of the cap: composing laws whose
-    scales lie far apart takes more memory than a device has, and a task may claim any ε.
-    """
+    """Compose central claims; together they cost no more than the local ε, whatever their δ."""
     local = math.fsum(each.local_epsilon for each in claims)
-    least = _COARSE * policy.total_central_epsilon_cap
-    pairs = [(c.central_epsilon, c.delta) for c in claims if c.central_epsilon >= least]
-    tiny = [(c.central_epsilon, c.delta) for c in claims if c.central_epsilon < least]
-    if tiny:
-        together = math.fsum(epsilon for epsilon, _ in tiny)
-        pairs.append((max(least, together), math.fsum(delta for _, delta in tiny)))
-    return min(local, composed_claims(pairs, policy.total_delta_cap))
+    central = [(each.central_epsilon, each.delta) for each in claims]
+    return min(local, composed_claims(central, policy.total_delta_cap))

@@ -41,7 +41,7 @@ _CUT: Final = 1e-17
 """δ at which a curve ends; what lies beyond counts as an infinite loss."""
 _LAYOUT_TOLERANCE: Final = 3e-2
 _CLAIM_STEPS: Final = 64
-_FINEST: Final = 2.0**-12
+_FINEST: Final = 2.0**-8
 _REMEMBERED: Final = 4096
 
 
