@@ -17,11 +17,11 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.task import envelope_bytes
 
-ProtocolName = Literal["sh", "solh", "mix-dump", "pure-dump", "od-hp"]
+ProtocolName = Literal["sh", "murs", "mixdump", "puredump", "od-hp"]
 """Rows of the table of protocols that a planner chooses between."""
 
-HASHED: Final = frozenset({"solh", "od-hp"})
-WITHOUT_DUMMIES: Final = frozenset({"sh", "solh"})
+HASHED: Final = frozenset({"murs", "od-hp"})
+WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,11 +84,11 @@ class Frontier:
         found: list[ProtocolName] = ["sh"]
         dummies = wishes.trust != "none" and self.most_dummies >= _LEAST_DUMMIES
         if dummies:
-            found.append("mix-dump")
+            found.append("mixdump")
         if dummies and wishes.may_be_plain:
-            found.append("pure-dump")
+            found.append("puredump")
         if len(fields(wishes.domain_size)):
-            found.append("solh")
+            found.append("murs")
             if dummies:
                 found.append("od-hp")
         return tuple(found)
@@ -105,7 +105,7 @@ class Frontier:
         most = self._numbers_of_dummies(protocol)
         blanket, dummies = self.solve(protocol, answers, most, _tightness(answers, verdicts))
         errors = self._errors(protocol, answers, blanket, dummies)
-        if protocol in {"mix-dump", "od-hp"}:
+        if protocol in {"mixdump", "od-hp"}:
             errors[dummies < _LEAST_DUMMIES] = math.inf  # the protocol without dummies is there
         least = float(errors.min())
         if not math.isfinite(least):
@@ -152,15 +152,15 @@ class Frontier:
         sharpest = _blanket(answers, wishes.noise_cap)
         if wishes.may_be_plain and protocol == "od-hp":
             sharpest = np.where(blanket > sharpest, sharpest, 0.0)
-        if protocol == "pure-dump":
+        if protocol == "puredump":
             blanket = sharpest = np.zeros_like(blanket)
         bluntest = _blanket(answers, min(wishes.central_epsilon / wishes.rounds, wishes.noise_cap))
         noisy = blanket > sharpest
-        if protocol != "pure-dump":
+        if protocol != "puredump":
             blanket = np.clip(blanket, sharpest, np.maximum(bluntest, sharpest))
         needed = ((1 - blanket) ** 2 / scale - 1 - others * blanket) / wishes.honest
         dummies = np.where(noisy, most, np.clip(needed, 0.0, most))
-        if protocol == "pure-dump":
+        if protocol == "puredump":
             dummies = np.where(needed <= most, np.maximum(needed, 0.0), np.nan)
         return blanket, dummies
 
@@ -196,7 +196,7 @@ class Frontier:
         most = self.most_dummies
         if protocol in WITHOUT_DUMMIES or most < _LEAST_DUMMIES:
             return np.zeros(1)
-        if protocol == "pure-dump":
+        if protocol == "puredump":
             return np.array([most])
         whole = np.arange(1.0, 1 + min(_WHOLE, math.floor(most)))
         steps = np.geomspace(_LEAST_DUMMIES, most, _STEPS)

@@ -109,12 +109,12 @@ def _in_order(found: Iterable[Checked]) -> tuple[Checked, ...]:
     Of those within CLOSE_ENOUGH of the best, fewer reports and then a smaller local ε win.
     """
     by_error = sorted(found, key=lambda checked: checked.mse)
-    if any(checked.design.protocol == "pure-dump" for checked in by_error):
+    if any(checked.design.protocol == "puredump" for checked in by_error):
         # mixDUMP at the limit of its noise is pureDUMP under another name.
         by_error = [
             checked
             for checked in by_error
-            if checked.design.protocol != "mix-dump"
+            if checked.design.protocol != "mixdump"
             or checked.design.local_epsilon < MAX_LOCAL_EPSILON
         ]
     close = [each for each in by_error if each.mse <= CLOSE_ENOUGH * by_error[0].mse]

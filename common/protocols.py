@@ -20,7 +20,7 @@ DummyMaker = Literal["user-agent"]
 Refinement = Literal["em", "norm-sub"]
 LocalNoise = Literal["required", "optional", "none"]
 """Whether reports carry noise of their own: a finite local ε, either, or an infinite one."""
-PublishedBound = Literal["balle-closed-form", "pure-dump", "mix-dump", "od-hp-theorem-1"]
+PublishedBound = Literal["balle-closed-form", "puredump", "mixdump", "od-hp-theorem-1"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +88,8 @@ SH: Final = Protocol(
 )
 """Shuffled randomized response, a report a user and nothing else [BBGN19]."""
 
-SOLH: Final = Protocol(
-    name="solh",
+MURS: Final = Protocol(
+    name="murs",
     mechanism="local-hashing",
     plain_domain_mechanism="grr",
     local_noise="required",
@@ -101,31 +101,31 @@ SOLH: Final = Protocol(
 """Shuffled local hashing, a report a user and nothing else [WDX+20]."""
 
 PURE_DUMP: Final = Protocol(
-    name="pure-dump",
+    name="puredump",
     mechanism="grr",
     plain_domain_mechanism="grr",
     local_noise="none",
     dummy_laws=("fixed", "fractional"),
     dummies_by="user-agent",
     refinement="norm-sub",
-    published_bound="pure-dump",
+    published_bound="puredump",
 )
 """True items among dummies: nothing else hides them [LLF+20]."""
 
 MIX_DUMP: Final = Protocol(
-    name="mix-dump",
+    name="mixdump",
     mechanism="grr",
     plain_domain_mechanism="grr",
     local_noise="required",
     dummy_laws=("fixed", "fractional"),
     dummies_by="user-agent",
     refinement="norm-sub",
-    published_bound="mix-dump",
+    published_bound="mixdump",
 )
 """Randomized response among dummies [LLF+20]."""
 
 PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
-    {protocol.name: protocol for protocol in (OD_HP, SH, SOLH, PURE_DUMP, MIX_DUMP)}
+    {protocol.name: protocol for protocol in (OD_HP, SH, MURS, PURE_DUMP, MIX_DUMP)}
 )
 
 

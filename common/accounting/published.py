@@ -161,8 +161,8 @@ PUBLISHED: Final[Mapping[PublishedBound, tuple[str, Bound]]] = MappingProxyType(
             "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",
             balle_closed_form,
         ),
-        "pure-dump": ("pureDUMP's bound [LLF+20]", pure_dump),
-        "mix-dump": ("mixDUMP's bound [LLF+20]", mix_dump),
+        "puredump": ("pureDUMP's bound [LLF+20]", pure_dump),
+        "mixdump": ("mixDUMP's bound [LLF+20]", mix_dump),
         "od-hp-theorem-1": (
             "OD-HP Theorem 1 [CC24], with its lost roots restored and a fresh seed for every dummy",
             od_hp_theorem_1,

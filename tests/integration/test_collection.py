@@ -79,7 +79,7 @@ async def test_grr_serves_where_hashing_gains_nothing(services: Services) -> Non
 async def test_a_task_without_local_noise_is_for_those_who_allow_it(services: Services) -> None:
     """An agent with the usual cap refuses; others' true items come out, among dummies by chance."""
     signed = await services.publish(
-        protocol="pure-dump",
+        protocol="puredump",
         domain_size=5,
         buckets=0,
         local_epsilon=math.inf,

@@ -98,14 +98,14 @@ def test_the_best_plan_is_no_worse_than_the_reference(
 
 
 _OF_PROTOCOLS = [
-    (_CITIES, 0.1, 1.0, "solh", 2.03),
+    (_CITIES, 0.1, 1.0, "murs", 2.03),
     *(
         pytest.param(data, epsilon, messages, protocol, ratio, marks=pytest.mark.slow)
         for data, protocol, ratios in (
             (_CITIES, "sh", ((1, 1.49), (1, 1.64), (1, 2.09), (1, 2.54))),
-            (_CITIES, "pure-dump", ((5.1, 1.00), (2.2, 1.01), (2, 1.05), (2, 1.19))),
+            (_CITIES, "puredump", ((5.1, 1.00), (2.2, 1.01), (2, 1.05), (2, 1.19))),
             (_WORDS, "sh", ((1, 1.21), (1, 1.27), (1, 1.39), (1, 1.56))),
-            (_WORDS, "pure-dump", ((113, 1.00), (32, 1.01), (7, 1.05), (3, 1.20))),
+            (_WORDS, "puredump", ((113, 1.00), (32, 1.01), (7, 1.05), (3, 1.20))),
         )
         for epsilon, (messages, ratio) in zip((0.1, 0.2, 0.5, 1.0), ratios, strict=True)
     ),
@@ -151,7 +151,7 @@ def _beaten_by(wishes: Wishes, mse: float) -> Design | None:
 
     At each place the bluntest design with that error is the most private: it is asked about.
     """
-    kinds: list[tuple[ProtocolName, int]] = [("mix-dump", wishes.domain_size)]
+    kinds: list[tuple[ProtocolName, int]] = [("mixdump", wishes.domain_size)]
     primes = fields(wishes.domain_size)
     kinds += [("od-hp", int(g)) for g in primes[:: max(1, len(primes) // 12)]]
     most = wishes.messages_cap - 1
@@ -305,7 +305,7 @@ def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
 
     assert design.local_epsilon == pytest.approx(0.5, rel=1e-4)
     assert design.local_epsilon <= 0.5
-    assert {"sh", "solh"} == set(_all(found))
+    assert {"sh", "murs"} == set(_all(found))
     assert found.guarantees[0].epsilon < 0.2
     assert found.guarantees[2].epsilon <= 2.0
 
@@ -331,7 +331,7 @@ def test_what_is_drawn_has_the_error_that_is_stated() -> None:
     frontier = Frontier(_wishes(domain_size=400, local_cap=8.0))
     protocols = frontier.protocols()
 
-    assert protocols == ("sh", "mix-dump", "solh", "od-hp")
+    assert protocols == ("sh", "mixdump", "murs", "od-hp")
     for protocol in protocols:
         place = frontier.places(protocol)[0]
         design = frontier.design(place, 0.0)

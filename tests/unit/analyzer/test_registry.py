@@ -74,9 +74,9 @@ async def test_two_tasks_from_one_draft_are_different_tasks(tmp_path: Path) -> N
         {"dummies_per_user": float("nan")},
         {"protocol": "sh", "dummies_per_user": 0},
         {"protocol": "sh", "buckets": 0},
-        {"protocol": "solh"},
-        {"protocol": "pure-dump", "buckets": 0},
-        {"protocol": "mix-dump", "buckets": 0, "local_epsilon": float("inf")},
+        {"protocol": "murs"},
+        {"protocol": "puredump", "buckets": 0},
+        {"protocol": "mixdump", "buckets": 0, "local_epsilon": float("inf")},
     ],
 )
 async def test_a_draft_that_breaks_a_rule_is_not_published(

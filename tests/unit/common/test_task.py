@@ -185,19 +185,19 @@ def test_weights_and_claim_agree_on_whether_there_is_noise() -> None:
     ("protocol", "changes", "message"),
     [
         ("sh", {}, "the protocol sh reports by grr; the task says local-hashing, with 13 buckets"),
-        ("mix-dump", {}, "the protocol mix-dump reports by grr; the task says local-hashing"),
-        ("solh", {}, "the protocol solh has no dummies; the task has up to 1 for each user"),
-        ("solh", {"dummies_per_user": 2.5}, "the task has up to 3 for each user"),
+        ("mixdump", {}, "the protocol mixdump reports by grr; the task says local-hashing"),
+        ("murs", {}, "the protocol murs has no dummies; the task has up to 1 for each user"),
+        ("murs", {"dummies_per_user": 2.5}, "the task has up to 3 for each user"),
         ("sh", {"buckets": 0}, "the protocol sh has no dummies"),
         (
-            "pure-dump",
+            "puredump",
             {"buckets": 0},
             (
-                "the protocol pure-dump has no local noise; other_weight is 4294967296, "
+                "the protocol puredump has no local noise; other_weight is 4294967296, "
                 "and local_epsilon, 2.0, must be infinite"
             ),
         ),
-        ("mix-dump", _NOISELESS, "the protocol mix-dump needs local noise; other_weight is 0"),
+        ("mixdump", _NOISELESS, "the protocol mixdump needs local noise; other_weight is 0"),
         ("sh", _NOISELESS, "the protocol sh needs local noise"),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_program_reads_the_plan_as_json() -> None:
     outcome = _run("--local-cap", "6", "--n-min", "40000", "--json")
     found = json.loads(outcome.stdout)
 
-    assert found["protocol"] in {"solh", "od-hp"}
+    assert found["protocol"] in {"murs", "od-hp"}
     assert found["mechanism"]["name"] == "local-hashing"
     assert found["mechanism"]["local_epsilon"] <= 6
     assert found["messages_per_user"] == 1 + found["dummies_per_user"]
@@ -67,7 +67,7 @@ def test_no_local_noise_is_written_as_text_in_json_and_as_inf_in_toml() -> None:
         domain_size=5, local_cap=math.inf, messages_cap=2.0, central_epsilon=1.0, n_users=100_000
     )
 
-    assert to_json(found)["protocol"] == "pure-dump"
+    assert to_json(found)["protocol"] == "puredump"
     assert to_json(found)["mechanism"]["local_epsilon"] == "inf"
     local = [g for g in to_json(found)["guarantees"] if g["coalition"] == "shuffler+analyzer"]
     assert [("inf", 0.0)] == [(g["epsilon"], g["delta"]) for g in local if g["delta"] == 0]
@@ -115,11 +115,11 @@ def test_the_command_writes_a_draft_that_is_read_back(tmp_path: Path) -> None:
     outcome = _run("--local-cap", "4", "--messages-cap", "1", "--output", str(file))
 
     wanted = draft_file.read(file, bytes(32))
-    assert wanted.protocol == "solh"
+    assert wanted.protocol == "murs"
     assert wanted.local_epsilon == pytest.approx(4.0)
     assert "Written to" in outcome.stdout
     assert "shuffler+analyzer" in outcome.stdout
-    assert "solh" in outcome.stdout
+    assert "murs" in outcome.stdout
 
 
 def test_a_plan_says_what_would_be_found_out_too_late() -> None:
@@ -176,15 +176,15 @@ def test_trust_is_one_of_three_words() -> None:
 @pytest.mark.parametrize(
     ("changes", "protocol"),
     [
-        ({"messages_cap": 1.0}, "solh"),
+        ({"messages_cap": 1.0}, "murs"),
         ({"domain_size": 5}, "sh"),
         (
             {"n_users": 602_325, "n_min": 602_325, "domain_size": 41_270, "central_epsilon": 0.2}
             | {"local_cap": 8.0, "messages_cap": 3.0, "honest_fraction": 1.0},
             "od-hp",
         ),
-        ({"domain_size": 100, "central_epsilon": 0.3, "messages_cap": 3.0}, "mix-dump"),
-        ({"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0}, "pure-dump"),
+        ({"domain_size": 100, "central_epsilon": 0.3, "messages_cap": 3.0}, "mixdump"),
+        ({"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0}, "puredump"),
     ],
 )
 def test_the_task_made_of_a_draft_claims_no_more_than_was_planned(
