@@ -1,0 +1,110 @@
+"""`shuffledp account`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from common.errors import SettingsError
+from deploy import account as account_table
+from deploy import question as questions
+from deploy import question_file
+from deploy.commands.options import AsJson
+from deploy.result_json import dumps, guarantee_as_json
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
+    "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
+)
+def account(
+    mechanism: Annotated[
+        str, typer.Option(help=f"One of {', '.join(questions.MECHANISMS)}.")
+    ] = "local-hashing",
+    users: Annotated[int | None, typer.Option(help="Users in the batch, the victim too.")] = None,
+    alphabet: Annotated[
+        int | None, typer.Option(help="Items for grr, buckets for local-hashing.")
+    ] = None,
+    local_epsilon: Annotated[
+        str | None, typer.Option(help="Local epsilon, or inf for no local noise.")
+    ] = None,
+    collision: Annotated[
+        float | None,
+        typer.Option(help="Collision probability of a hash family that is not pairwise uniform."),
+    ] = None,
+    rappor: Annotated[
+        str | None, typer.Option(help="F,P,Q,HASHES of one report, for rappor.")
+    ] = None,
+    dummies: Annotated[int, typer.Option(help="Honest dummies in the batch.")] = 0,
+    random_dummies: Annotated[
+        str | None,
+        typer.Option(
+            help="More: binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
+            "or groups:SIZE,TRIALS,CHANCE."
+        ),
+    ] = None,
+    dummies_per_user: Annotated[
+        float, typer.Option(help="More, by each user who does not collude or skip; may be 1.3.")
+    ] = 0.0,
+    shuffler_dummies: Annotated[int, typer.Option(help="More, by the shuffler.")] = 0,
+    known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer knows.")] = 0,
+    colluders: Annotated[int, typer.Option(help="Users whose reports the analyzer knows.")] = 0,
+    skippers: Annotated[int, typer.Option(help="Users who skip their dummies.")] = 0,
+    delta: Annotated[float | None, typer.Option(help="Give this to get epsilon.")] = None,
+    central_epsilon: Annotated[float | None, typer.Option(help="Give this to get delta.")] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Also what an attack proves and what papers claim.")
+    ] = False,
+    batch: Annotated[
+        Path | None, typer.Option(help="Answer a JSON list of questions instead.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Bound epsilon or delta against the analyzer, for an honest shuffler; never too low."""
+    if batch is not None:
+        numbers = (users, alphabet, delta, central_epsilon, collision)
+        words = (local_epsilon, random_dummies, rappor)
+        counts = (dummies, dummies_per_user, shuffler_dummies, known_dummies, colluders, skippers)
+        if any(option is not None for option in (*numbers, *words)) or any(counts):
+            raise SettingsError("--batch takes its questions from the file alone")
+        answers = question_file.answer_file(batch, comparing=compare)
+        refused = sum("error" in answer for answer in answers)
+        sys.stdout.write(dumps(answers) + "\n")
+        if refused:
+            sys.stderr.write(
+                f"{refused} of {len(answers)} questions could not be answered; each says why\n"
+            )
+        return
+    if users is None:
+        raise SettingsError("give --users and a mechanism's numbers, or --batch FILE")
+    question = questions.Question(
+        subject=questions.subject_of(
+            mechanism,
+            None if local_epsilon is None else questions.parse_epsilon(local_epsilon),
+            alphabet,
+            collision,
+            None if rappor is None else questions.Rappor.parse(rappor),
+        ),
+        crowd=questions.crowd_of(
+            users=users,
+            dummies=dummies,
+            random_dummies=None if random_dummies is None else questions.parse_law(random_dummies),
+            known_dummies=known_dummies,
+            colluders=colluders,
+            dummies_per_user=dummies_per_user,
+            skippers=skippers,
+            shuffler_dummies=shuffler_dummies,
+        ),
+        delta=delta,
+        central_epsilon=central_epsilon,
+    )
+    guarantee = question.answer()
+    answer = question_file.answer_fields(question, guarantee, comparing=compare)
+    if json:
+        sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
+        return
+    account_table.show(guarantee, answer, question.subject.local_epsilon, Console())

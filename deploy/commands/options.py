@@ -1,0 +1,14 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
+TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]
+Authority = Annotated[
+    Path | None,
+    typer.Option(help="PEM file of the authority to trust. Without it: plaintext, loopback only."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -1,0 +1,99 @@
+"""`shuffledp plan`."""
+
+import math
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from analyzer import planning
+from analyzer.wishes import Wishes
+from common.errors import SettingsError
+from common.runtime.clock import SystemClock
+from deploy import plan as planner
+from deploy.commands.options import AsJson
+from deploy.result_json import dumps
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.2 "
+    "--messages-cap 2 --local-cap 8 --output draft.toml",
+)
+def plan(
+    users: Annotated[int, typer.Option(help="Users that are expected; the error is for these.")],
+    domain_size: Annotated[int, typer.Option(help="Values that a user may hold.")],
+    central_epsilon: Annotated[
+        float, typer.Option(help="Wanted against the analyzer, for all rounds together.")
+    ],
+    n_min: Annotated[
+        int | None, typer.Option(help="Fewest users that the promise must hold for.  [all]")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="For all rounds together.")] = 1e-6,
+    local_cap: Annotated[
+        str | None,
+        typer.Option(help="Most epsilon against shuffler and analyzer, per answer.  [none]"),
+    ] = None,
+    messages_cap: Annotated[
+        float | None,
+        typer.Option(help="Most messages expected of a user, the own one included.  [none]"),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Tasks that the same users answer.")] = 1,
+    honest_fraction: Annotated[
+        float, typer.Option(help="Share of the users that the promise relies on.")
+    ] = 1.0,
+    population: Annotated[
+        str, typer.Option(help="Name of the users, for the draft; needed for several rounds.")
+    ] = "",
+    trust: Annotated[
+        str, typer.Option(help="In the shuffler: anonymity or none (shuffler-dummies: not yet).")
+    ] = "anonymity",
+    head: Annotated[
+        str, typer.Option(help="Expected shares of the most frequent values.")
+    ] = "0.05",
+    max_mse: Annotated[
+        float | None, typer.Option(help="Largest mean squared error of a share that is of use.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write a draft for `shuffledp task create`.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Find the protocol and parameters with the least error that keep a promise."""
+    if output is not None and not output.resolve().parent.is_dir():
+        raise SettingsError(f"{output} cannot be written: its folder is not there")
+    wishes = Wishes(
+        n_users=users,
+        n_min=users if n_min is None else n_min,
+        domain_size=domain_size,
+        central_epsilon=central_epsilon,
+        delta=delta,
+        local_cap=planner.parse_cap(local_cap),
+        messages_cap=math.inf if messages_cap is None else messages_cap,
+        rounds=rounds,
+        honest_fraction=honest_fraction,
+        trust=planner.parse_trust(trust),
+        head=planner.parse_head(head),
+        max_mse=math.inf if max_mse is None else max_mse,
+    )
+    console = Console(stderr=json)
+    with console.status("Judging designs with the exact accountant"):
+        found = planning.plan(wishes)
+    if output is not None:
+        _write(output, planner.draft(found, SystemClock().now(), population))
+    if json:
+        sys.stdout.write(dumps(planner.to_json(found)) + "\n")
+        return
+    planner.show(found, console)
+    if output is not None:
+        console.print(f"Written to {output}.")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
