@@ -24,10 +24,10 @@ demo: install  ## collect a real histogram privately, with three processes on th
 	$(BIN)/shuffledp demo
 
 test: install  ## everything that must hold (a few minutes)
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not slow"
 
 test-all: install  ## also the long suites
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n logical --dist worksteal
 
 lint: install  ## formatting, ruff, mypy, the floors, and generated code up to date
 	$(BIN)/ruff format --check .
