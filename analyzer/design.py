@@ -6,15 +6,15 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyzer.estimation.frequencies import expected_mse, variance
 from analyzer.wishes import Wishes
 from common.accounting.coalitions import Terms
 from common.dummy_spec import DummySpec
-from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
 from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.mechanism import Mixture, Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.support import Support, expected_mse, variance
+from common.plain_report import PLAIN_REPORT
 from common.task import envelope_bytes
 
 ProtocolName = Literal["sh", "murs", "mixdump", "puredump", "od-hp"]
@@ -22,15 +22,6 @@ ProtocolName = Literal["sh", "murs", "mixdump", "puredump", "od-hp"]
 
 HASHED: Final = frozenset({"murs", "od-hp"})
 WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
-    """How likely a report supports a value; a mechanism that has not been made yet."""
-
-    p: float
-    q: float
-    q_dummy: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +76,7 @@ class Design:
     @property
     def bytes_per_user(self) -> int:
         """Length of a submission's envelope."""
-        dtype = HASHED_REPORT if self.hashed else GRR_REPORT
+        dtype = HASHED_REPORT if self.hashed else PLAIN_REPORT
         return envelope_bytes(dtype.itemsize, self.reports_per_user)
 
     def terms(self, wishes: Wishes) -> Terms:
@@ -101,18 +92,11 @@ class Design:
 
     def mse(self, n_users: int, domain_size: int) -> float:
         """Predict the mean squared error of a share, averaged over the values."""
-        return expected_mse(
-            domain_size,
-            n_real=n_users,
-            n_dummies=n_users * self.dummies_per_user,
-            mechanism=self.support,
-        )
+        return expected_mse(domain_size, self._mixture(n_users), self.support)
 
     def variances(self, shares: tuple[float, ...], n_users: int) -> Vector:
         """Predict the squared error of values that have these shares."""
-        return variance(
-            np.array(shares),
-            n_real=n_users,
-            n_dummies=n_users * self.dummies_per_user,
-            mechanism=self.support,
-        )
+        return variance(np.array(shares), self._mixture(n_users), self.support)
+
+    def _mixture(self, n_users: int) -> Mixture:
+        return Mixture(n_real=n_users, n_dummies=n_users * self.dummies_per_user)

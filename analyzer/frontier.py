@@ -18,7 +18,6 @@ from typing import Final
 import numpy as np
 
 from analyzer.design import HASHED, WITHOUT_DUMMIES, Design, ProtocolName
-from analyzer.estimation.frequencies import bernoulli_variance
 from analyzer.wishes import Wishes
 from common.accounting.counts import MAX_COUNT
 from common.accounting.gaussian import gaussian_mu
@@ -26,6 +25,7 @@ from common.errors import TaskError
 from common.mechanisms.hash_family import MAX_SEEDS
 from common.mechanisms.local_hashing import family_for
 from common.mechanisms.mechanism import Vector
+from common.mechanisms.support import bernoulli_variance
 from common.task import MAX_ENVELOPE_BYTES, envelope_bytes
 
 CLOSE_ENOUGH: Final = 1.003

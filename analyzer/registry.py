@@ -16,7 +16,7 @@ from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
 from common.hpke import SUITE_NAME
 from common.mechanisms.catalogue import specify
-from common.protocols import protocol_named
+from common.protocols import Protocol, protocol_named
 from common.runtime.clock import Clock
 from common.signing import SignedTask
 from common.task import NONCE_BYTES, Task, check_domain_size
@@ -94,7 +94,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
             buckets=draft.buckets,
             local_epsilon=draft.local_epsilon,
         ),
-        dummies=DummySpec.averaging(draft.dummies_per_user, protocol.dummies_by),
+        dummies=_dummies(draft, protocol),
+        shuffler=draft.shuffler,
         delta=draft.delta,
         n_min=draft.n_min,
         target_size=draft.target_size,
@@ -111,6 +112,16 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def _dummies(draft: TaskDraft, protocol: Protocol) -> DummySpec:
+    if draft.dummies is None:
+        return DummySpec.averaging(draft.dummies_per_user, protocol.dummies_by)
+    if draft.dummies_per_user:
+        raise TaskError(
+            f"dummies_per_user is {draft.dummies_per_user}; with a law in dummies it must be 0"
+        )
+    return draft.dummies
 
 
 def _budget_epsilon(draft: TaskDraft) -> float:

@@ -11,13 +11,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-from analyzer.estimation.histogram import estimate
+from analyzer.conclusion import conclude
 from analyzer.intake import Intake, take_in
 from analyzer.ledger import Charge
 from analyzer.registry import Registry
 from analyzer.spending import Spending
 from analyzer.store import Store
-from common.accounting.coalitions import guarantees, published_claim
 from common.batch import BatchManifest
 from common.errors import (
     AccountingError,
@@ -31,7 +30,6 @@ from common.errors import (
 from common.guarantee import claimed
 from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism
 from common.opening import Pool
 from common.result import Result
 from common.runtime import logs
@@ -287,59 +285,10 @@ def _check_manifest(manifest: BatchManifest, task: Task) -> None:
         raise ManifestError(
             f"the batch has {manifest.n_users} users; the task is released from {task.n_min} on"
         )
-    expected = manifest.n_users * task.reports_per_user
-    if manifest.n_reports != expected:
+    least, most = task.batch_reports(manifest.n_users)
+    if not least <= manifest.n_reports <= most:
+        wanted = str(most) if least == most else f"{least} to {most}"
         raise ManifestError(
-            f"{manifest.n_reports} reports are announced; {manifest.n_users} users send {expected}"
+            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users has "
+            f"{wanted}"
         )
-
-
-def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: Intake) -> Result:
-    """
-    Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
-
-    The number of dummies that came is known where nothing was refused: all reports but users' own
-    and null ones. Once reports were refused, users' own are taken to be among them in proportion:
-    as large a share of them is left as of all reports, and the others that were counted are
-    dummies. The guarantee takes every refused report for another honest user's.
-
-    Null reports fill submissions up to the task's largest number of dummies. More of them than the
-    law leaves room for (none, where the number is fixed) stand where a report should: malformed.
-
-    Raises:
-        UnusableBatchError: No report could be counted.
-    """
-    if intake.counted == 0:
-        raise UnusableBatchError(
-            f"none of the batch's {manifest.n_reports} reports could be counted"
-        )
-    room = manifest.n_users * (task.dummies.maximum - task.dummies.per_user)
-    padding = min(intake.null, room)
-    refused = dict(intake.refused)
-    refused["malformed"] += intake.null - padding
-    n_refused = sum(refused.values())
-    accepted = intake.counted + padding
-    n_real = min(manifest.n_users * accepted / manifest.n_reports, intake.counted)
-    n_dummies = intake.counted - n_real
-    return Result(
-        task_digest=manifest.task_digest,
-        protocol=task.protocol,
-        mechanism=task.mechanism.name,
-        buckets=task.mechanism.buckets,
-        local_epsilon=task.local_epsilon,
-        n_users=manifest.n_users,
-        n_reports=manifest.n_reports,
-        n_dummies=round(n_dummies),
-        refused=refused,
-        histogram=estimate(
-            mechanism,
-            intake.cells,
-            n_real=n_real,
-            n_dummies=n_dummies,
-            refinement=task.composition.refinement,
-        ),
-        guarantees=guarantees(task, manifest.n_users, n_refused),
-        published_claim=published_claim(task, manifest.n_users, n_refused),
-        open_seconds=0.0,
-        estimate_seconds=0.0,
-    )

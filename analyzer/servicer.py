@@ -6,12 +6,12 @@ from typing import Any, Final, Protocol
 from analyzer.keys import OperatorToken
 from analyzer.registry import Registry
 from analyzer.release import Releases
+from common.draft_wire import draft_from_wire
 from common.errors import CredentialError
 from common.ledger_wire import after_from_wire, ledger_to_wire
 from common.wire import (
     chunk_from_wire,
     digest_from_wire,
-    draft_from_wire,
     manifest_from_wire,
     result_to_wire,
     signed_task_to_wire,

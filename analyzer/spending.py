@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import Final
 
 from analyzer.store import Store
-from common.accounting.coalitions import honest_crowd
-from common.accounting.composition import Release, composed_epsilon
+from common.accounting.coalitions import claimed_release
+from common.accounting.composition import composed_epsilon
+from common.accounting.release import Release
 from common.errors import AccountingError, BudgetError, LedgerError
 from common.guarantee import rounded_up
 from common.ledger_entry import LedgerEntry
-from common.mechanisms.catalogue import mechanism_of
 from common.task import Task
 from common.task_digest import TaskDigest
 
@@ -101,10 +101,7 @@ class Spending:
 
 def _proposed(task: Task, n_users: int, n_refused: int) -> _Spent:
     return _Spent(
-        release=Release(
-            reduction=mechanism_of(task).reduction,
-            crowd=honest_crowd(task, n_users, n_refused),
-        ),
+        release=claimed_release(task, n_users, n_refused),
         local_epsilon=task.local_epsilon,
         budget_epsilon=task.budget_epsilon,
         budget_delta=task.budget_delta,

@@ -7,7 +7,8 @@ from typing import Final, Literal
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import PlanError
-from common.task import MAX_DOMAIN_SIZE, MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
+from common.mechanism_spec import MAX_DOMAIN_SIZE
+from common.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
 
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
 

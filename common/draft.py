@@ -1,6 +1,12 @@
 """What an operator asks for; the analyzer makes a task of it by adding weights, claims and keys."""
 
 from dataclasses import dataclass
+from typing import Final
+
+from common.dummy_spec import DummySpec
+from common.shuffler_spec import ShufflerSpec
+
+_PERMUTES: Final = ShufflerSpec()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +29,10 @@ class TaskDraft:
     protocols that do not hash always do."""
     dummies_per_user: float = 0.0
     """On average, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
+    dummies: DummySpec | None = None
+    """Any other law of the users' dummies; dummies_per_user is then 0."""
+    shuffler: ShufflerSpec = _PERMUTES
+    """What the shuffler drops and adds."""
     assumed_honest_fraction: float = 1.0
     population: str = ""
     """Who is asked, if other tasks ask the same people; tasks of one population share a budget."""

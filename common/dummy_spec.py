@@ -1,4 +1,4 @@
-"""The law of the dummies: how many come with each user's report, and who adds them."""
+"""The law of the users' dummies: how many come with each user's report, and what they are."""
 
 import math
 from dataclasses import dataclass
@@ -16,38 +16,70 @@ EXTRA_WEIGHT_SUM: Final = 2**32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DummySpec:
-    """How many dummies come with each user's report, and who adds them."""
+    """
+    How many dummies come with each user's report: `per_user` for certain, and more by a law.
+
+    Every law is drawn from bounded integers alone, by each user apart and whatever the value:
+
+    * `fixed`: no more;
+    * `fractional`: one more with probability extra_weight / EXTRA_WEIGHT_SUM;
+    * `binomial`: as many more as of `trials` such chances come true;
+    * `negative-binomial`: `trials` geometric numbers, each of which goes on with that chance,
+      added up [CC24];
+    * `each-item`: one dummy naming each item, each with that chance; `trials` is the domain size
+      [BC20]. The others' dummies are uniform reports.
+
+    The last two are conditioned on at most `most`: a larger draw is drawn again. The law so
+    conditioned is the one that is accounted.
+    """
 
     law: DummyLaw
-    """`fixed` without an extra weight, `fractional` with one."""
     per_user: int
     """Dummies that each user adds for certain."""
     added_by: DummyMaker
+    trials: int = 0
     extra_weight: int = 0
-    """
-    One more comes with probability extra_weight / EXTRA_WEIGHT_SUM, drawn by each user alone and
-    whatever the value; 0 .. EXTRA_WEIGHT_SUM-1.
-    """
+    """Of the chance above; 0 .. EXTRA_WEIGHT_SUM-1."""
+    most: int = 0
+    """The most dummies beyond per_user; submissions are padded to it."""
 
     def __post_init__(self) -> None:
         one_of("the law of the dummies", self.law, get_args(DummyLaw))
         one_of("the maker of the dummies", self.added_by, get_args(DummyMaker))
         within("dummies per user", self.per_user, 0, MAX_DUMMIES)
+        within("the trials of the dummies", self.trials, 0, MAX_DUMMIES * 16)
         within("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
-        if (self.law == "fractional") != (self.extra_weight > 0):
+        within("the most dummies", self.most, 0, MAX_DUMMIES - self.per_user)
+        if (self.law != "fixed") != (self.extra_weight > 0):
             raise TaskError(
                 f"the law of the dummies is {self.law} and extra_weight is {self.extra_weight}; "
-                "it is above 0 for the law fractional, and 0 for the law fixed"
+                "it is 0 for the law fixed, and above 0 for every other law"
             )
+        self._check_trials()
+
+    def _check_trials(self) -> None:
+        least = {"fixed": 0, "fractional": 1, "binomial": 2}.get(self.law, 1)
+        if self.trials < least or (least < 2 and self.bounded and self.trials > least):  # noqa: PLR2004  # the binomial
+            raise TaskError(
+                f"the law of the dummies is {self.law} and trials is {self.trials}; it is 0 for "
+                "fixed, 1 for fractional, at least 2 for binomial and at least 1 otherwise"
+            )
+        if self.bounded and self.most != self.trials:
+            raise TaskError(
+                f"most is {self.most} and trials is {self.trials}; they are the same for the law "
+                f"{self.law}"
+            )
+        if not self.bounded and self.most < 1:
+            raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")
 
     @classmethod
     def averaging(cls, dummies_per_user: float, added_by: DummyMaker) -> Self:
         """
-        Give the law with this mean, rounded to 1 / EXTRA_WEIGHT_SUM. Run by the analyzer.
+        Give the law with this mean and the least spread. Run by the analyzer.
 
         Args:
             dummies_per_user: 0 .. MAX_DUMMIES; 1.3 is one for certain and one more with
-                probability .3. A whole number is the law `fixed`.
+                probability .3, rounded to 1 / EXTRA_WEIGHT_SUM. A whole number is the law `fixed`.
             added_by: Who adds them.
 
         Raises:
@@ -61,24 +93,40 @@ class DummySpec:
         more, extra_weight = divmod(
             round((dummies_per_user - certain) * EXTRA_WEIGHT_SUM), EXTRA_WEIGHT_SUM
         )
+        drawn = int(extra_weight > 0)
         return cls(
-            law="fractional" if extra_weight else "fixed",
+            law="fractional" if drawn else "fixed",
             per_user=certain + more,
             added_by=added_by,
+            trials=drawn,
             extra_weight=extra_weight,
+            most=drawn,
         )
 
     @property
+    def bounded(self) -> bool:
+        """Whether the law ends by itself, without being conditioned on `most`."""
+        return self.law in {"fixed", "fractional", "binomial"}
+
+    @property
+    def uniform(self) -> bool:
+        """Whether each dummy is a uniform report."""
+        return self.law != "each-item"
+
+    @property
     def maximum(self) -> int:
-        """The most dummies that one user ever adds; submissions are padded to it."""
-        return self.per_user + (self.extra_weight > 0)
+        """The most dummies that one user ever adds."""
+        return self.per_user + self.most
 
     @property
     def expected_per_user(self) -> float:
-        """How many dummies one user adds on average; 0 or more."""
-        return self.per_user + self.extra_chance
+        """How many dummies one user adds on average, but for the cut at `most`; 0 or more."""
+        chance = self.extra_chance
+        if self.law == "negative-binomial":
+            return self.per_user + self.trials * chance / (1 - chance)
+        return self.per_user + self.trials * chance
 
     @property
     def extra_chance(self) -> float:
-        """Probability of one more dummy than per_user; from 0 to below 1, exact."""
+        """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM

@@ -13,14 +13,39 @@ from typing import Final, Literal
 
 from common.errors import TaskError
 
-MechanismName = Literal["grr", "local-hashing"]
-DummyLaw = Literal["fixed", "fractional"]
-"""How many dummies a user adds: always as many, or one more with a stated probability."""
+MechanismName = Literal[
+    "grr",
+    "warner",
+    "symmetric-unary",
+    "optimized-unary",
+    "local-hashing",
+    "string-hashing",
+    "square-wave",
+]
+DummyLaw = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
+"""How many dummies a user adds: see common/dummy_spec.py."""
 DummyMaker = Literal["user-agent"]
-Refinement = Literal["em", "norm-sub"]
+ShufflerLaw = Literal["none", "binomial", "geometric"]
+"""How many dummies of each item the shuffler adds: see common/shuffler_spec.py."""
+Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
+Domain = Literal["any", "binary", "ordered", "labelled"]
+"""What the items must be: anything; two; in an order; or named, each by a label."""
 LocalNoise = Literal["required", "optional", "none"]
 """Whether reports carry noise of their own: a finite local ε, either, or an infinite one."""
-PublishedBound = Literal["balle-closed-form", "puredump", "mixdump", "od-hp-theorem-1"]
+PublishedBound = Literal[
+    "balle-closed-form",
+    "ddps",
+    "aue",
+    "puredump",
+    "mixdump",
+    "od-hp-theorem-1",
+    "fe1",
+    "sbin",
+    "sageo",
+]
+
+
+_HASHING: Final[tuple[MechanismName, ...]] = ("local-hashing", "string-hashing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +62,15 @@ class Protocol:
     dummies_by: DummyMaker
     """Who adds them, if there are any."""
     refinement: Refinement
-    published_bound: PublishedBound
+    published_bound: PublishedBound | None
+    """None if no paper states one."""
+    shuffler_law: ShufflerLaw = "none"
+    """Law of the dummies that the shuffler adds for each item."""
+    samples: bool = False
+    """Whether the shuffler may drop reports at random."""
+    domain: Domain = "any"
+    amplified: bool = True
+    """Whether a shuffler is relied on; if not, what is claimed is the local ε, of anybody."""
 
     @property
     def mechanisms(self) -> tuple[MechanismName, ...]:
@@ -55,77 +88,117 @@ class Protocol:
         Raises:
             TaskError: There are buckets to hash to, and the protocol does not hash.
         """
-        if not 0 < buckets < domain_size:
-            return self.plain_domain_mechanism
-        if self.mechanism == self.plain_domain_mechanism:
+        if self.mechanism not in _HASHING and 0 < buckets < domain_size:
             raise TaskError(
                 f"the protocol {self.name} does not hash; buckets is {buckets}, and must be 0"
             )
-        return self.mechanism
+        return self.mechanism if 0 < buckets < domain_size else self.plain_domain_mechanism
 
 
-OD_HP: Final = Protocol(
-    name="od-hp",
-    mechanism="local-hashing",
-    plain_domain_mechanism="grr",
-    local_noise="optional",
-    dummy_laws=("fixed", "fractional"),
-    dummies_by="user-agent",
-    refinement="em",
-    published_bound="od-hp-theorem-1",
+def _local(name: str, mechanism: MechanismName, domain: Domain = "any") -> Protocol:
+    """Give the row of a mechanism that relies on nobody but the device."""
+    return Protocol(
+        name=name,
+        mechanism=mechanism,
+        plain_domain_mechanism="grr" if mechanism == "local-hashing" else mechanism,
+        local_noise="required",
+        dummy_laws=(),
+        dummies_by="user-agent",
+        refinement="norm-sub",
+        published_bound=None,
+        domain=domain,
+        amplified=False,
+    )
+
+
+def _plain(
+    name: str,
+    local_noise: LocalNoise,
+    published_bound: PublishedBound | None,
+    *,
+    dummy_laws: tuple[DummyLaw, ...] = (),
+    shuffler_law: ShufflerLaw = "none",
+    samples: bool = False,
+    domain: Domain = "any",
+) -> Protocol:
+    """Give the row of a protocol whose reports name items."""
+    mechanism: MechanismName = "warner" if domain == "binary" else "grr"
+    return Protocol(
+        name=name,
+        mechanism=mechanism,
+        plain_domain_mechanism=mechanism,
+        local_noise=local_noise,
+        dummy_laws=dummy_laws,
+        dummies_by="user-agent",
+        refinement="norm-sub",
+        published_bound=published_bound,
+        shuffler_law=shuffler_law,
+        samples=samples,
+        domain=domain,
+    )
+
+
+def _hashed(
+    name: str,
+    local_noise: LocalNoise,
+    published_bound: PublishedBound,
+    *,
+    dummy_laws: tuple[DummyLaw, ...] = (),
+    refinement: Refinement = "em",
+) -> Protocol:
+    """Give the row of a protocol that hashes where hashing gains anything."""
+    return Protocol(
+        name=name,
+        mechanism="local-hashing",
+        plain_domain_mechanism="grr",
+        local_noise=local_noise,
+        dummy_laws=dummy_laws,
+        dummies_by="user-agent",
+        refinement=refinement,
+        published_bound=published_bound,
+    )
+
+
+_SURE: Final[tuple[DummyLaw, ...]] = ("fixed", "fractional")
+_DRAWN: Final[tuple[DummyLaw, ...]] = (*_SURE, "binomial", "negative-binomial")
+
+_ROWS: Final = (
+    # Each device for itself: no shuffler is relied on [War65], [WBLJ17], [LWLWLS20].
+    _local("ldp-warner", "warner", "binary"),
+    _local("ldp-grr", "grr"),
+    _local("ldp-sue", "symmetric-unary"),
+    _local("ldp-oue", "optimized-unary"),
+    _local("ldp-blh", "local-hashing"),
+    _local("ldp-olh", "local-hashing"),
+    _local("ldp-olh-strings", "string-hashing", "labelled"),
+    _local("ldp-sw", "square-wave", "ordered"),
+    # Shuffled randomized response, a report a user and nothing else [BBGN19].
+    _plain("sh", "required", "balle-closed-form"),
+    # Shuffled local hashing (SOLH), or SH where that is better [WDX+20].
+    _hashed("murs", "required", "balle-closed-form"),
+    # Hashing, k-RR, projection [HP-SDP22]; its own bound is not available: SOLH's stands in.
+    _hashed("hp-sdp", "required", "balle-closed-form", refinement="norm-sub"),
+    # A bit, and a fair coin instead of it now and then [CSUZZ19].
+    _plain("ddps", "required", "ddps", domain="binary"),
+    # The true item, and each item once more with a small chance [BC20].
+    _plain("aue", "none", "aue", dummy_laws=("each-item",)),
+    # True items among uniform dummies: nothing else hides them [LLF+20].
+    _plain("puredump", "none", "puredump", dummy_laws=_SURE),
+    # Randomized response among uniform dummies [LLF+20].
+    _plain("mixdump", "required", "mixdump", dummy_laws=_SURE),
+    # Local hashing, dummies with fresh seeds, expectation maximisation [CC24].
+    _hashed("od-hp", "optional", "od-hp-theorem-1", dummy_laws=_DRAWN),
+    # Hashing without local noise among uniform dummies [LWY22].
+    _hashed("fe1", "none", "fe1", dummy_laws=_SURE),
+    # True items; the shuffler samples, and adds fair coins or geometric noise for each [MSE25].
+    _plain("sbin", "none", "sbin", shuffler_law="binomial", samples=True),
+    _plain("sageo", "none", "sageo", shuffler_law="geometric", samples=True),
+    # Randomized response, and the shuffler's geometric noise: no paper states a bound.
+    _plain("hybrid", "required", None, shuffler_law="geometric"),
 )
-"""Optimized local hashing, dummies with fresh seeds, expectation maximisation [CC24]."""
-
-SH: Final = Protocol(
-    name="sh",
-    mechanism="grr",
-    plain_domain_mechanism="grr",
-    local_noise="required",
-    dummy_laws=(),
-    dummies_by="user-agent",
-    refinement="norm-sub",
-    published_bound="balle-closed-form",
-)
-"""Shuffled randomized response, a report a user and nothing else [BBGN19]."""
-
-MURS: Final = Protocol(
-    name="murs",
-    mechanism="local-hashing",
-    plain_domain_mechanism="grr",
-    local_noise="required",
-    dummy_laws=(),
-    dummies_by="user-agent",
-    refinement="em",
-    published_bound="balle-closed-form",
-)
-"""Shuffled local hashing, a report a user and nothing else [WDX+20]."""
-
-PURE_DUMP: Final = Protocol(
-    name="puredump",
-    mechanism="grr",
-    plain_domain_mechanism="grr",
-    local_noise="none",
-    dummy_laws=("fixed", "fractional"),
-    dummies_by="user-agent",
-    refinement="norm-sub",
-    published_bound="puredump",
-)
-"""True items among dummies: nothing else hides them [LLF+20]."""
-
-MIX_DUMP: Final = Protocol(
-    name="mixdump",
-    mechanism="grr",
-    plain_domain_mechanism="grr",
-    local_noise="required",
-    dummy_laws=("fixed", "fractional"),
-    dummies_by="user-agent",
-    refinement="norm-sub",
-    published_bound="mixdump",
-)
-"""Randomized response among dummies [LLF+20]."""
 
 PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
-    {protocol.name: protocol for protocol in (OD_HP, SH, MURS, PURE_DUMP, MIX_DUMP)}
+    {protocol.name: protocol for protocol in _ROWS}
 )
 
 

@@ -11,73 +11,34 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Final, NoReturn, Self, get_args
+from typing import Any, Final, NoReturn, Self
 
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
 from common.hpke import KEY_BYTES, OVERHEAD_BYTES, SUITE_NAME
-from common.protocols import MechanismName, Protocol, protocol_named
+from common.mechanism_spec import MAX_DOMAIN_SIZE, MechanismSpec
+from common.protocols import Protocol, protocol_named
 from common.ranges import between, one_of, real, within
+from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
-MAX_DOMAIN_SIZE: Final = 2**24
 MAX_LABEL_CHARACTERS: Final = 256
 MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
 """Above it there is next to no noise. A task without any says so: its local ε is infinite."""
 MIN_DELTA: Final = 1e-15
-MAX_WEIGHT_SUM: Final = 2**63 - 1
-MAX_REPORT_BYTES: Final = 4096
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
 MAX_POPULATION_CHARACTERS: Final = 64
+MAX_SHUFFLER_DUMMIES: Final = 10**9
+"""Most dummies that the shuffler may have to expect to make for one batch."""
 
 _INFINITE: Final = "inf"
 """How the canonical bytes say that a number is infinite; JSON has no number for it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MechanismSpec:
-    """
-    A mechanism with its integer weights, as a task states them.
-
-    A report says the truth with probability true_weight / W and each other of its `buckets`
-    answers with probability other_weight / W, W = true_weight + (buckets - 1) · other_weight.
-    Weights 1 and 0 are the mechanism without local noise: every report says the truth.
-    """
-
-    name: MechanismName
-    buckets: int
-    """Possible answers: g for local hashing, the domain size for GRR."""
-    digits: int
-    """Digits of an item in base `buckets` (local hashing); 1 for GRR."""
-    true_weight: int
-    other_weight: int
-    report_bytes: int
-    """Length of a report before sealing."""
-
-    def __post_init__(self) -> None:
-        one_of("mechanism", self.name, get_args(MechanismName))
-        within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
-        within("digits", self.digits, 1, 24)
-        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-        within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
-        within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
-        if self.other_weight == 0 and self.true_weight != 1:
-            raise TaskError(
-                f"true_weight is {self.true_weight}; where other_weight is 0 it must be 1"
-            )
-        total = self.true_weight + (self.buckets - 1) * self.other_weight
-        within("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
-
-    @property
-    def noiseless(self) -> bool:
-        """Whether every report says the truth."""
-        return self.other_weight == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +56,7 @@ class Task:
     """Names of the items, or nothing."""
     mechanism: MechanismSpec
     dummies: DummySpec
+    shuffler: ShufflerSpec
     delta: float
     n_min: int
     """Fewer users than this are never released."""
@@ -199,6 +161,30 @@ class Task:
                 )
             one_of("the law of this protocol's dummies", dummies.law, protocol.dummy_laws)
             one_of("the maker of this protocol's dummies", dummies.added_by, (protocol.dummies_by,))
+        if dummies.law == "each-item" and dummies.trials != self.domain_size:
+            raise TaskError(
+                f"the trials of the dummies are {dummies.trials}; a dummy for each item needs "
+                f"domain_size of them, {self.domain_size}"
+            )
+        self._check_shuffler(protocol)
+        if protocol.domain == "binary" and self.domain_size != 2:  # noqa: PLR2004  # a bit
+            raise TaskError(
+                f"the protocol {protocol.name} collects a bit; domain_size is {self.domain_size}, "
+                "and must be 2"
+            )
+        if protocol.domain == "labelled" and not self.labels:
+            raise TaskError(f"the protocol {protocol.name} hashes labels, and there are none")
+
+    def _check_shuffler(self, protocol: Protocol) -> None:
+        spec = self.shuffler
+        one_of("the law of this protocol's shuffler", spec.law, (protocol.shuffler_law,))
+        if spec.kept < 1 and not protocol.samples:
+            raise TaskError(
+                f"the protocol {protocol.name} keeps every report; keep_weight is "
+                f"{spec.keep_weight}, and must be {KEEP_SUM}"
+            )
+        expected = math.ceil(self.domain_size * spec.moments()[0])
+        within("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
 
     def _check_labels(self) -> None:
         if not self.labels:
@@ -226,6 +212,12 @@ class Task:
             raise TaskError(
                 f"central_epsilon is {self.central_epsilon}: the task would promise nothing; "
                 f"it needs local noise, more dummies, or a larger n_min than {self.n_min}"
+            )
+        claimed = self.central_epsilon
+        if claimed != self.local_epsilon and not self.composition.amplified and claimed > 0:
+            raise TaskError(
+                f"the protocol {self.protocol} relies on no shuffler; central_epsilon is {claimed} "
+                f"and must be the local_epsilon, {self.local_epsilon}"
             )
         if not 0 <= self.central_epsilon <= self.local_epsilon:
             raise TaskError(
@@ -265,6 +257,12 @@ class Task:
     def envelope_bytes(self) -> int:
         """Length of every submission's envelope of this task."""
         return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user)
+
+    def batch_reports(self, n_users: int) -> tuple[int, int]:
+        """Give the fewest and the most reports that the shuffler delivers for so many users."""
+        sent = n_users * self.reports_per_user
+        added = self.domain_size * self.shuffler.most
+        return (sent if self.shuffler.kept == 1 else 0), sent + added
 
     def honest_users(self, n_users: int) -> int:
         """Give how many of n_users a guarantee may take for honest: ⌊n · fraction⌋."""
@@ -328,6 +326,7 @@ class Task:
         return cls(
             mechanism=MechanismSpec(**fields.pop("mechanism")),
             dummies=DummySpec(**fields.pop("dummies")),
+            shuffler=ShufflerSpec(**fields.pop("shuffler")),
             labels=tuple(labels),
             **fields,
         )

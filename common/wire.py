@@ -13,23 +13,18 @@ from typing import Final, get_args
 import numpy as np
 
 from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest, BatchState, BatchStatus
-from common.draft import TaskDraft
-from common.dummy_spec import MAX_DUMMIES
 from common.errors import WireError
 from common.guarantee import Coalition, Guarantee
-from common.hpke import KEY_BYTES
 from common.result import Histogram, RefusalCause, Result
 from common.signing import SIGNATURE_BYTES, SignedTask
 from common.submission import Outcome
 from common.task import (
-    MAX_DOMAIN_SIZE,
     MAX_ENVELOPE_BYTES,
-    MAX_LABEL_CHARACTERS,
-    MAX_POPULATION_CHARACTERS,
     MAX_TASK_BYTES,
     MAX_USERS,
 )
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.wire_fields import at_most, count, exactly, short, word
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -40,14 +35,13 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 """Largest result that an operator's client takes: three numbers for each of 2^24 items."""
 
-_MAX_NAME: Final = 64
 _CAUSES: Final[tuple[RefusalCause, ...]] = get_args(RefusalCause)
 _COALITIONS: Final[tuple[Coalition, ...]] = get_args(Coalition)
 
 
 def digest_from_wire(field: bytes) -> TaskDigest:
     """Read a task digest."""
-    return TaskDigest(_exactly("task_digest", field, DIGEST_BYTES))
+    return TaskDigest(exactly("task_digest", field, DIGEST_BYTES))
 
 
 # --- tasks ---------------------------------------------------------------------------------------
@@ -61,52 +55,8 @@ def signed_task_to_wire(signed: SignedTask) -> task_pb2.SignedTask:
 def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     """Read a published task; the bytes are kept as they came."""
     return SignedTask(
-        task_bytes=_at_most("task", message.task, MAX_TASK_BYTES),
-        signature=_exactly("signature", message.signature, SIGNATURE_BYTES),
-    )
-
-
-def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
-    """Write an operator's draft."""
-    return analyzer_pb2.CreateTaskRequest(
-        protocol=draft.protocol,
-        domain_size=draft.domain_size,
-        labels=draft.labels,
-        buckets=draft.buckets,
-        dummies_per_user=draft.dummies_per_user,
-        local_epsilon=draft.local_epsilon,
-        delta=draft.delta,
-        n_min=draft.n_min,
-        target_size=draft.target_size,
-        deadline=draft.deadline,
-        assumed_honest_fraction=draft.assumed_honest_fraction,
-        shuffler_key=draft.shuffler_key,
-        population=draft.population,
-        budget_epsilon=draft.budget_epsilon,
-        budget_delta=draft.budget_delta,
-    )
-
-
-def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
-    """Read an operator's draft."""
-    for label in message.labels:
-        _short("label", label, MAX_LABEL_CHARACTERS)
-    return TaskDraft(
-        protocol=_short("protocol", message.protocol, _MAX_NAME),
-        domain_size=_count("domain_size", message.domain_size, MAX_DOMAIN_SIZE),
-        labels=tuple(message.labels),
-        buckets=_count("buckets", message.buckets, MAX_DOMAIN_SIZE),
-        dummies_per_user=_amount("dummies_per_user", message.dummies_per_user, MAX_DUMMIES),
-        local_epsilon=message.local_epsilon,
-        delta=message.delta,
-        n_min=_count("n_min", message.n_min, MAX_USERS),
-        target_size=_count("target_size", message.target_size, MAX_USERS),
-        deadline=message.deadline,
-        assumed_honest_fraction=message.assumed_honest_fraction,
-        shuffler_key=_exactly("shuffler_key", message.shuffler_key, KEY_BYTES),
-        population=_short("population", message.population, MAX_POPULATION_CHARACTERS),
-        budget_epsilon=message.budget_epsilon if message.HasField("budget_epsilon") else None,
-        budget_delta=message.budget_delta if message.HasField("budget_delta") else None,
+        task_bytes=at_most("task", message.task, MAX_TASK_BYTES),
+        signature=exactly("signature", message.signature, SIGNATURE_BYTES),
     )
 
 
@@ -126,7 +76,7 @@ def contribution_from_wire(
     return (
         digest_from_wire(message.task_digest),
         message.value,
-        _short("person", message.person, MAX_PERSON_CHARACTERS),
+        short("person", message.person, MAX_PERSON_CHARACTERS),
     )
 
 
@@ -135,7 +85,7 @@ def contribution_from_wire(
 
 def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes]:
     """Read one submission. Run by the shuffler."""
-    envelope = _at_most("envelope", message.envelope, MAX_ENVELOPE_BYTES)
+    envelope = at_most("envelope", message.envelope, MAX_ENVELOPE_BYTES)
     return digest_from_wire(message.task_digest), envelope
 
 
@@ -148,7 +98,7 @@ def envelopes_from_wire(
             f"{len(message.envelopes)} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
         )
     for envelope in message.envelopes:
-        _at_most("envelope", envelope, MAX_ENVELOPE_BYTES)
+        at_most("envelope", envelope, MAX_ENVELOPE_BYTES)
     return digest_from_wire(message.task_digest), message.envelopes
 
 
@@ -231,8 +181,8 @@ def manifest_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> BatchManife
     manifest = message.manifest
     return BatchManifest(
         task_digest=digest_from_wire(manifest.task_digest),
-        batch_id=BatchId(_exactly("batch_id", manifest.batch_id, BATCH_ID_BYTES)),
-        n_users=_count("n_users", manifest.n_users, MAX_USERS),
+        batch_id=BatchId(exactly("batch_id", manifest.batch_id, BATCH_ID_BYTES)),
+        n_users=count("n_users", manifest.n_users, MAX_USERS),
         n_reports=manifest.n_reports,
     )
 
@@ -248,7 +198,7 @@ def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
         raise WireError("after its manifest a delivery holds nothing but sealed reports")
     if not message.sealed_reports:
         raise WireError("sealed_reports has 0 bytes; a chunk holds at least one report")
-    return _at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
+    return at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
 
 
 # --- results -------------------------------------------------------------------------------------
@@ -300,7 +250,9 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
         n_users=message.n_users,
         n_reports=message.n_reports,
         n_dummies=message.n_dummies,
-        refused={_cause(cause): n for cause, n in message.refused.items()},
+        refused={
+            word("a cause of refusal", cause, _CAUSES): n for cause, n in message.refused.items()
+        },
         histogram=Histogram(
             frequencies=np.array(message.frequencies),
             standard_errors=np.array(message.standard_errors),
@@ -309,7 +261,7 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
         ),
         guarantees=tuple(
             Guarantee(
-                coalition=_coalition(guarantee.coalition),
+                coalition=word("a coalition", guarantee.coalition, _COALITIONS),
                 epsilon=guarantee.epsilon,
                 delta=guarantee.delta,
                 neighbouring=guarantee.neighbouring,
@@ -332,50 +284,3 @@ def result_to_bytes(result: Result) -> bytes:
 def result_from_bytes(kept: bytes) -> Result:
     """Read a result that the analyzer kept."""
     return result_from_wire(analyzer_pb2.GetResultResponse.FromString(kept))
-
-
-# --- fields --------------------------------------------------------------------------------------
-
-
-def _cause(field: str) -> RefusalCause:
-    for cause in _CAUSES:
-        if cause == field:
-            return cause
-    raise WireError(f"a cause of refusal must be one of {', '.join(_CAUSES)}")
-
-
-def _coalition(field: str) -> Coalition:
-    for coalition in _COALITIONS:
-        if coalition == field:
-            return coalition
-    raise WireError(f"a coalition must be one of {', '.join(_COALITIONS)}")
-
-
-def _exactly(name: str, field: bytes, length: int) -> bytes:
-    if len(field) != length:
-        raise WireError(f"{name} has {len(field)} bytes; it must have {length}")
-    return field
-
-
-def _at_most(name: str, field: bytes, length: int) -> bytes:
-    if len(field) > length:
-        raise WireError(f"{name} has {len(field)} bytes; it may have at most {length}")
-    return field
-
-
-def _short(name: str, field: str, length: int) -> str:
-    if len(field) > length:
-        raise WireError(f"{name} has {len(field)} characters; it may have at most {length}")
-    return field
-
-
-def _amount(name: str, field: float, most: int) -> float:
-    if not 0 <= field <= most:
-        raise WireError(f"{name} is {field}; it must lie between 0 and {most}")
-    return field
-
-
-def _count(name: str, field: int, most: int) -> int:
-    if field > most:
-        raise WireError(f"{name} is {field}; it may be at most {most}")
-    return field

@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 import grpc
 
 from common.draft import TaskDraft
+from common.draft_wire import draft_to_wire
 from common.errors import NotReleasedError, PeerError, PeerRefusalError, SettingsError
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
@@ -16,7 +17,7 @@ from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
-from common.wire import MAX_RESULT_BYTES, draft_to_wire, result_from_wire, signed_task_from_wire
+from common.wire import MAX_RESULT_BYTES, result_from_wire, signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 T = TypeVar("T")

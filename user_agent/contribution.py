@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.hpke import HpkePublicKey, envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Reports, check_value, null_reports
+from common.mechanisms.mechanism import Mechanism, Reports, check_value, null_reports
 from common.submission import Submission, pack
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
@@ -50,8 +50,7 @@ class Contributor:
         """
         check_value(value, self._task.domain_size)  # before numpy sees a number of any size
         own = self._mechanism.randomize(np.array([value], dtype=np.int64), rng)
-        [count] = draw_dummy_counts(self._task.dummies, 1, rng)
-        dummies = self._mechanism.dummies(int(count), rng)
+        dummies = draw_dummies(self._mechanism, self._task.dummies, rng)
         reports = pad(np.concatenate([own, dummies]), self._task.reports_per_user)
         # Shuffled before they are sealed, so that the order of sealing tells nothing either.
         reports = reports[rng.permutation(len(reports))]
@@ -62,28 +61,58 @@ class Contributor:
         return self._seal_envelope(pack(submission))
 
 
+def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Generator) -> Reports:
+    """Draw one user's dummies. Run by the user agent; the value plays no part in it."""
+    if dummies.uniform:
+        [count] = draw_dummy_counts(dummies, 1, rng)
+        return mechanism.dummies(int(count), rng)
+    while True:
+        items = np.flatnonzero(_chances(dummies, dummies.trials, rng))
+        if len(items) <= dummies.most:
+            return mechanism.randomize(items, rng)  # without noise: reports that name the items
+
+
 def draw_dummy_counts(
     dummies: DummySpec, n_users: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """
     Draw how many dummies each of n_users adds. Run by the user agent, for one user.
 
-    One bounded integer a user decides on the dummy that may come on top: it comes if the integer
-    is below extra_weight. A fixed number draws nothing. The value plays no part in it.
+    Chances are bounded integers, true if below extra_weight. A fixed number draws nothing.
 
     Args:
-        dummies: The task's law.
+        dummies: The task's law; any but `each-item`, where what is drawn is which.
         n_users: How many users, 0 or more.
         rng: Where the integers come from.
 
     Returns:
-        Numbers of dummies, shape (n_users,), each per_user or `maximum`.
+        Numbers of dummies, shape (n_users,), each from per_user to `maximum`.
     """
+    if dummies.law == "negative-binomial":
+        more = _negative_binomial(dummies, n_users, rng)
+        while (over := more > dummies.most).any():
+            more[over] = _negative_binomial(dummies, int(over.sum()), rng)
+        return dummies.per_user + more
     counts = np.full(n_users, dummies.per_user, dtype=np.int64)
-    if dummies.extra_weight > 0:
-        draw = rng.integers(0, EXTRA_WEIGHT_SUM, size=n_users, dtype=np.int64)
-        counts += draw < dummies.extra_weight
+    for _ in range(dummies.trials):
+        counts += _chances(dummies, n_users, rng)
     return counts
+
+
+def _negative_binomial(
+    dummies: DummySpec, n_users: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Add up `trials` geometric numbers a user: each goes on while chances come true."""
+    total = np.zeros(n_users, dtype=np.int64)
+    users = np.repeat(np.arange(n_users), dummies.trials)
+    while len(users):
+        users = users[_chances(dummies, len(users), rng)]
+        total += np.bincount(users, minlength=n_users)
+    return total
+
+
+def _chances(dummies: DummySpec, count: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    return rng.integers(0, EXTRA_WEIGHT_SUM, size=count, dtype=np.int64) < dummies.extra_weight
 
 
 def pad(reports: Reports, reports_per_user: int) -> Reports:

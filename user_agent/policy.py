@@ -90,7 +90,7 @@ def check(
             f"the task's local epsilon is {task.local_epsilon}; "
             f"this device answers up to {policy.local_epsilon_cap}"
         )
-    if not mechanism_of(task).weights.keeps_promise(task.local_epsilon):
+    if not mechanism_of(task).keeps_promise(task.local_epsilon):
         raise PolicyError(
             f"the task's weights do not keep its claim of local epsilon {task.local_epsilon}"
         )

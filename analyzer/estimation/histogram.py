@@ -1,9 +1,10 @@
 """From cell counts to a histogram: debias, state the error, refine. Run by the analyzer. Pure."""
 
+import numpy as np
+
 from analyzer.estimation.em import maximise_likelihood
-from analyzer.estimation.frequencies import debias, expected_mse, standard_errors
 from analyzer.estimation.norm_sub import norm_sub
-from common.mechanisms.mechanism import Counts, Mechanism
+from common.mechanisms.mechanism import Counts, Mechanism, Mixture
 from common.protocols import Refinement
 from common.result import Histogram
 
@@ -11,9 +12,7 @@ from common.result import Histogram
 def estimate(
     mechanism: Mechanism,
     cells: Counts,
-    *,
-    n_real: float,
-    n_dummies: float,
+    mixture: Mixture,
     refinement: Refinement,
 ) -> Histogram:
     """
@@ -22,20 +21,19 @@ def estimate(
     Args:
         mechanism: The task's mechanism.
         cells: From its `tally`.
-        n_real: Users' own reports among those counted, above 0.
-        n_dummies: Dummies among those counted.
+        mixture: What the counted reports are.
         refinement: How the protocol refines.
     """
-    users = {"n_real": n_real, "n_dummies": n_dummies}
-    shares = debias(mechanism.support_counts(cells), mechanism=mechanism, **users)
-    if refinement == "em":
-        channel = mechanism.channel(n_real / (n_real + n_dummies))
+    shares = mechanism.debias(cells, mixture)
+    uniform = np.full(mechanism.domain_size, 1 / mechanism.domain_size)
+    channel = mechanism.channel(mixture.real_share(mechanism.domain_size))
+    if refinement == "em" and channel is not None:
         refined = maximise_likelihood(cells, channel, mechanism.domain_size)
     else:
         refined = norm_sub(shares)
     return Histogram(
         frequencies=shares,
-        standard_errors=standard_errors(shares, mechanism=mechanism, **users),
+        standard_errors=np.sqrt(mechanism.variance(np.clip(shares, 0, 1), mixture)),
         refined=refined,
-        mse_theory=expected_mse(mechanism.domain_size, mechanism=mechanism, **users),
+        mse_theory=float(mechanism.variance(uniform, mixture).mean()),
     )

@@ -8,9 +8,7 @@ another machine and with other bins, always finds an honest claim true.
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
-from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.coalitions import honest_crowd
-from common.mechanisms.catalogue import mechanism_of
+from common.accounting.coalitions import claimed_release
 from common.task import MIN_DELTA, Task
 
 _ROOM: Final = 1e-4
@@ -29,8 +27,7 @@ def claimable_epsilon(task: Task) -> float:
     Cost: one search for ε, tenths of a second.
     """
     delta = max(MIN_DELTA, task.delta * (1 - _DELTA_ROOM))
-    reduction = mechanism_of(task).reduction
-    epsilon = epsilon_upper(reduction, honest_crowd(task, task.n_min, 0), delta) * (1 + _ROOM)
+    epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _ROOM)
     return min(float(_STATED.create_decimal_from_float(epsilon)), task.local_epsilon)
 
 
@@ -42,5 +39,4 @@ def delta_at_claim(task: Task) -> float:
 
     Cost: one evaluation, tenths of a second.
     """
-    reduction = mechanism_of(task).reduction
-    return delta_upper(reduction, honest_crowd(task, task.n_min, 0), task.central_epsilon)
+    return claimed_release(task, task.n_min).delta(task.central_epsilon)

@@ -10,15 +10,17 @@ import math
 from dataclasses import dataclass
 from typing import Final, Self
 
-from common.accounting.composition import Release, composed_epsilon
-from common.accounting.counts import MAX_COUNT, Binomial
+from common.accounting.composition import composed_epsilon
+from common.accounting.counts import MAX_COUNT, Binomial, CountLaw, NegativeBinomial
 from common.accounting.crowd import Crowd
 from common.accounting.published import PUBLISHED
+from common.accounting.release import CrowdRelease, LocalRelease, Release
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
+from common.shuffler_spec import ShufflerSpec
 from common.task import Task, honest_share
 
 FORMULA_1: Final = (
@@ -40,6 +42,7 @@ _ALONE: Final = (
     "your own device randomizes as the task says",
     "nobody else needs to be honest",
 )
+_PERMUTES: Final = ShufflerSpec()
 _WORTH_SAYING: Final = 0.99
 """Own dummies that leave more than this share of the local ε are not worth a row."""
 
@@ -48,10 +51,14 @@ _WORTH_SAYING: Final = 0.99
 class Terms:
     """What a guarantee follows from, beside who arrived: of a task, or of one that is planned."""
 
-    reduction: MatchCountReduction
+    reduction: MatchCountReduction | None
+    """Of one report; None where no shuffler is relied on."""
     local_epsilon: float
     """What is promised; no less than the reduction's own."""
     dummies: DummySpec
+    shuffler: ShufflerSpec = _PERMUTES
+    domain_size: int = 0
+    """Items; where dummies name each of them."""
     delta: float
     """For all rounds together."""
     assumed_honest_fraction: float
@@ -62,9 +69,11 @@ class Terms:
     def of(cls, task: Task) -> Self:
         """Take them from a task: its integer weights, not what it claims of them."""
         return cls(
-            reduction=mechanism_of(task).reduction,
+            reduction=mechanism_of(task).reduction if task.composition.amplified else None,
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
+            shuffler=task.shuffler,
+            domain_size=task.domain_size,
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
         )
@@ -101,14 +110,40 @@ class Terms:
         return Crowd(
             users=users,
             dummies=dummies,
-            random_dummies=Binomial(left, self.dummies.extra_chance),
+            random_dummies=self._drawn_dummies(left),
             known_dummies=known,
         )
+
+    def _drawn_dummies(self, users: int) -> CountLaw:
+        """Give the law of the dummies beyond the certain ones, of all these users together."""
+        trials, chance = users * self.dummies.trials, self.dummies.extra_chance
+        if self.dummies.law == "negative-binomial":
+            return NegativeBinomial(trials, trials * chance / (1 - chance))
+        return Binomial(trials, chance)
+
+    def release(self, crowd: Crowd) -> Release:
+        """
+        Give one round in such a crowd.
+
+        Raises:
+            AccountingError: There is no formula for it.
+        """
+        if self.reduction is None:
+            return LocalRelease(local_epsilon=self.local_epsilon)
+        if not self.shuffler.idle or not self.dummies.uniform:
+            raise AccountingError("dummies that name each item are not accounted for yet")
+        return CrowdRelease(reduction=self.reduction, crowd=crowd)
 
 
 def honest_crowd(task: Task, n_users: int, n_refused: int = 0) -> Crowd:
     """Give the crowd that a task's claim may count on; see Terms.crowd."""
     return Terms.of(task).crowd(n_users, n_refused)
+
+
+def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
+    """Give what a task's claim is about, and what its release is charged: see honest_crowd."""
+    terms = Terms.of(task)
+    return terms.release(terms.crowd(n_users, n_refused))
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
@@ -172,10 +207,8 @@ def central_epsilon(terms: Terms, crowd: Crowd) -> float:
 
     Cost: a search for ε, or a composition.
     """
-    release = Release(reduction=terms.reduction, crowd=crowd)
-    return min(
-        composed_epsilon([release] * terms.rounds, terms.delta), terms.rounds * terms.local_epsilon
-    )
+    together = [terms.release(crowd)] * terms.rounds
+    return min(composed_epsilon(together, terms.delta), terms.rounds * terms.local_epsilon)
 
 
 def _theorem(terms: Terms) -> str:
@@ -285,10 +318,13 @@ def _against_outsiders() -> list[Guarantee]:
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     """Say what the protocol's published bound claims against the analyzer, or why nothing."""
+    stated, reduction = task.composition.published_bound, mechanism_of(task).reduction
+    if stated is None or stated not in PUBLISHED or reduction is None:
+        return f"no paper states a bound for {task.protocol} against the analyzer alone"
     crowd = honest_crowd(task, n_users, n_refused)
-    name, bound = PUBLISHED[task.composition.published_bound]
+    name, bound = PUBLISHED[stated]
     try:
-        epsilon = bound(mechanism_of(task).reduction, crowd, task.delta)
+        epsilon = bound(reduction, crowd, task.delta)
     except BoundRangeError as error:
         return f"{name} makes no claim here: {error}"
     return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"

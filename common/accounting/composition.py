@@ -22,11 +22,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from dp_accounting.pld import pld_pmf
 
-from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
-from common.accounting.crowd import Crowd
+from common.accounting.release import Release
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
-from common.mechanisms.reduction import MatchCountReduction
 
 MIN_COMPOSED_DELTA: Final = 1e-12
 """Below it the rounding of Fourier transforms would decide."""
@@ -43,14 +41,6 @@ _LAYOUT_TOLERANCE: Final = 3e-2
 _CLAIM_STEPS: Final = 64
 _FINEST: Final = 2.0**-8
 _REMEMBERED: Final = 4096
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """One released round: a mechanism and the crowd in which its users hid."""
-
-    reduction: MatchCountReduction
-    crowd: Crowd
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +71,9 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     if not releases:
         raise AccountingError("there is no release to account for")
     if len(releases) == 1:
-        return epsilon_upper(releases[0].reduction, releases[0].crowd, delta)
+        return releases[0].epsilon(delta)
     _check_delta(delta)
-    local = math.fsum(release.reduction.local_epsilon for release in releases)
+    local = math.fsum(release.local_epsilon for release in releases)
     counted = Counter(releases)
     steps = _steps({release: _deviation(release) / _STEPS for release in counted})
     dots = [(_release_dots(release, steps[release]), n) for release, n in counted.items()]
@@ -162,21 +152,14 @@ def _deviation(release: Release) -> float:
 
     The total variation distance of two Gaussian laws μ apart is about μ / √(2π).
     """
-    distance = delta_upper(release.reduction, release.crowd, 0.0)
-    return min(distance * math.sqrt(2 * math.pi), release.reduction.local_epsilon)
+    return min(release.delta(0.0) * math.sqrt(2 * math.pi), release.local_epsilon)
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _release_dots(release: Release, step: float) -> _Dots:
     """Put a release's curve on a grid."""
     deviation = _deviation(release)
-    curve = DeltaCurve(
-        release.reduction,
-        release.crowd,
-        (deviation, _BULK * deviation),
-        tolerance=_LAYOUT_TOLERANCE,
-    )
-    return _connect(curve, step)
+    return _connect(release.curve((deviation, _BULK * deviation), _LAYOUT_TOLERANCE), step)
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -1,15 +1,16 @@
 """From what a task says of its mechanism to the mechanism, and from a wish to what a task says."""
 
 from common.errors import TaskError
-from common.mechanisms.grr import REPORT_DTYPE as GRR_REPORT
+from common.mechanism_spec import MechanismSpec
 from common.mechanisms.grr import Grr
 from common.mechanisms.hash_family import HashFamily
 from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
 from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.mechanism import Mechanism
 from common.mechanisms.response_weights import ResponseWeights
+from common.plain_report import PLAIN_REPORT
 from common.protocols import MechanismName
-from common.task import MechanismSpec, Task
+from common.task import Task
 
 
 def specify(
@@ -29,7 +30,7 @@ def specify(
     """
     weights = ResponseWeights.for_epsilon(local_epsilon)
     if name == "grr":
-        answers, digits, dtype = domain_size, 1, GRR_REPORT
+        answers, digits, dtype = domain_size, 1, PLAIN_REPORT
     else:
         answers, digits, dtype = buckets, family_for(domain_size, buckets).t, HASHED_REPORT
     return MechanismSpec(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,8 @@ from common.errors import ReportError
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
-
-REPORT_DTYPE: Final = np.dtype([("item", "<u4")])
+from common.mechanisms.support import SupportCounting
+from common.plain_report import PLAIN_REPORT, plain_reports
 
 
 class _Identity:
@@ -26,7 +26,7 @@ class _Identity:
 
 
 @dataclass(frozen=True)
-class Grr:
+class Grr(SupportCounting):
     """Report the own item with weight `true`, each other item with weight `other`."""
 
     domain_size: int
@@ -35,7 +35,16 @@ class Grr:
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """One unsigned 32-bit item."""
-        return REPORT_DTYPE
+        return PLAIN_REPORT
+
+    @property
+    def local_epsilon(self) -> float:
+        """ln(true / other): no two values make an answer more than so much likelier."""
+        return self.weights.local_epsilon
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
+        return self.weights.keeps_promise(local_epsilon)
 
     @cached_property
     def _total(self) -> int:
@@ -78,16 +87,11 @@ class Grr:
             ValueRangeError: A value lies outside the domain.
         """
         check_values(values, self.domain_size)
-        return self._pack(self.weights.respond(values, self.domain_size, rng))
+        return plain_reports(self.weights.respond(values, self.domain_size, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` uniform items: GRR's blanket. Run by the user agent."""
-        return self._pack(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
-
-    def _pack(self, items: NDArray[np.int64]) -> Reports:
-        reports = np.empty(items.shape, dtype=REPORT_DTYPE)
-        reports["item"] = items
-        return reports
+        return plain_reports(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Say which reports name an item. Run by the analyzer."""
@@ -107,6 +111,20 @@ class Grr:
         if not self.valid(reports).all():
             raise ReportError(f"an item is not below {self.domain_size}")
         return np.bincount(reports["item"].astype(np.int64), minlength=self.domain_size)
+
+    def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
+        """
+        Draw the counts that users and dummies would come to.
+
+        A report is the truth with probability signal and uniform otherwise: binomial numbers tell
+        the truth, and all the rest spread uniformly.
+
+        Cost: one binomial and one multinomial cell an item.
+        """
+        truthful = rng.binomial(users, self.reduction.signal)
+        rest = int(users.sum() - truthful.sum()) + n_dummies
+        spread = rng.multinomial(rest, np.full(self.domain_size, 1 / self.domain_size))
+        return np.asarray(truthful + spread, dtype=np.int64)
 
     def support_counts(self, cells: Counts) -> Counts:
         """Give the cells themselves: a report supports the item it names."""

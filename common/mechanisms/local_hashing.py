@@ -13,6 +13,7 @@ from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_
 from common.mechanisms.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.support import SupportCounting
 
 REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
 MIN_CANONICAL_SEEDS: Final = 50
@@ -61,7 +62,7 @@ class _HashIncidence:
 
 
 @dataclass(frozen=True)
-class LocalHashing:
+class LocalHashing(SupportCounting):
     """
     Hash the item with a fresh uniform seed, then randomized response over the buckets.
 
@@ -78,6 +79,15 @@ class LocalHashing:
     def report_dtype(self) -> np.dtype[Any]:
         """A 64-bit seed and a 32-bit bucket."""
         return REPORT_DTYPE
+
+    @property
+    def local_epsilon(self) -> float:
+        """ln(true / other): the seed is drawn whatever the value."""
+        return self.weights.local_epsilon
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
+        return self.weights.keeps_promise(local_epsilon)
 
     @cached_property
     def _total(self) -> int:
@@ -174,6 +184,31 @@ class LocalHashing:
             )
         return self.family.tally(seeds, buckets)
 
+    def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
+        """
+        Draw the counts by cell that users and dummies would come to.
+
+        Who answers truthfully draws a seed as on the device. All the others are uniform over seeds
+        and buckets: one multinomial draw over the cells.
+
+        Cost: a seed for each truthful user, and a binomial draw a cell.
+        """
+        truthful = rng.binomial(users, self.reduction.signal)
+        values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
+        seeds = self._seeds(len(values), rng)
+        cells = self.family.tally(
+            seeds.astype(np.uint64), self.family.hash(seeds, self._place(values)).astype(np.uint32)
+        )
+        rest = int(users.sum() - truthful.sum()) + n_dummies
+        return cells + rng.multinomial(rest, self._row_chances)
+
+    @cached_property
+    def _row_chances(self) -> Vector:
+        """How likely a uniform report falls into each cell."""
+        rows = np.full(self.family.rows, (self.family.q - 1) / self.family.seeds)
+        rows[0] = 1 / self.family.seeds  # seed 0 stands alone; others with their q-1 multiples
+        return np.repeat(rows, self.family.q) / self.family.q
+
     @cached_property
     def _incidence(self) -> _HashIncidence:
         places = self._place(np.arange(self.domain_size, dtype=np.int64))
@@ -195,14 +230,10 @@ class LocalHashing:
 
     def channel(self, real_share: float) -> Channel:
         """Give the law of a cell when a share real_share of reports are users' own."""
-        rows = np.full(self.family.rows, (self.family.q - 1) / self.family.seeds)
-        rows[0] = (
-            1 / self.family.seeds
-        )  # seed 0 stands alone, a canonical seed for its q-1 multiples
         other = self.weights.other / self._total
         return Channel(
             incidence=self._incidence,
-            scale=np.repeat(rows, self.family.q),
+            scale=self._row_chances * self.family.q,
             kept=real_share * self.reduction.signal,
             floor=real_share * other + (1 - real_share) / self.family.q,
         )

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from common.errors import ValueRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
 
 Reports = NDArray[np.void]
 """n reports: shape (n,), of a mechanism's report_dtype."""
@@ -61,46 +60,60 @@ class Channel:
         return items
 
 
-class SupportProbabilities(Protocol):
-    """What an estimate needs of a mechanism: how likely a report supports a value."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """
+    What the counted reports are, as far as the analyzer knows.
 
-    @property
-    def p(self) -> float:
-        """Probability that a report supports its own value."""
+    Users' own, kept with one probability; uniform dummies; and dummies that name each item, as
+    many as a law says, for every item apart.
+    """
 
-    @property
-    def q(self) -> float:
-        """Probability that a report supports another given value."""
+    n_real: float
+    """Users whose reports may be among those counted, above 0; an expectation where reports were
+    refused."""
+    n_dummies: float = 0.0
+    """Uniform dummies among those counted."""
+    kept: float = 1.0
+    """Probability that the shuffler kept a user's report."""
+    item_mean: float = 0.0
+    """Expected dummies that name a given item."""
+    item_variance: float = 0.0
+    """Variance of their number."""
 
-    @property
-    def q_dummy(self) -> float:
-        """Probability that a dummy supports a given value."""
+    def real_share(self, domain_size: int) -> float:
+        """Give the share of users' own reports among all."""
+        own = self.n_real * self.kept
+        return own / (own + self.n_dummies + domain_size * self.item_mean)
 
 
-class Mechanism(SupportProbabilities, Protocol):
-    """One randomizer with its estimator's ingredients. Pure; vectorised over users."""
+class Mechanism(Protocol):
+    """One randomizer and its estimator. Pure; vectorised over users."""
 
     @property
     def domain_size(self) -> int:
         """Items are 0 .. domain_size-1."""
 
     @property
-    def weights(self) -> ResponseWeights:
-        """The integers that every probability comes from."""
+    def local_epsilon(self) -> float:
+        """What a report gives away by itself, rounded up; infinite without noise."""
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether no report gives away more, in exact arithmetic. Run by the user agent."""
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
         """Fixed-size layout of a report; its bytes are the plaintext of a sealed report."""
 
     @property
-    def reduction(self) -> MatchCountReduction:
-        """What accounting needs."""
+    def reduction(self) -> MatchCountReduction | None:
+        """What accounting for a shuffler needs; None of a mechanism that it has no formula for."""
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """Randomize each value. Run by the user agent."""
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw reports that carry no input. Run by the user agent."""
+        """Draw uniform reports, which carry no input. Run by the user agent."""
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Say which reports this mechanism can make. Run by the analyzer."""
@@ -108,11 +121,31 @@ class Mechanism(SupportProbabilities, Protocol):
     def tally(self, reports: Reports) -> Counts:
         """Count valid reports by cell: all that the analyzer keeps. Shape (cells,)."""
 
-    def support_counts(self, cells: Counts) -> Counts:
-        """Count, for every item, the reports that support it. Shape (domain_size,)."""
+    def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
+        """
+        Draw the counts by cell that users and dummies would come to, without making each report.
 
-    def channel(self, real_share: float) -> Channel:
-        """Give the law of a report, of which a share real_share are users' own."""
+        Args:
+            users: Users by item, shape (domain_size,).
+            n_dummies: Uniform dummies.
+            rng: Source of randomness; never of a real collection.
+
+        Returns:
+            Counts of shape (cells,), of the very law that `tally` of all reports has.
+        """
+
+    def debias(self, cells: Counts, mixture: Mixture) -> Vector:
+        """Estimate the share of each item, without bias. Shape (domain_size,)."""
+
+    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
+        """Give the exact variance of each debiased share, given the true ones."""
+
+    def channel(self, real_share: float) -> Channel | None:
+        """
+        Give the law of a cell, of which a share real_share are users' own and the rest uniform.
+
+        None of a mechanism whose reports do not fall into cells that can be listed.
+        """
 
 
 def check_values(values: NDArray[np.int64], domain_size: int) -> None:

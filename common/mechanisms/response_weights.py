@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.task import MAX_WEIGHT_SUM, check_local_epsilon
+from common.mechanism_spec import MAX_WEIGHT_SUM
+from common.task import check_local_epsilon
 
 _OTHER_WEIGHT: Final = 2**32
 _EXACT: Final = Context(prec=60, rounding=ROUND_FLOOR)

@@ -10,9 +10,10 @@ from scipy import special
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.attack import epsilon_lower
-from common.accounting.composition import Release, composed_epsilon
+from common.accounting.composition import composed_epsilon
 from common.accounting.counts import NegativeBinomial
 from common.accounting.crowd import Crowd
+from common.accounting.release import CrowdRelease
 from common.mechanisms.reduction import MatchCountReduction
 from tests.benchmarks.measure import best_of, line
 
@@ -56,7 +57,7 @@ def main() -> None:
     crowd = Crowd(users=10**6)
     proof = best_of(1, lambda: epsilon_lower(reduction, crowd, 1e-6))
     line("accounting: the attack, hashing, 10^6 users", seconds=proof)
-    release = Release(reduction=reduction, crowd=crowd)
+    release = CrowdRelease(reduction=reduction, crowd=crowd)
     cold = best_of(1, lambda: composed_epsilon([release] * 100, 1e-6))
     warm = best_of(_RUNS, lambda: composed_epsilon([release] * 100, 1e-6))
     line("accounting: 100 rounds, first time", seconds=cold, over_again=cold / warm)

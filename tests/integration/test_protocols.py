@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analyzer.conclusion import conclude
 from analyzer.intake import take_in
-from analyzer.release import conclude
 from common.batch import BatchId, BatchManifest
 from common.hpke import envelope_context
 from common.mechanisms.catalogue import mechanism_of

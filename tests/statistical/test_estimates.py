@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analyzer.estimation.histogram import estimate
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing, family_for
-from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.mechanism import Mechanism, Mixture
 from common.mechanisms.response_weights import ResponseWeights
 from common.result import Histogram
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
@@ -28,8 +28,7 @@ def _collect(
     return estimate(
         mechanism,
         mechanism.tally(np.concatenate([own, dummies])),
-        n_real=n_users,
-        n_dummies=_DUMMIES * n_users,
+        mixture=Mixture(n_real=n_users, n_dummies=_DUMMIES * n_users),
         refinement="em",
     )
 
@@ -87,7 +86,7 @@ def test_leaving_seed_0_out_of_the_count_would_bias_every_estimate() -> None:
     ratios = []
     for counted in (cells, without):
         histogram = estimate(
-            mechanism, counted, n_real=len(values), n_dummies=0, refinement="norm-sub"
+            mechanism, counted, mixture=Mixture(n_real=len(values)), refinement="norm-sub"
         )
         error = ((histogram.frequencies - truth) ** 2).mean()
         ratios.append(error / histogram.mse_theory)

@@ -38,6 +38,8 @@ class CreateTaskRequest(_message.Message):
     POPULATION_FIELD_NUMBER: _builtins.int
     BUDGET_EPSILON_FIELD_NUMBER: _builtins.int
     BUDGET_DELTA_FIELD_NUMBER: _builtins.int
+    DUMMIES_FIELD_NUMBER: _builtins.int
+    SHUFFLER_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
@@ -64,6 +66,14 @@ class CreateTaskRequest(_message.Message):
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """none, or one an item"""
 
+    @_builtins.property
+    def dummies(self) -> Global___DummySpec:
+        """another law than dummies_per_user can say"""
+
+    @_builtins.property
+    def shuffler(self) -> Global___ShufflerSpec:
+        """absent: the shuffler permutes, and nothing else"""
+
     def __init__(
         self,
         *,
@@ -82,10 +92,12 @@ class CreateTaskRequest(_message.Message):
         population: _builtins.str = ...,
         budget_epsilon: _builtins.float | None = ...,
         budget_delta: _builtins.float | None = ...,
+        dummies: Global___DummySpec | None = ...,
+        shuffler: Global___ShufflerSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "shuffler", b"shuffler"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "population", b"population", "protocol", b"protocol", "shuffler_key", b"shuffler_key", "target_size", b"target_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "target_size", b"target_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
     _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015
@@ -97,6 +109,78 @@ class CreateTaskRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_epsilon) -> _WhichOneofReturnType__budget_epsilon | None: ...
 
 Global___CreateTaskRequest: _TypeAlias = CreateTaskRequest  # noqa: Y015
+
+@_typing.final
+class DummySpec(_message.Message):
+    """How many dummies come with each user's report: common/dummy_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAW_FIELD_NUMBER: _builtins.int
+    PER_USER_FIELD_NUMBER: _builtins.int
+    TRIALS_FIELD_NUMBER: _builtins.int
+    EXTRA_WEIGHT_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    law: _builtins.str
+    per_user: _builtins.int
+    trials: _builtins.int
+    extra_weight: _builtins.int
+    most: _builtins.int
+    def __init__(
+        self,
+        *,
+        law: _builtins.str = ...,
+        per_user: _builtins.int = ...,
+        trials: _builtins.int = ...,
+        extra_weight: _builtins.int = ...,
+        most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extra_weight", b"extra_weight", "law", b"law", "most", b"most", "per_user", b"per_user", "trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DummySpec: _TypeAlias = DummySpec  # noqa: Y015
+
+@_typing.final
+class ShufflerSpec(_message.Message):
+    """What the shuffler drops and adds: common/shuffler_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAW_FIELD_NUMBER: _builtins.int
+    KEEP_WEIGHT_FIELD_NUMBER: _builtins.int
+    TRIALS_FIELD_NUMBER: _builtins.int
+    PEAK_FIELD_NUMBER: _builtins.int
+    LEFT_WEIGHT_FIELD_NUMBER: _builtins.int
+    RIGHT_WEIGHT_FIELD_NUMBER: _builtins.int
+    MOST_FIELD_NUMBER: _builtins.int
+    law: _builtins.str
+    keep_weight: _builtins.int
+    trials: _builtins.int
+    peak: _builtins.int
+    left_weight: _builtins.int
+    right_weight: _builtins.int
+    most: _builtins.int
+    def __init__(
+        self,
+        *,
+        law: _builtins.str = ...,
+        keep_weight: _builtins.int = ...,
+        trials: _builtins.int = ...,
+        peak: _builtins.int = ...,
+        left_weight: _builtins.int = ...,
+        right_weight: _builtins.int = ...,
+        most: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_weight", b"keep_weight", "law", b"law", "left_weight", b"left_weight", "most", b"most", "peak", b"peak", "right_weight", b"right_weight", "trials", b"trials"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ShufflerSpec: _TypeAlias = ShufflerSpec  # noqa: Y015
 
 @_typing.final
 class CreateTaskResponse(_message.Message):
@@ -172,7 +256,7 @@ class BatchManifest(_message.Message):
     """16 bytes"""
     n_users: _builtins.int
     n_reports: _builtins.int
-    """n_users times the task's reports per user"""
+    """all that follow, null reports and dummies too"""
     def __init__(
         self,
         *,

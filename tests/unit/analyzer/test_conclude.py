@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
 
+from analyzer.conclusion import conclude
 from analyzer.intake import Intake
-from analyzer.release import conclude
 from common.batch import BatchId, BatchManifest
 from common.errors import UnusableBatchError
 from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.support import SupportCounting
 from common.result import Result
 from common.task import Task
 from tests.support.tasks import PublishedTask, published
@@ -46,6 +47,7 @@ def test_the_dummies_that_came_are_known_where_nothing_was_refused() -> None:
     intake = _intake(task, own=100, dummies=131, null=69)
     result = _conclude(_FRACTIONAL, intake)
     mechanism = mechanism_of(task)
+    assert isinstance(mechanism, SupportCounting)
     support = mechanism.support_counts(intake.cells)
     expected = (support - (100 + 131) / 13) / (100 * (mechanism.p - 1 / 13))
 

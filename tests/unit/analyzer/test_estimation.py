@@ -6,51 +6,22 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from analyzer.estimation.em import _Likelihood, maximise_likelihood
-from analyzer.estimation.frequencies import debias, expected_mse, variance
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.norm_sub import norm_sub
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing, family_for
+from common.mechanisms.mechanism import Channel, Mechanism, Mixture
 from common.mechanisms.response_weights import ResponseWeights
 from tests.support.tasks import published
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 
 
-def test_expected_counts_give_back_the_truth() -> None:
-    """Debiasing is exact on expectations, dummies included."""
-    truth = np.array([0.5, 0.3, 0.2, 0.0])
-    expected = 1000 * (truth * _GRR.p + (1 - truth) * _GRR.q) + 500 * _GRR.q_dummy
-    shares = debias(expected, n_real=1000, n_dummies=500, mechanism=_GRR)  # type: ignore[arg-type]
-
-    np.testing.assert_allclose(shares, truth, atol=1e-12)
-
-
-def test_ignoring_the_dummies_would_bias_the_estimate() -> None:
-    """The printed estimator's error: every share comes out too large."""
-    truth = np.full(4, 0.25)
-    counts = 1000 * (truth * _GRR.p + (1 - truth) * _GRR.q) + 500 * _GRR.q_dummy
-    printed = debias(counts, n_real=1000, n_dummies=0, mechanism=_GRR)  # type: ignore[arg-type]
-
-    assert (printed > truth + 0.1).all()
-
-
-def test_the_variance_is_that_of_a_sum_of_bernoullis() -> None:
-    """One item, worked out by hand."""
-    p, q = _GRR.p, _GRR.q
-    expected = (300 * p * (1 - p) + 700 * q * (1 - q) + 500 * 0.25 * 0.75) / (1000 * (p - q)) ** 2
-    found = variance(np.array([0.3]), n_real=1000, n_dummies=500, mechanism=_GRR)
-
-    assert found[0] == pytest.approx(expected)
-
-
-def test_the_expected_mse_needs_no_truth() -> None:
-    """It is the same for every distribution."""
-    truth = np.array([0.7, 0.2, 0.1, 0.0])
-    found = variance(truth, n_real=1000, n_dummies=500, mechanism=_GRR).mean()
-
-    assert found == pytest.approx(expected_mse(4, n_real=1000, n_dummies=500, mechanism=_GRR))
+def _channel(mechanism: Mechanism, real_share: float) -> Channel:
+    channel = mechanism.channel(real_share)
+    assert channel is not None
+    return channel
 
 
 def _distance(x: NDArray[np.float64], at: NDArray[np.float64]) -> float:
@@ -87,7 +58,7 @@ def test_em_reaches_the_maximum_likelihood() -> None:
     rng = np.random.default_rng(2)
     values = rng.choice(100, 5000, p=np.arange(100, 0, -1) / 5050)
     reports = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(5000, rng)])
-    cells, channel = mechanism.tally(reports), mechanism.channel(0.5)
+    cells, channel = mechanism.tally(reports), _channel(mechanism, 0.5)
     shares = maximise_likelihood(cells, channel, 100, min_gain=1e-9)
     gradient = channel.adjoint(cells / channel.forward(shares)) / cells.sum()
 
@@ -109,7 +80,7 @@ def test_em_stops_before_it_fits_noise() -> None:
     for seed in range(5):
         rng = np.random.default_rng(seed)
         reports = mechanism.randomize(rng.choice(100, 2000, p=truth), rng)
-        cells, channel = mechanism.tally(reports), mechanism.channel(1.0)
+        cells, channel = mechanism.tally(reports), _channel(mechanism, 1.0)
         stopped = maximise_likelihood(cells, channel, 100)
         maximum = maximise_likelihood(cells, channel, 100, min_gain=1e-6)
         errors["stopped"] += float(((stopped - truth) ** 2).sum())
@@ -160,7 +131,9 @@ def test_a_leap_to_where_the_reports_are_impossible_is_no_step() -> None:
 def test_without_noise_and_dummies_an_estimate_is_the_truth() -> None:
     """Plain items have no error then; nothing is divided by zero."""
     grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
-    histogram = estimate(grr, np.array([5, 3, 2, 0]), n_real=10, n_dummies=0, refinement="norm-sub")
+    histogram = estimate(
+        grr, np.array([5, 3, 2, 0]), mixture=Mixture(n_real=10), refinement="norm-sub"
+    )
 
     assert [0.5, 0.3, 0.2, 0.0] == histogram.frequencies.tolist()
     assert [0.0] * 4 == histogram.standard_errors.tolist()
@@ -172,7 +145,7 @@ def test_a_histogram_is_refined_to_a_distribution(refinement: str) -> None:
     """Unbiased shares beside refined ones, whichever way the protocol refines."""
     rng = np.random.default_rng(3)
     cells = _GRR.tally(np.concatenate([_GRR.randomize(np.zeros(500, np.int64), rng)]))
-    histogram = estimate(_GRR, cells, n_real=500, n_dummies=0, refinement=refinement)  # type: ignore[arg-type]
+    histogram = estimate(_GRR, cells, mixture=Mixture(n_real=500), refinement=refinement)  # type: ignore[arg-type]
 
     assert histogram.refined.sum() == pytest.approx(1)
     assert (histogram.refined >= 0).all()
@@ -182,7 +155,7 @@ def test_a_histogram_is_refined_to_a_distribution(refinement: str) -> None:
 def test_an_interval_is_1_96_standard_errors_to_each_side() -> None:
     """At 95 %, around the debiased share."""
     histogram = estimate(
-        _GRR, np.array([300, 250, 250, 200]), n_real=1000, n_dummies=0, refinement="norm-sub"
+        _GRR, np.array([300, 250, 250, 200]), mixture=Mixture(n_real=1000), refinement="norm-sub"
     )
     low, high = histogram.interval(0.95)
 

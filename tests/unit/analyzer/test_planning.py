@@ -11,9 +11,10 @@ from analyzer.frontier import Frontier, fields
 from analyzer.planning import Plan, Prediction, central_gaussian_mse, plan
 from analyzer.wishes import Wishes
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.composition import Release, composed_epsilon
+from common.accounting.composition import composed_epsilon
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
+from common.accounting.release import CrowdRelease
 from common.errors import PlanError
 from common.task import envelope_bytes
 
@@ -52,7 +53,7 @@ def _exact_epsilon(design: Design, wishes: Wishes) -> float:
     crowd = _crowd(design, wishes.honest)
     if wishes.rounds == 1:
         return epsilon_upper(design.reduction, crowd, wishes.delta)
-    release = Release(reduction=design.reduction, crowd=crowd)
+    release = CrowdRelease(reduction=design.reduction, crowd=crowd)
     return composed_epsilon([release] * wishes.rounds, wishes.delta)
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
-from common.task import MechanismSpec, Task
+from common.mechanism_spec import MechanismSpec
+from common.task import Task
 from tests.support.tasks import published
 
 
@@ -61,7 +62,7 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"assumed_honest_fraction": 0.0}, "assumed_honest_fraction is 0.0"),
         ({"assumed_honest_fraction": 1.5}, "assumed_honest_fraction is 1.5"),
         ({"assumed_honest_fraction": math.nan}, "assumed_honest_fraction is nan"),
-        ({"protocol": "no-such"}, "the known ones are od-hp"),
+        ({"protocol": "no-such"}, "the known ones are ldp-warner"),
         ({"suite": "rot13"}, "the suite must be one of"),
         ({"nonce": b"short"}, "nonce has 5 bytes"),
         ({"analyzer_key": b""}, "analyzer_key has 0 bytes"),
@@ -141,7 +142,7 @@ def test_the_law_of_the_dummies_is_in_the_bytes() -> None:
     task = published(dummies_per_user=1.3).task
     raw = task.to_bytes()
 
-    assert b'"extra_weight":1288490189,"law":"fractional","per_user":1}' in raw
+    assert b'"extra_weight":1288490189,"law":"fractional","most":1,"per_user":1,"trials":1}' in raw
     assert task == Task.from_bytes(raw)
     assert 3 == task.reports_per_user
     for other in (b"0", b"1288490189.0", b"4294967296", b"-1", b'"1"', b"true"):

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import wire
+from common import draft_wire, wire
 from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
+from common.dummy_spec import DummySpec
 from common.errors import ShuffleDpError, WireError
+from common.shuffler_spec import ShufflerSpec
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task_digest import TaskDigest
@@ -30,10 +32,23 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
     assert signed == wire.signed_task_from_wire(wire.signed_task_to_wire(signed))
     assert manifest == wire.manifest_from_wire(wire.manifest_to_wire(manifest))
     assert status == wire.status_from_wire(wire.status_to_wire(status))
-    for asked in (wanted, draft(local_epsilon=math.inf)):
-        assert asked == wire.draft_from_wire(wire.draft_to_wire(asked))
+    drawn = draft(
+        dummies=DummySpec(
+            law="negative-binomial",
+            per_user=1,
+            added_by="user-agent",
+            trials=8,
+            extra_weight=2**30,
+            most=90,
+        ),
+        shuffler=ShufflerSpec(
+            law="geometric", keep_weight=2**31, peak=3, left_weight=5, right_weight=7, most=20
+        ),
+    )
+    for asked in (wanted, draft(local_epsilon=math.inf), drawn):
+        assert asked == draft_wire.draft_from_wire(draft_wire.draft_to_wire(asked))
     budgeted = draft(population="staff", budget_epsilon=3.0, budget_delta=1e-5)
-    assert budgeted == wire.draft_from_wire(wire.draft_to_wire(budgeted))
+    assert budgeted == draft_wire.draft_from_wire(draft_wire.draft_to_wire(budgeted))
     assert list(Outcome) == wire.outcomes_from_wire(wire.outcomes_to_wire(list(Outcome)))
     assert b"chunk" == wire.chunk_from_wire(wire.chunk_to_wire(b"chunk"))
     for state in BatchState:
@@ -63,10 +78,10 @@ def test_a_digest_has_32_bytes(length: int) -> None:
 @pytest.mark.parametrize("dummies", [-0.5, math.nan, math.inf, 2.0**20 + 1])
 def test_a_draft_has_a_sensible_number_of_dummies(dummies: float) -> None:
     """A double may be anything; the field is named."""
-    message = wire.draft_to_wire(draft(dummies_per_user=dummies))
+    message = draft_wire.draft_to_wire(draft(dummies_per_user=dummies))
 
     with pytest.raises(WireError, match="dummies_per_user is"):
-        wire.draft_from_wire(message)
+        draft_wire.draft_from_wire(message)
 
 
 def test_a_bulk_call_has_a_limit() -> None:
@@ -92,7 +107,7 @@ def test_a_delivery_begins_with_its_manifest_and_goes_on_with_reports() -> None:
 
 _PARSERS = (
     (task_pb2.SignedTask, wire.signed_task_from_wire),
-    (analyzer_pb2.CreateTaskRequest, wire.draft_from_wire),
+    (analyzer_pb2.CreateTaskRequest, draft_wire.draft_from_wire),
     (user_agent_pb2.ContributeRequest, wire.contribution_from_wire),
     (shuffler_pb2.SubmitRequest, wire.envelope_from_wire),
     (shuffler_pb2.SubmitBulkRequest, wire.envelopes_from_wire),

@@ -7,6 +7,7 @@ from common.errors import ValueRangeError
 from common.hpke import envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Reports, is_null
+from common.mechanisms.support import SupportCounting
 from common.submission import unpack
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor, draw_dummy_counts, pad
@@ -72,7 +73,9 @@ def test_the_extra_dummy_follows_its_weight_exactly() -> None:
             assert (4, np.int64) == (size, dtype)
             return np.array([0, 6, 7, 2**32 - 1])
 
-    law = DummySpec(law="fractional", per_user=2, added_by="user-agent", extra_weight=7)
+    law = DummySpec(
+        law="fractional", per_user=2, added_by="user-agent", trials=1, extra_weight=7, most=1
+    )
 
     assert [3, 3, 2, 2] == draw_dummy_counts(law, 4, Draws()).tolist()  # type: ignore[arg-type]
 
@@ -97,6 +100,7 @@ def test_the_own_report_has_no_place_of_its_own() -> None:
     case = published(dummies_per_user=3, local_epsilon=12.0)
     contributor = Contributor(case.task, case.signed.digest())
     mechanism, rng = mechanism_of(case.task), np.random.default_rng(3)
+    assert isinstance(mechanism, SupportCounting)
     supports = np.zeros(4)
     for _ in range(800):
         reports = _opened(case, contributor.prepare(0, rng))

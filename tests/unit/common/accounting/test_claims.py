@@ -3,10 +3,8 @@ from typing import Any
 
 import pytest
 
-from common.accounting.amplification import epsilon_upper
 from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.coalitions import honest_crowd
-from common.mechanisms.catalogue import mechanism_of
+from common.accounting.coalitions import claimed_release
 from tests.support.tasks import published
 
 _CASES: list[dict[str, Any]] = [
@@ -31,9 +29,7 @@ def test_an_honest_claim_is_confirmed_and_little_larger_than_what_holds(
     costs less than .5 % of ε.
     """
     task = published(target_size=30_000, **changes).task
-    holds = epsilon_upper(
-        mechanism_of(task).reduction, honest_crowd(task, task.n_min, 0), task.delta
-    )
+    holds = claimed_release(task, task.n_min).epsilon(task.delta)
 
     assert delta_at_claim(task) <= 0.998 * task.delta
     assert min(holds, task.local_epsilon) <= task.central_epsilon <= task.local_epsilon

@@ -55,13 +55,12 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
     ]
     assert everybody.epsilon < skipping.epsilon < colluding.epsilon
     assert colluding == claimed(table) == claimed_guarantee(Terms.of(task), 5000)
-    reduction = mechanism_of(task).reduction
     for row, crowd in (
         (everybody, Crowd(users=5000, dummies=10_000)),
         (colluding, Crowd(users=3000, dummies=6000)),
         (skipping, Crowd(users=5000, dummies=6000)),
     ):
-        assert epsilon_upper(reduction, crowd, task.delta) == row.epsilon
+        assert Terms.of(task).release(crowd).epsilon(task.delta) == row.epsilon
 
 
 def test_many_own_dummies_help_against_shuffler_and_analyzer_but_not_the_pure_epsilon() -> None:
@@ -153,9 +152,9 @@ def test_refused_reports_cost_privacy() -> None:
 def test_the_central_epsilon_is_formula_1s() -> None:
     """For the mechanism's integer weights."""
     task = published().task
-    expected = epsilon_upper(
-        mechanism_of(task).reduction, Crowd(users=1000, dummies=1000), task.delta
-    )
+    reduction = mechanism_of(task).reduction
+    assert reduction is not None
+    expected = epsilon_upper(reduction, Crowd(users=1000, dummies=1000), task.delta)
 
     assert expected == guarantees(task, 1000, 0)[0].epsilon
 

@@ -25,7 +25,7 @@ def test_a_task_without_local_noise_has_the_weights_1_and_0(buckets: int) -> Non
     ).task
 
     assert (1, 0) == (task.mechanism.true_weight, task.mechanism.other_weight)
-    assert math.inf == mechanism_of(task).weights.local_epsilon
+    assert math.inf == mechanism_of(task).local_epsilon
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""From a batch's counts to its result: what was counted, the estimate, the guarantees. Pure."""
+
+from analyzer.estimation.histogram import estimate
+from analyzer.intake import Intake
+from common.accounting.coalitions import guarantees, published_claim
+from common.batch import BatchManifest
+from common.errors import UnusableBatchError
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.result import Result
+from common.task import Task
+
+
+def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: Intake) -> Result:
+    """
+    Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
+
+    The number of dummies that came is known where nothing was refused: all reports but users' own
+    and null ones. Once reports were refused, users' own are taken to be among them in proportion:
+    as large a share of them is left as of all reports, and the others that were counted are
+    dummies. The guarantee takes every refused report for another honest user's. How many of the
+    shuffler's dummies there are, and how many reports it kept, is never known but by their law.
+
+    Null reports fill submissions up to the task's largest number of dummies. More of them than the
+    law leaves room for (none, where the number is fixed) stand where a report should: malformed.
+
+    Raises:
+        UnusableBatchError: No report could be counted.
+    """
+    if intake.counted == 0:
+        raise UnusableBatchError(
+            f"none of the batch's {manifest.n_reports} reports could be counted"
+        )
+    room = manifest.n_users * (task.dummies.maximum - task.dummies.per_user)
+    padding = min(intake.null, room)
+    refused = dict(intake.refused)
+    refused["malformed"] += intake.null - padding
+    n_refused = sum(refused.values())
+    accepted = intake.counted + padding
+    mixture = mixture_of(
+        task,
+        manifest.n_users,
+        counted=intake.counted,
+        accepted=accepted / manifest.n_reports,
+    )
+    return Result(
+        task_digest=manifest.task_digest,
+        protocol=task.protocol,
+        mechanism=task.mechanism.name,
+        buckets=task.mechanism.buckets,
+        local_epsilon=task.local_epsilon,
+        n_users=manifest.n_users,
+        n_reports=manifest.n_reports,
+        n_dummies=round(max(0.0, intake.counted - mixture.n_real * mixture.kept)),
+        refused=refused,
+        histogram=estimate(
+            mechanism,
+            intake.cells,
+            mixture=mixture,
+            refinement=task.composition.refinement,
+        ),
+        guarantees=guarantees(task, manifest.n_users, n_refused),
+        published_claim=published_claim(task, manifest.n_users, n_refused),
+        open_seconds=0.0,
+        estimate_seconds=0.0,
+    )
+
+
+def mixture_of(task: Task, n_users: int, *, counted: int, accepted: float = 1.0) -> Mixture:
+    """
+    Say what the counted reports are. Pure.
+
+    Args:
+        task: Whose batch it is.
+        n_users: Of the batch.
+        counted: Reports that were counted.
+        accepted: Share of the batch's reports that were not refused; users' own reports are taken
+            to be left in proportion.
+    """
+    shuffler, dummies = task.shuffler, task.dummies
+    if not shuffler.idle:
+        mean, spread = shuffler.moments()
+        return Mixture(
+            n_real=n_users * accepted,
+            kept=shuffler.kept,
+            item_mean=mean * accepted,
+            item_variance=spread * accepted,
+        )
+    n_real = min(n_users * accepted, counted)
+    n_dummies = counted - n_real
+    if dummies.uniform:
+        return Mixture(n_real=n_real, n_dummies=n_dummies)
+    chance = dummies.extra_chance
+    return Mixture(
+        n_real=n_real,
+        item_mean=n_dummies / task.domain_size,
+        item_variance=n_real * chance * (1 - chance),
+    )

@@ -1,0 +1,105 @@
+"""An operator's draft on its way to the analyzer; see common/wire.py."""
+
+from dataclasses import asdict
+from typing import Final, get_args
+
+from common.draft import TaskDraft
+from common.dummy_spec import MAX_DUMMIES, DummySpec
+from common.hpke import KEY_BYTES
+from common.mechanism_spec import MAX_DOMAIN_SIZE
+from common.protocols import DummyLaw, ShufflerLaw
+from common.shuffler_spec import ShufflerSpec
+from common.task import MAX_LABEL_CHARACTERS, MAX_POPULATION_CHARACTERS, MAX_USERS
+from common.wire_fields import amount, count, exactly, short, word
+from protos.shuffledp.v1 import analyzer_pb2
+
+_MAX_NAME: Final = 64
+
+
+def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
+    """Write an operator's draft."""
+    return analyzer_pb2.CreateTaskRequest(
+        protocol=draft.protocol,
+        domain_size=draft.domain_size,
+        labels=draft.labels,
+        buckets=draft.buckets,
+        dummies_per_user=draft.dummies_per_user,
+        local_epsilon=draft.local_epsilon,
+        delta=draft.delta,
+        n_min=draft.n_min,
+        target_size=draft.target_size,
+        deadline=draft.deadline,
+        assumed_honest_fraction=draft.assumed_honest_fraction,
+        shuffler_key=draft.shuffler_key,
+        population=draft.population,
+        budget_epsilon=draft.budget_epsilon,
+        budget_delta=draft.budget_delta,
+        dummies=None if draft.dummies is None else _dummies_to_wire(draft.dummies),
+        shuffler=_shuffler_to_wire(draft.shuffler),
+    )
+
+
+def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
+    """Read an operator's draft."""
+    for label in message.labels:
+        short("label", label, MAX_LABEL_CHARACTERS)
+    return TaskDraft(
+        protocol=short("protocol", message.protocol, _MAX_NAME),
+        domain_size=count("domain_size", message.domain_size, MAX_DOMAIN_SIZE),
+        labels=tuple(message.labels),
+        buckets=count("buckets", message.buckets, MAX_DOMAIN_SIZE),
+        dummies_per_user=amount("dummies_per_user", message.dummies_per_user, MAX_DUMMIES),
+        local_epsilon=message.local_epsilon,
+        delta=message.delta,
+        n_min=count("n_min", message.n_min, MAX_USERS),
+        target_size=count("target_size", message.target_size, MAX_USERS),
+        deadline=message.deadline,
+        assumed_honest_fraction=message.assumed_honest_fraction,
+        shuffler_key=exactly("shuffler_key", message.shuffler_key, KEY_BYTES),
+        population=short("population", message.population, MAX_POPULATION_CHARACTERS),
+        budget_epsilon=message.budget_epsilon if message.HasField("budget_epsilon") else None,
+        budget_delta=message.budget_delta if message.HasField("budget_delta") else None,
+        dummies=_dummies_from_wire(message.dummies) if message.HasField("dummies") else None,
+        shuffler=(
+            _shuffler_from_wire(message.shuffler)
+            if message.HasField("shuffler")
+            else ShufflerSpec()
+        ),
+    )
+
+
+def _dummies_to_wire(spec: DummySpec) -> analyzer_pb2.DummySpec:
+    return analyzer_pb2.DummySpec(
+        law=spec.law,
+        per_user=spec.per_user,
+        trials=spec.trials,
+        extra_weight=spec.extra_weight,
+        most=spec.most,
+    )
+
+
+def _dummies_from_wire(message: analyzer_pb2.DummySpec) -> DummySpec:
+    return DummySpec(
+        law=word("the law of the dummies", message.law, get_args(DummyLaw)),
+        per_user=message.per_user,
+        added_by="user-agent",
+        trials=message.trials,
+        extra_weight=message.extra_weight,
+        most=message.most,
+    )
+
+
+def _shuffler_to_wire(spec: ShufflerSpec) -> analyzer_pb2.ShufflerSpec:
+    return analyzer_pb2.ShufflerSpec(**asdict(spec))
+
+
+def _shuffler_from_wire(message: analyzer_pb2.ShufflerSpec) -> ShufflerSpec:
+    return ShufflerSpec(
+        law=word("the law of the shuffler's dummies", message.law, get_args(ShufflerLaw)),
+        keep_weight=message.keep_weight,
+        trials=message.trials,
+        peak=message.peak,
+        left_weight=message.left_weight,
+        right_weight=message.right_weight,
+        most=message.most,
+    )
