@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from analyzer.calibration import Checked, calibrate
-from analyzer.design import HASHED, ProtocolName
-from analyzer.frontier import CLOSE_ENOUGH, Frontier, Place, Verdict
+from analyzer.frontier import (
+    CLOSE_ENOUGH,
+    HASHED,
+    Frontier,
+    Place,
+    ProtocolName,
+    Verdict,
+)
 from analyzer.wishes import Wishes
 from common.task import MAX_LOCAL_EPSILON
 
@@ -68,6 +74,16 @@ class Survey:
         return _in_order(_judged(frontier, protocol, verdicts, _FAR_PLACES))[0]
 
 
+def best_of(protocol: ProtocolName, wishes: Wishes) -> Checked | None:
+    """
+    Find the best design of one protocol; None if it cannot keep the promise under the caps.
+
+    Cost: some three evaluations of δ.
+    """
+    found = _judged(Frontier(wishes), protocol, {}, _FAR_PLACES)
+    return found[0] if found else None
+
+
 def _drawn(frontier: Frontier, verdicts: Mapping[bool, tuple[Verdict, ...]]) -> list[Place]:
     """Give the best place of every protocol, by error as drawn."""
     best = []
@@ -109,14 +125,16 @@ def _in_order(found: Iterable[Checked]) -> tuple[Checked, ...]:
     Of those within CLOSE_ENOUGH of the best, fewer reports and then a smaller local ε win.
     """
     by_error = sorted(found, key=lambda checked: checked.mse)
-    if any(checked.design.protocol == "puredump" for checked in by_error):
-        # mixDUMP at the limit of its noise is pureDUMP under another name.
-        by_error = [
-            checked
-            for checked in by_error
-            if checked.design.protocol != "mixdump"
-            or checked.design.local_epsilon < MAX_LOCAL_EPSILON
-        ]
+    found_names = {checked.design.protocol for checked in by_error}
+    # At the limit of their noise the one is the other under another name.
+    for noisy, noiseless in (("mixdump", "puredump"), ("od-hp", "fe1")):
+        if noiseless in found_names:
+            by_error = [
+                checked
+                for checked in by_error
+                if checked.design.protocol != noisy
+                or checked.design.local_epsilon < MAX_LOCAL_EPSILON
+            ]
     close = [each for each in by_error if each.mse <= CLOSE_ENOUGH * by_error[0].mse]
     best = min(close, key=lambda each: (each.design.bytes_per_user, each.design.local_epsilon))
     return (best, *(each for each in by_error if each is not best))
