@@ -2,18 +2,21 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
+from common.mechanism_spec import MechanismSpec
 from common.mechanisms.hash_family import MIN_DIGITS, HashFamily, check_prime
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
+from common.mechanisms.wanted import Wanted
+from common.task import Task
 
 REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
 MIN_CANONICAL_SEEDS: Final = 50
@@ -74,6 +77,30 @@ class LocalHashing(SupportCounting):
     weights: ResponseWeights
     nonce: bytes
     """The task's nonce; keys the public placement of items in the field."""
+
+    @classmethod
+    def specify(cls, wanted: Wanted) -> MechanismSpec:
+        """
+        Find the field for so many buckets.
+
+        Raises:
+            TaskError: They are not prime or not below domain_size, or the field gets too large.
+        """
+        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
+        family = family_for(wanted.domain_size, wanted.buckets)
+        return wanted.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """
+        Build it from a task.
+
+        Raises:
+            TaskError: Its buckets and digits make no field that can be decoded.
+        """
+        spec = task.mechanism
+        family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
+        return cls(task.domain_size, family, ResponseWeights.of(spec), task.nonce)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
