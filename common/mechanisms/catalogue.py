@@ -9,7 +9,11 @@ from common.mechanism_spec import MechanismSpec
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.mechanisms.wanted import Wanted
+from common.mechanisms.warner import Warner
 from common.protocols import MechanismName
 from common.task import Task
 
@@ -29,7 +33,12 @@ class Catalogued(Protocol):
 _CATALOGUE: Final[Mapping[MechanismName, type[Catalogued]]] = MappingProxyType(
     {
         "grr": Grr,
+        "warner": Warner,
+        "symmetric-unary": SymmetricUnary,
+        "optimized-unary": OptimizedUnary,
         "local-hashing": LocalHashing,
+        "string-hashing": StringHashing,
+        "square-wave": SquareWave,
     }
 )
 
