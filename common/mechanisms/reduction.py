@@ -158,24 +158,19 @@ class MatchCountReduction:
 
     @classmethod
     def of_intervals(
-        cls,
-        *,
-        answers: float,
-        local_epsilon: float,
-        blanket: float,
-        signal: float,
-        collision: float = 0.0,
+        cls, *, answers: float, local_epsilon: float, blanket: float, signal: float
     ) -> Self:
         """
         Describe a report that is uniform, or uniform within an interval around the value.
+
+        The intervals of the two values farthest apart are disjoint: collision 0, which bounds every
+        pair.
 
         Args:
             answers: l, how much longer the whole range is than an interval.
             local_epsilon: ln of the ratio of the two densities, rounded up.
             blanket: γ, from a formula of its own.
             signal: 1 - γ, from a formula of its own.
-            collision: Share of an interval that the one farthest from it covers. No pair of values
-                is less private than the farthest.
 
         Raises:
             AccountingError: answers or local_epsilon are out of range.
@@ -185,7 +180,7 @@ class MatchCountReduction:
             local_epsilon=local_epsilon,
             blanket=blanket,
             signal=signal,
-            collision=collision,
+            collision=0.0,
             third_value="none",
         )
 

@@ -136,19 +136,21 @@ class SquareWave:
         return self.weights.keeps_promise(local_epsilon)
 
     @property
-    def reduction(self) -> MatchCountReduction:
+    def reduction(self) -> MatchCountReduction | None:
         """
         A report is uniform over all places with γ = D·other/W, and else over those around its item.
 
-        So l = D/(2b+1). What two items far apart share of their places is what all D leave no room
-        for: no pair of items shares less.
+        So l = D/(2b+1), and the first and the last item share no place: collision 0, the worst of
+        all pairs. None where even these two share some, at a reach of half the items: then l may
+        be below 2, for which the accountant has no formula.
         """
+        if self.width >= self.domain_size:
+            return None
         return MatchCountReduction.of_intervals(
             answers=self.places / self.width,
             local_epsilon=self.local_epsilon,
             blanket=self.places * self.weights.other / self._total,
             signal=self._signal,
-            collision=max(0, 2 * self.width - self.places) / self.width,
         )
 
     @property

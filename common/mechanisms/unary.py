@@ -83,6 +83,20 @@ class UnaryEncoding(SupportCounting):
 
     @property
     @abstractmethod
+    def local_epsilon(self) -> float:
+        """What a report gives away by itself, rounded up."""
+
+    @abstractmethod
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether no report gives away more, in exact arithmetic. Run by the user agent."""
+
+    @property
+    @abstractmethod
+    def reduction(self) -> MatchCountReduction:
+        """What accounting for a shuffler needs."""
+
+    @property
+    @abstractmethod
     def _own_odds(self) -> tuple[int, int]:
         """How likely the own bit is set: a weight, and of what total."""
 
