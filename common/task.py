@@ -227,12 +227,13 @@ class Task:
 
     def _check_items_fit(self) -> None:
         spec = self.mechanism
-        if spec.name == "grr" and (spec.buckets != self.domain_size or spec.digits != 1):
+        plain = spec.name in {"grr", "warner"}
+        if plain and (spec.buckets != self.domain_size or spec.digits != 1):
             raise TaskError(
                 f"GRR over {self.domain_size} items has as many buckets and one digit; "
                 f"the task says {spec.buckets} and {spec.digits}"
             )
-        if spec.buckets**spec.digits < self.domain_size:
+        if spec.name == "local-hashing" and spec.buckets**spec.digits < self.domain_size:
             raise TaskError(
                 f"{spec.digits} digits in base {spec.buckets} cannot tell "
                 f"{self.domain_size} items apart"

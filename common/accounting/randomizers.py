@@ -12,12 +12,7 @@ Proofs stand in common/accounting/README.md. Run by whoever accounts for such a 
 import math
 
 from common.errors import AccountingError
-from common.mechanisms.reduction import (
-    MAX_ANSWERS,
-    MIN_LOCAL_EPSILON,
-    MatchCountReduction,
-    ThirdValue,
-)
+from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCountReduction
 
 
 def unary(p: float, q: float) -> MatchCountReduction:
@@ -34,8 +29,11 @@ def unary(p: float, q: float) -> MatchCountReduction:
     if not 0 < q < p <= 1:
         raise AccountingError(f"a bit is set with p = {p}, q = {q}; it must be 0 < q < p <= 1")
     ratio = math.log1p((p - q) / (q * (1 - p))) if p < 1 else math.inf
-    return _independent(
-        answers=1 / q, local_epsilon=ratio, blanket=(1 - p) / (1 - q), signal=(p - q) / (1 - q)
+    return MatchCountReduction.of_independent_bits(
+        answers=1 / q,
+        local_epsilon=_up(ratio),
+        blanket=(1 - p) / (1 - q),
+        signal=(p - q) / (1 - q),
     )
 
 
@@ -49,9 +47,9 @@ def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
         AccountingError: local_epsilon is out of range.
     """
     half = _checked(local_epsilon) / 2
-    return _independent(
+    return MatchCountReduction.of_independent_bits(
         answers=math.exp(half) + 1,
-        local_epsilon=local_epsilon,
+        local_epsilon=_up(local_epsilon),
         blanket=math.exp(-half),
         signal=-math.expm1(-half),
     )
@@ -65,9 +63,9 @@ def optimized_unary(local_epsilon: float) -> MatchCountReduction:
         AccountingError: local_epsilon is out of range.
     """
     _checked(local_epsilon)
-    return _independent(
+    return MatchCountReduction.of_independent_bits(
         answers=math.exp(local_epsilon) + 1,
-        local_epsilon=local_epsilon,
+        local_epsilon=_up(local_epsilon),
         blanket=(1 + math.exp(-local_epsilon)) / 2,
         signal=-math.expm1(-local_epsilon) / 2,
     )
@@ -130,13 +128,11 @@ def piecewise(local_epsilon: float) -> MatchCountReduction:
         AccountingError: local_epsilon is out of range.
     """
     half = _checked(local_epsilon) / 2
-    return _described(
+    return MatchCountReduction.of_intervals(
         answers=math.exp(half) + 1,
-        local_epsilon=local_epsilon,
+        local_epsilon=_up(local_epsilon),
         blanket=math.exp(-half),
         signal=-math.expm1(-half),
-        collision=0.0,
-        third_value="none",
     )
 
 
@@ -149,40 +145,6 @@ def _checked(local_epsilon: float) -> float:
     return local_epsilon
 
 
-def _independent(
-    *, answers: float, local_epsilon: float, blanket: float, signal: float
-) -> MatchCountReduction:
-    """Describe bits that are set independently: two values collide with chance 1/l."""
-    return _described(
-        answers=answers,
-        local_epsilon=local_epsilon,
-        blanket=blanket,
-        signal=signal,
-        collision=1 / answers,
-        third_value="independent",
-    )
-
-
-def _described(
-    *,
-    answers: float,
-    local_epsilon: float,
-    blanket: float,
-    signal: float,
-    collision: float,
-    third_value: ThirdValue,
-) -> MatchCountReduction:
-    if not answers <= MAX_ANSWERS:
-        raise AccountingError(f"l = 1/q is {answers:.6g}; it must be at most {MAX_ANSWERS}")
-    if not local_epsilon >= MIN_LOCAL_EPSILON:
-        raise AccountingError(
-            f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
-        )
-    return MatchCountReduction(
-        answers=answers,
-        local_epsilon=math.nextafter(local_epsilon, math.inf),
-        blanket=blanket,
-        signal=signal,
-        collision=collision,
-        third_value=third_value,
-    )
+def _up(local_epsilon: float) -> float:
+    """Round up what was computed to the nearest float."""
+    return math.nextafter(local_epsilon, math.inf)

@@ -1,16 +1,46 @@
 """From what a task says of its mechanism to the mechanism, and from a wish to what a task says."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
 from common.errors import TaskError
 from common.mechanism_spec import MechanismSpec
 from common.mechanisms.grr import Grr
-from common.mechanisms.hash_family import HashFamily
-from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
-from common.mechanisms.local_hashing import LocalHashing, family_for
+from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.response_weights import ResponseWeights
-from common.plain_report import PLAIN_REPORT
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from common.mechanisms.wanted import Wanted
+from common.mechanisms.warner import Warner
 from common.protocols import MechanismName
 from common.task import Task
+
+
+class Catalogued(Protocol):
+    """A mechanism's way into a task, and out of it again."""
+
+    @classmethod
+    def specify(cls, wanted: Wanted) -> MechanismSpec:
+        """Work out the integers. Run by the analyzer."""
+
+    @classmethod
+    def of(cls, task: Task) -> Mechanism:
+        """Build the mechanism from its integers. Run by the user agent and by the analyzer."""
+
+
+_CATALOGUE: Final[Mapping[MechanismName, type[Catalogued]]] = MappingProxyType(
+    {
+        "grr": Grr,
+        "warner": Warner,
+        "symmetric-unary": SymmetricUnary,
+        "optimized-unary": OptimizedUnary,
+        "local-hashing": LocalHashing,
+        "string-hashing": StringHashing,
+        "square-wave": SquareWave,
+    }
+)
 
 
 def specify(
@@ -22,25 +52,16 @@ def specify(
     Args:
         name: Of the mechanism.
         domain_size: Items, at least 2.
-        buckets: A prime below domain_size, for hashing; GRR has as many as items.
+        buckets: For hashing; every other mechanism knows its answers from the items.
         local_epsilon: Above 0 and at most 20, or infinite for reports without noise.
 
     Raises:
-        TaskError: local_epsilon is out of range, or buckets do not fit the domain.
+        TaskError: local_epsilon is out of range, or the mechanism does not fit the domain.
     """
-    weights = ResponseWeights.for_epsilon(local_epsilon)
-    if name == "grr":
-        answers, digits, dtype = domain_size, 1, PLAIN_REPORT
-    else:
-        answers, digits, dtype = buckets, family_for(domain_size, buckets).t, HASHED_REPORT
-    return MechanismSpec(
-        name=name,
-        buckets=answers,
-        digits=digits,
-        true_weight=weights.true,
-        other_weight=weights.other,
-        report_bytes=dtype.itemsize,
+    wanted = Wanted(
+        name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon
     )
+    return _CATALOGUE[name].specify(wanted)
 
 
 def mechanism_of(task: Task) -> Mechanism:
@@ -50,17 +71,10 @@ def mechanism_of(task: Task) -> Mechanism:
     Raises:
         TaskError: The task's integers do not describe a mechanism that this program knows.
     """
-    spec = task.mechanism
-    weights = ResponseWeights(true=spec.true_weight, other=spec.other_weight)
-    mechanism: Mechanism
-    if spec.name == "grr":
-        mechanism = Grr(task.domain_size, weights)
-    else:
-        family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
-        mechanism = LocalHashing(task.domain_size, family, weights, task.nonce)
-    if mechanism.report_dtype.itemsize != spec.report_bytes:
+    mechanism = _CATALOGUE[task.mechanism.name].of(task)
+    if mechanism.report_dtype.itemsize != task.mechanism.report_bytes:
         raise TaskError(
-            f"report_bytes is {spec.report_bytes}; a report of this mechanism has "
+            f"report_bytes is {task.mechanism.report_bytes}; a report of this mechanism has "
             f"{mechanism.report_dtype.itemsize}"
         )
     return mechanism

@@ -2,17 +2,20 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError
+from common.mechanism_spec import MechanismSpec
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
+from common.mechanisms.wanted import Wanted
 from common.plain_report import PLAIN_REPORT, plain_reports
+from common.task import Task
 
 
 class _Identity:
@@ -31,6 +34,17 @@ class Grr(SupportCounting):
 
     domain_size: int
     weights: ResponseWeights
+
+    @classmethod
+    def specify(cls, wanted: Wanted) -> MechanismSpec:
+        """Give as many answers as items."""
+        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
+        return wanted.spec(weights, buckets=wanted.domain_size, dtype=PLAIN_REPORT)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Build it from a task, which has checked that there are as many answers as items."""
+        return cls(task.domain_size, ResponseWeights.of(task.mechanism))
 
     @property
     def report_dtype(self) -> np.dtype[Any]:

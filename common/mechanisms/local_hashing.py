@@ -1,19 +1,23 @@
 """Local hashing [WBLJ17] over a finite field, any two items colliding with chance exactly 1/g."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.hash_family import MIN_DIGITS, HashFamily, check_prime
+from common.mechanism_spec import MechanismSpec
+from common.mechanisms.hash_family import MAX_SEEDS, MIN_DIGITS, HashFamily, check_prime
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
+from common.mechanisms.wanted import Wanted
+from common.task import Task
 
 REPORT_DTYPE: Final = np.dtype([("seed", "<u8"), ("bucket", "<u4")])
 MIN_CANONICAL_SEEDS: Final = 50
@@ -45,6 +49,36 @@ def family_for(domain_size: int, buckets: int) -> HashFamily:
     return HashFamily.holding(domain_size, buckets, digits)
 
 
+def optimal_buckets(local_epsilon: float, domain_size: int) -> int:
+    """
+    Give the prime with the least predicted variance of rare items, near e^ε + 1 [WBLJ17].
+
+    n·Var = (e^ε - 1 + g)² / ((e^ε - 1)² (g - 1)), least at g = e^ε + 1. Whether GRR would be better
+    still is for the caller to find out.
+
+    Args:
+        local_epsilon: Above 0; may be infinite.
+        domain_size: Items; hashing needs fewer buckets.
+
+    Raises:
+        TaskError: No field fits: there are not more than 2 items.
+
+    Cost: a look at every number up to √MAX_SEEDS, some 20 ms.
+    """
+    found = [prime for prime in range(2, math.isqrt(MAX_SEEDS) + 1) if _fits(domain_size, prime)]
+    if not found:
+        raise TaskError(f"domain_size is {domain_size}; hashing needs more than 2 items")
+    inverse = math.exp(-local_epsilon)
+    return min(found, key=lambda prime: (1 + (prime - 1) * inverse) ** 2 / (prime - 1))
+
+
+def _fits(domain_size: int, buckets: int) -> bool:
+    try:
+        return family_for(domain_size, buckets).q == buckets
+    except TaskError:
+        return False
+
+
 class _HashIncidence:
     """A cell (seed, bucket) supports the items that the seed hashes to the bucket."""
 
@@ -74,6 +108,30 @@ class LocalHashing(SupportCounting):
     weights: ResponseWeights
     nonce: bytes
     """The task's nonce; keys the public placement of items in the field."""
+
+    @classmethod
+    def specify(cls, wanted: Wanted) -> MechanismSpec:
+        """
+        Find the field for so many buckets.
+
+        Raises:
+            TaskError: They are not prime or not below domain_size, or the field gets too large.
+        """
+        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
+        family = family_for(wanted.domain_size, wanted.buckets)
+        return wanted.spec(weights, buckets=family.q, digits=family.t, dtype=REPORT_DTYPE)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """
+        Build it from a task.
+
+        Raises:
+            TaskError: Its buckets and digits make no field that can be decoded.
+        """
+        spec = task.mechanism
+        family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
+        return cls(task.domain_size, family, ResponseWeights.of(spec), task.nonce)
 
     @property
     def report_dtype(self) -> np.dtype[Any]:

@@ -14,11 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.mechanisms.mixing import mix
+
 _LABEL: Final = b"shuffledp v1 placement"
 _ROUNDS: Final = 4
-_MULTIPLIER_1: Final = np.uint64(0xFF51AFD7ED558CCD)
-_MULTIPLIER_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
-_SHIFT: Final = np.uint64(33)
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,5 @@ class Placement:
         mask = (np.uint64(1) << half) - np.uint64(1)
         left, right = points >> half, points & mask
         for key in keys[:_ROUNDS]:
-            left, right = right, left ^ (_mix(right ^ key) & mask)
+            left, right = right, left ^ (mix(right ^ key) & mask)
         return (left << half) | right
-
-
-def _mix(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scramble 64-bit words; multiplication wraps, as it should."""
-    word = (word ^ (word >> _SHIFT)) * _MULTIPLIER_1
-    word = (word ^ (word >> _SHIFT)) * _MULTIPLIER_2
-    return word ^ (word >> _SHIFT)

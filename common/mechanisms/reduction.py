@@ -95,7 +95,14 @@ class MatchCountReduction:
         )
 
     @classmethod
-    def for_weights(cls, *, answers: int, weights: ResponseWeights, hashed: bool) -> Self:
+    def for_weights(
+        cls,
+        *,
+        answers: int,
+        weights: ResponseWeights,
+        hashed: bool,
+        collision: float | None = None,
+    ) -> Self:
         """
         Describe randomized response with integer weights.
 
@@ -105,18 +112,102 @@ class MatchCountReduction:
             answers: The alphabet of GRR, the buckets of local hashing; at least 2.
             weights: Of one answer.
             hashed: Whether the answer is that to a hashed value, under a seed in the report.
+            collision: Of the hash family; without it, 1/answers.
 
         Raises:
             TaskError: The weights of all answers do not stay below 2^63.
         """
         total = weights.total(answers)
+        uniform = 1 / answers if hashed else 0.0
         return cls(
             answers=answers,
             local_epsilon=weights.local_epsilon,
             blanket=answers * weights.other / total,
             signal=(weights.true - weights.other) / total,
-            collision=1 / answers if hashed else 0.0,
+            collision=uniform if collision is None else collision,
             third_value=_third_value(answers, hashed=hashed),
+        )
+
+    @classmethod
+    def of_independent_bits(
+        cls, *, answers: float, local_epsilon: float, blanket: float, signal: float
+    ) -> Self:
+        """
+        Describe a unary encoding: one bit an item, each set independently of the others.
+
+        U sets every bit with chance q [WBLJ17]; a report supports the items whose bits are set. The
+        own bit is set with p > q: γ = (1-p)/(1-q), l = 1/q, and two values collide with chance 1/l.
+
+        Args:
+            answers: l = 1/q.
+            local_epsilon: ln(p(1-q) / q(1-p)), rounded up.
+            blanket: γ, from a formula of its own.
+            signal: (p-q)/(1-q), from a formula of its own.
+
+        Raises:
+            AccountingError: answers or local_epsilon are out of range.
+        """
+        return cls._of_any_alphabet(
+            answers=answers,
+            local_epsilon=local_epsilon,
+            blanket=blanket,
+            signal=signal,
+            collision=1 / answers,
+            third_value="independent",
+        )
+
+    @classmethod
+    def of_intervals(
+        cls, *, answers: float, local_epsilon: float, blanket: float, signal: float
+    ) -> Self:
+        """
+        Describe a report that is uniform, or uniform within an interval around the value.
+
+        The intervals of the two values farthest apart are disjoint: collision 0, which bounds every
+        pair.
+
+        Args:
+            answers: l, how much longer the whole range is than an interval.
+            local_epsilon: ln of the ratio of the two densities, rounded up.
+            blanket: γ, from a formula of its own.
+            signal: 1 - γ, from a formula of its own.
+
+        Raises:
+            AccountingError: answers or local_epsilon are out of range.
+        """
+        return cls._of_any_alphabet(
+            answers=answers,
+            local_epsilon=local_epsilon,
+            blanket=blanket,
+            signal=signal,
+            collision=0.0,
+            third_value="none",
+        )
+
+    @classmethod
+    def _of_any_alphabet(
+        cls,
+        *,
+        answers: float,
+        local_epsilon: float,
+        blanket: float,
+        signal: float,
+        collision: float,
+        third_value: ThirdValue,
+    ) -> Self:
+        if not answers <= MAX_ANSWERS:
+            raise AccountingError(f"l = 1/q is {answers:.6g}; it must be at most {MAX_ANSWERS}")
+        if not local_epsilon >= MIN_LOCAL_EPSILON:
+            raise AccountingError(
+                f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON}"
+            )
+        return cls(
+            answers=answers,
+            local_epsilon=local_epsilon,
+            blanket=blanket,
+            signal=signal,
+            collision=collision,
+            third_value=third_value,
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.mechanism_spec import MAX_WEIGHT_SUM
+from common.mechanism_spec import MAX_WEIGHT_SUM, MechanismSpec
 from common.task import check_local_epsilon
 
 _OTHER_WEIGHT: Final = 2**32
@@ -67,6 +67,11 @@ class ResponseWeights:
                 f"local_epsilon is {local_epsilon}; below 2^-32 reports would carry no signal"
             )
         return cls(true=true, other=_OTHER_WEIGHT)
+
+    @classmethod
+    def of(cls, spec: MechanismSpec) -> Self:
+        """Take them from what a task says."""
+        return cls(true=spec.true_weight, other=spec.other_weight)
 
     def keeps_promise(self, local_epsilon: float) -> bool:
         """

@@ -1,0 +1,279 @@
+"""
+The square wave for items in an order, such as ages or intervals of a number [LWLWLS20].
+
+A report is a place on a line that is 2b longer than the items: with weight `true` each of the 2b+1
+places around the item, with weight `other` each other one. Whoever estimates a distribution over
+an order errs less by it than by randomized response, which tells nothing of the neighbourhood.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from functools import cached_property
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError, TaskError
+from common.mechanism_spec import MAX_WEIGHT_SUM, MechanismSpec
+from common.mechanisms.band import Band
+from common.mechanisms.mechanism import Channel, Counts, Mixture, Reports, Vector, check_values
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.wanted import Wanted, check_answers
+from common.plain_report import PLAIN_REPORT, plain_reports
+from common.task import Task
+
+_PRECISE: Final = Context(prec=60, rounding=ROUND_HALF_EVEN)
+
+
+def best_reach(domain_size: int, local_epsilon: float) -> int:
+    """
+    Give the reach b to either side that tells most of an item [LWLWLS20].
+
+    b = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)) of the domain, which is what maximizes the mutual
+    information of a number and its report; here to the nearest item. From half of the domain at
+    small ε to nothing at large. In 60 digits: at small ε both differences cancel.
+
+    Args:
+        domain_size: Items, at least 2.
+        local_epsilon: Above 0; infinite where reports carry no noise, and there is no reach.
+    """
+    epsilon = Decimal(local_epsilon)
+    if epsilon.is_infinite():
+        return 0
+    ctx = _PRECISE
+    power = ctx.exp(epsilon)
+    above = ctx.add(ctx.subtract(ctx.multiply(epsilon, power), power), 1)
+    below = ctx.multiply(ctx.multiply(power, 2), ctx.subtract(ctx.subtract(power, 1), epsilon))
+    return int(ctx.to_integral_value(ctx.divide(ctx.multiply(above, domain_size), below)))
+
+
+@dataclass(frozen=True)
+class SquareWave:
+    """Report a place around the item, or any: place j is around item v if v ≤ j ≤ v+2b."""
+
+    domain_size: int
+    reach: int
+    """b, 0 or more."""
+    weights: ResponseWeights
+    """Of one place."""
+
+    def __post_init__(self) -> None:
+        if self._total > MAX_WEIGHT_SUM:
+            raise TaskError(f"the sum of the weights is {self._total}; it must stay below 2^63")
+
+    @classmethod
+    def specify(cls, wanted: Wanted) -> MechanismSpec:
+        """
+        Give the places on the line.
+
+        Raises:
+            TaskError: local_epsilon is out of range, or there are too many places.
+        """
+        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
+        reach = best_reach(wanted.domain_size, wanted.local_epsilon)
+        mechanism = cls(wanted.domain_size, reach, weights)
+        return wanted.spec(weights, buckets=mechanism.places, dtype=PLAIN_REPORT)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """
+        Build it from a task; any reach will do.
+
+        Raises:
+            TaskError: Its places are fewer than the items, or not an even number more.
+        """
+        reach = max(0, task.mechanism.buckets - task.domain_size) // 2
+        check_answers(task.mechanism, task.domain_size + 2 * reach)
+        return cls(task.domain_size, reach, ResponseWeights.of(task.mechanism))
+
+    @cached_property
+    def _band(self) -> Band:
+        return Band(self.domain_size, self.width)
+
+    @property
+    def width(self) -> int:
+        """How many places are around an item: 2b+1."""
+        return 2 * self.reach + 1
+
+    @property
+    def places(self) -> int:
+        """How many places there are: d+2b."""
+        return self.domain_size + 2 * self.reach
+
+    @cached_property
+    def _near(self) -> int:
+        return self.width * self.weights.true
+
+    @cached_property
+    def _total(self) -> int:
+        """W, the same for every item: its 2b+1 places, and d-1 others."""
+        return self._near + (self.domain_size - 1) * self.weights.other
+
+    @property
+    def _floor(self) -> float:
+        """How likely a given place away from the item is."""
+        return self.weights.other / self._total
+
+    @property
+    def _rise(self) -> float:
+        """How much likelier a given place around the item is."""
+        return (self.weights.true - self.weights.other) / self._total
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """One unsigned 32-bit place."""
+        return PLAIN_REPORT
+
+    @property
+    def local_epsilon(self) -> float:
+        """ln(true / other): W is the same for every item."""
+        return self.weights.local_epsilon
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
+        return self.weights.keeps_promise(local_epsilon)
+
+    @property
+    def reduction(self) -> MatchCountReduction | None:
+        """
+        A report is uniform over all places with γ = D·other/W, and else over those around its item.
+
+        So l = D/(2b+1), and the first and the last item share no place: collision 0, the worst of
+        all pairs. None where even these two share some, at a reach of half the items: then l may
+        be below 2, for which the accountant has no formula.
+        """
+        if self.width >= self.domain_size:
+            return None
+        return MatchCountReduction.of_intervals(
+            answers=self.places / self.width,
+            local_epsilon=self.local_epsilon,
+            blanket=self.places * self.weights.other / self._total,
+            signal=self._signal,
+        )
+
+    @property
+    def _signal(self) -> float:
+        return self.width * (self.weights.true - self.weights.other) / self._total
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """
+        Randomize each value. Run by the user agent.
+
+        One integer below W is drawn for each value: below (2b+1)·true it names one of the places
+        around the item, above it one of the d-1 others.
+
+        Args:
+            values: Items, shape (n,), each in 0 .. domain_size-1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports, field item (uint32): places, each below d+2b.
+
+        Raises:
+            ValueRangeError: A value lies outside the domain.
+        """
+        check_values(values, self.domain_size)
+        draw = rng.integers(0, self._total, size=values.shape, dtype=np.int64)
+        around = values + draw // self.weights.true
+        # Without noise nothing is drawn beyond the first case, and nothing is divided by 0.
+        other = (draw - self._near) // max(1, self.weights.other)
+        away = other + self.width * (other >= values)
+        return plain_reports(np.where(draw < self._near, around, away))
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """Draw `count` uniform places: the blanket. Run by the user agent."""
+        return plain_reports(rng.integers(0, self.places, size=count, dtype=np.int64))
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which reports name a place on the line. Run by the analyzer."""
+        inside: NDArray[np.bool_] = reports["item"] < self.places
+        return inside
+
+    def tally(self, reports: Reports) -> Counts:
+        """
+        Count reports by place. Run by the analyzer.
+
+        Returns:
+            Counts of shape (d+2b,).
+
+        Raises:
+            ReportError: A place is out of range.
+        """
+        if not self.valid(reports).all():
+            raise ReportError(f"a place is not below {self.places}")
+        return np.bincount(reports["item"].astype(np.int64), minlength=self.places)
+
+    def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
+        """
+        Draw the counts by place that users and dummies would come to.
+
+        A report is uniform around its item with probability `signal`, and uniform over all places
+        otherwise.
+
+        Cost: a draw for each of the first kind, and one multinomial draw for all the others.
+        """
+        truthful = rng.binomial(users, self._signal)
+        values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
+        around = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
+        rest = int(users.sum()) - len(values) + n_dummies
+        spread = rng.multinomial(rest, np.full(self.places, 1 / self.places))
+        return np.asarray(np.bincount(around, minlength=self.places) + spread, dtype=np.int64)
+
+    def debias(self, cells: Counts, mixture: Mixture) -> Vector:
+        """
+        Estimate the share of each item, without bias; see `Band`. Run by the analyzer.
+
+        After the floor of noise and dummies, C_j - n·other/W - M/D, is taken off every place, what
+        is expected of it is n·(true-other)/W times the shares of the items that reach it.
+
+        Single shares are as uncertain as differences of single places are: they are for sums over
+        many items, and for refining.
+
+        Raises:
+            ValueError: Reports were sampled, or dummies name items: no protocol does that with
+                reports that name places.
+        """
+        _check(mixture)
+        floor = mixture.n_real * self._floor + mixture.n_dummies / self.places
+        return self._band.solve((cells.astype(np.float64) - floor) / (mixture.n_real * self._rise))
+
+    def variance(self, shares: Vector, mixture: Mixture) -> Vector:
+        """
+        Give the exact variance of each estimated share, given the true ones.
+
+        Places are disjoint: a report of law π has the variance Σ s² π - (Σ s π)², s the
+        coefficients of the estimate. With the law averaged over users it would be too much, by how
+        the means Σ s π differ from user to user: by `rise` between those who hold the item and
+        those who do not, since the estimate is unbiased. That is f(1-f)·rise², and is taken off.
+
+        Args:
+            shares: At least 0, not all 0; scaled to sum 1, so that noisy ones make a law.
+            mixture: As of `debias`.
+
+        Raises:
+            ValueError: As of `debias`.
+        """
+        _check(mixture)
+        uniform = np.full(self.places, 1 / self.places)
+        theta = shares / shares.sum()
+        law = self._floor + self._rise * self._band.forward(theta)
+        own = self._band.variance(law) - theta * (1 - theta) * self._rise**2
+        spread = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
+        exact: Vector = spread / (mixture.n_real * self._rise) ** 2
+        return exact
+
+    def channel(self, real_share: float) -> Channel:
+        """Give the law of a place when a share real_share of reports are users' own."""
+        return Channel(
+            incidence=self._band,
+            scale=np.ones(self.places),
+            kept=real_share * self._rise,
+            floor=real_share * self._floor + (1 - real_share) / self.places,
+        )
+
+
+def _check(mixture: Mixture) -> None:
+    if mixture.kept != 1 or mixture.item_mean or mixture.item_variance:
+        raise ValueError("a square wave is estimated from all reports, with uniform dummies only")

@@ -1,0 +1,65 @@
+"""One small example of every mechanism, and a generator that says what it is told."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from common.mechanisms.grr import Grr
+from common.mechanisms.hash_family import HashFamily
+from common.mechanisms.local_hashing import LocalHashing
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from common.mechanisms.warner import Warner
+
+NONCE: Final = b"n" * 32
+
+
+def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -> Mechanism:
+    """Give a mechanism over so many items, with weights 3 : 1 unless they are given."""
+    weights = ResponseWeights(true=3, other=1) if odds is None else odds
+    examples: dict[str, Mechanism] = {
+        "grr": Grr(items, weights),
+        "warner": Warner(2, weights),
+        "symmetric-unary": SymmetricUnary(items, weights),
+        "optimized-unary": OptimizedUnary(items, weights),
+        "binary-hashing": LocalHashing(items, HashFamily.holding(items, 2, 3), weights, NONCE),
+        "local-hashing": LocalHashing(items, HashFamily.holding(items, 3, 2), weights, NONCE),
+        "string-hashing": StringHashing(
+            tuple(f"item {item}" for item in range(items)), 4, weights, NONCE
+        ),
+        "square-wave": SquareWave(items, 1, weights),
+        "wide square-wave": SquareWave(items, 3, weights),
+    }
+    return examples[name]
+
+
+EXAMPLES: Final = (
+    "grr",
+    "warner",
+    "symmetric-unary",
+    "optimized-unary",
+    "binary-hashing",
+    "local-hashing",
+    "string-hashing",
+    "square-wave",
+    "wide square-wave",
+)
+
+
+class Scripted(np.random.Generator):
+    """A generator whose draws are written down beforehand, in order."""
+
+    def __init__(self, *draws: Any) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._draws = [np.asarray(draw) for draw in draws]
+
+    def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
+        """Give the next draw, if it is one that was asked for."""
+        draw = self._draws.pop(0)
+        assert np.broadcast_shapes(draw.shape, asked["size"]) == draw.shape
+        assert (low <= draw).all()
+        assert (draw < high).all()
+        return draw.astype(asked["dtype"])

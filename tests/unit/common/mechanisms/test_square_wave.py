@@ -1,0 +1,205 @@
+import math
+
+import numpy as np
+import pytest
+
+from common.accounting.amplification import delta_upper
+from common.accounting.crowd import Crowd
+from common.errors import ReportError, TaskError, ValueRangeError
+from common.mechanism_spec import MechanismSpec
+from common.mechanisms.mechanism import Mixture, is_null, null_reports
+from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.square_wave import SquareWave, best_reach
+from common.mechanisms.wanted import Wanted
+from tests.support.brute_force import Law, true_delta, uniform_law
+from tests.support.mechanisms import Scripted
+
+_3_TO_1 = ResponseWeights(true=3, other=1)
+_SHAPES = pytest.mark.parametrize(("items", "reach"), [(2, 0), (2, 1), (5, 0), (5, 2), (7, 1)])
+
+
+def _weights(items: int, reach: int, value: int) -> list[int]:
+    return [3 if value <= place <= value + 2 * reach else 1 for place in range(items + 2 * reach)]
+
+
+@_SHAPES
+def test_a_place_has_exactly_its_weight(items: int, reach: int) -> None:
+    """Every possible draw is mapped: `true` of them to each place around, `other` to the rest."""
+    mechanism = SquareWave(items, reach, _3_TO_1)
+    total = 3 * (2 * reach + 1) + items - 1
+    for value in range(items):
+        reports = mechanism.randomize(np.full(total, value), Scripted(np.arange(total)))
+        assert _weights(items, reach, value) == mechanism.tally(reports).tolist()
+
+
+@_SHAPES
+def test_the_channel_is_the_law_of_a_place(items: int, reach: int) -> None:
+    """Users' own reports and uniform dummies, mixed in the real share; it sums to 1."""
+    channel = SquareWave(items, reach, _3_TO_1).channel(0.25)
+    theta = np.random.default_rng(1).dirichlet(np.ones(items))
+    own = sum(
+        share * np.array(_weights(items, reach, value)) for value, share in enumerate(theta)
+    ) / (3 * (2 * reach + 1) + items - 1)
+    law = channel.forward(theta)
+
+    np.testing.assert_allclose(law, 0.25 * own + 0.75 / (items + 2 * reach), rtol=1e-12)
+    assert law.sum() == pytest.approx(1, abs=1e-12)
+    weights = np.random.default_rng(2).random(len(law))
+    assert weights @ law == pytest.approx(channel.adjoint(weights) @ theta)
+
+
+@_SHAPES
+def test_expected_counts_give_back_the_truth(items: int, reach: int) -> None:
+    """Debiasing is exact on expectations, the floor and dummies included."""
+    mechanism = SquareWave(items, reach, _3_TO_1)
+    truth = np.random.default_rng(3).dirichlet(np.ones(items))
+    mixture = Mixture(n_real=1000, n_dummies=500)
+    expected = 1500 * mechanism.channel(2 / 3).forward(truth)
+    shares = mechanism.debias(expected, mixture)  # type: ignore[arg-type]
+
+    np.testing.assert_allclose(shares, truth, atol=1e-11)
+
+
+@_SHAPES
+def test_the_variance_is_that_of_independent_users(items: int, reach: int) -> None:
+    """Each user's report apart, and each dummy, by the exact law and the estimate of one report."""
+    mechanism = SquareWave(items, reach, _3_TO_1)
+    n_real, n_dummies = 40, 30
+    truth = np.random.default_rng(4).multinomial(n_real, np.full(items, 1 / items)) / n_real
+    laws = [np.array(_weights(items, reach, value), dtype=float) for value in range(items)]
+    single = np.stack(
+        [
+            mechanism.debias(cells, Mixture(n_real=1.0))
+            for cells in np.eye(mechanism.places, dtype=np.int64)
+        ],
+        axis=1,
+    )  # s · z of one report, up to a constant
+    spread = np.zeros(items)
+    uniform = np.ones(mechanism.places)
+    for count, law in [*zip(truth * n_real, laws, strict=True), (n_dummies, uniform)]:
+        chances = law / law.sum()
+        spread += count * (single**2 @ chances - (single @ chances) ** 2)
+    found = mechanism.variance(truth, Mixture(n_real=n_real, n_dummies=n_dummies))
+
+    np.testing.assert_allclose(found, spread / n_real**2, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("local_epsilon", "reach"), [(1e-9, 512), (0.01, 509), (0.1, 479), (1.0, 262), (math.inf, 0)]
+)
+def test_the_reach_is_that_of_the_paper(local_epsilon: float, reach: int) -> None:
+    """From half of 1,024 items down to nothing; digits survive at small ε."""
+    assert reach == best_reach(1024, local_epsilon)
+
+
+@pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 2.0, 5.0, 10.0])
+def test_the_reach_follows_the_continuous_formula(local_epsilon: float) -> None:
+    """B = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)), to the nearest item."""
+    power = math.exp(local_epsilon)
+    share = (local_epsilon * power - power + 1) / (2 * power * (power - 1 - local_epsilon))
+
+    assert best_reach(10_000, local_epsilon) == pytest.approx(10_000 * share, abs=0.501)
+
+
+@pytest.mark.parametrize(("items", "reach"), [(2, 0), (3, 0), (4, 0), (4, 1)])
+@pytest.mark.parametrize(("users", "dummies"), [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0)])
+@pytest.mark.parametrize("share", [0.1, 0.4, 0.8])
+def test_what_the_accountant_is_told_is_never_below_brute_force(
+    items: int, reach: int, users: int, dummies: int, share: float
+) -> None:
+    """Every data set of tiny instances, and all pairs of items, near ones included."""
+    mechanism = SquareWave(items, reach, _3_TO_1)
+    reduction = mechanism.reduction
+    assert reduction is not None
+    laws: list[Law] = []
+    for value in range(items):
+        weights = _weights(items, reach, value)
+        laws.append({(place,): weight / sum(weights) for place, weight in enumerate(weights)})
+    epsilon = share * math.log(3)
+    truth = true_delta(
+        laws,
+        users=users,
+        dummies=dummies,
+        dummy=uniform_law([(j,) for j in range(mechanism.places)]),
+        epsilon=epsilon,
+    )
+    bound = delta_upper(reduction, Crowd(users=users, dummies=dummies), epsilon)
+
+    assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
+    assert truth <= bound + 1e-15
+    if users == 1 and dummies == 0:
+        assert bound == pytest.approx(truth, rel=1e-6)
+
+
+@pytest.mark.parametrize(("items", "reach"), [(2, 1), (3, 1), (4, 2), (7, 3)])
+def test_nothing_is_claimed_where_all_items_share_places(items: int, reach: int) -> None:
+    """The accountant has no formula for it, and a local guarantee needs none."""
+    assert SquareWave(items, reach, _3_TO_1).reduction is None
+    assert SquareWave(items, reach - 1, _3_TO_1).reduction is not None
+
+
+def test_without_noise_a_report_is_the_item() -> None:
+    """The reach is 0, the weights are 1 and 0, and nothing is divided by 0."""
+    spec = SquareWave.specify(
+        Wanted(name="square-wave", domain_size=5, buckets=0, local_epsilon=math.inf)
+    )
+    mechanism = SquareWave(5, 0, ResponseWeights.of(spec))
+    values = np.array([4, 0, 0])
+
+    assert 5 == spec.buckets
+    assert values.tolist() == mechanism.randomize(values, np.random.default_rng(1))["item"].tolist()
+    cells = mechanism.tally(mechanism.randomize(values, np.random.default_rng(1)))
+    np.testing.assert_allclose([2 / 3, 0, 0, 0, 1 / 3], mechanism.debias(cells, Mixture(n_real=3)))
+
+
+@pytest.mark.parametrize(
+    "mixture",
+    [
+        Mixture(n_real=10, kept=0.5),
+        Mixture(n_real=10, item_mean=2.0),
+        Mixture(n_real=10, item_variance=1.0),
+    ],
+)
+def test_what_no_protocol_does_with_places_is_not_estimated(mixture: Mixture) -> None:
+    """Sampling by the shuffler, and dummies that name items."""
+    mechanism = SquareWave(5, 1, _3_TO_1)
+    with pytest.raises(ValueError, match="from all reports"):
+        mechanism.debias(np.zeros(7, dtype=np.int64), mixture)
+    with pytest.raises(ValueError, match="from all reports"):
+        mechanism.variance(np.full(5, 0.2), mixture)
+
+
+@pytest.mark.parametrize("value", [-1, 5])
+def test_a_value_outside_the_domain_is_refused(value: int) -> None:
+    """Before anything is drawn."""
+    with pytest.raises(ValueRangeError):
+        SquareWave(5, 1, _3_TO_1).randomize(np.array([value]), np.random.default_rng(0))
+
+
+def test_a_place_beyond_the_line_is_no_report() -> None:
+    """Padding neither."""
+    mechanism = SquareWave(5, 1, _3_TO_1)
+    reports = mechanism.dummies(2, np.random.default_rng(1))
+    reports["item"] = [6, 7]
+    padding = null_reports(1, reports.dtype)
+
+    assert [True, False] == mechanism.valid(reports).tolist()
+    assert is_null(padding).all()
+    assert not mechanism.valid(padding).any()
+    with pytest.raises(ReportError, match="not below 7"):
+        mechanism.tally(reports)
+
+
+def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:
+    """Otherwise a draw could not be a 64-bit integer."""
+    with pytest.raises(TaskError, match="2\\^63"):
+        SquareWave(5, 1, ResponseWeights(true=2**62, other=1))
+
+
+def test_at_every_epsilon_a_task_can_state_the_wave() -> None:
+    """The largest domain that leaves room for the reach, in integers below their limits."""
+    for local_epsilon in (1e-6, 0.1, 1.0, 5.0, 10.0, 15.0, 20.0):
+        spec: MechanismSpec = SquareWave.specify(
+            Wanted(name="square-wave", domain_size=2**23, buckets=0, local_epsilon=local_epsilon)
+        )
+        assert 2 * best_reach(2**23, local_epsilon) == spec.buckets - 2**23

@@ -1,0 +1,179 @@
+import itertools
+import math
+from collections import Counter
+from decimal import Context, Decimal
+
+import numpy as np
+import pytest
+
+from common.accounting.randomizers import optimized_unary, symmetric_unary, unary
+from common.errors import ReportError, TaskError, ValueRangeError
+from common.mechanisms.mechanism import Counts, Reports, is_null, null_reports
+from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
+from tests.support.brute_force import unary_law
+from tests.support.mechanisms import Scripted
+
+_3_TO_1 = ResponseWeights(true=3, other=1)
+_PRECISE = Context(prec=80)
+_BOTH = pytest.mark.parametrize("encoding", [SymmetricUnary, OptimizedUnary])
+
+
+def _bits(mechanism: UnaryEncoding, reports: Reports) -> list[tuple[int, ...]]:
+    bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")
+    assert not bits[:, mechanism.domain_size :].any()
+    return [tuple(row) for row in bits[:, : mechanism.domain_size].tolist()]
+
+
+@pytest.mark.parametrize(("encoding", "p"), [(SymmetricUnary, 0.75), (OptimizedUnary, 0.5)])
+@pytest.mark.parametrize("value", [0, 1, None])
+def test_a_report_has_its_exact_law(
+    encoding: type[UnaryEncoding], p: float, value: int | None
+) -> None:
+    """
+    Over every draw: with weights 3 : 1 a coin depends on the upper two of its 16 bits alone.
+
+    The own bit is set with p, every other, and every bit of a dummy, with 1/4.
+    """
+    mechanism = encoding(2, _3_TO_1)
+    words = [quarter << 14 for quarter in range(4)]
+    draws = np.array(list(itertools.product(words, repeat=3)))
+    if value is None:
+        reports = mechanism.dummies(64, Scripted(draws[:, :2]))
+    else:
+        reports = mechanism.randomize(np.full(64, value), Scripted(draws[:, :2], draws[:, 2]))
+    seen = Counter(_bits(mechanism, reports))
+
+    assert {report: 64 * chance for report, chance in unary_law(value, 2, p, 0.25).items()} == seen
+    assert (p, 0.25, 0.25) == (mechanism.p, mechanism.q, mechanism.q_dummy)
+
+
+@pytest.mark.parametrize("local_epsilon", [1e-6, 0.5, 1.0, 4.0, 20.0])
+@pytest.mark.parametrize(("encoding", "bits"), [(SymmetricUnary, 2), (OptimizedUnary, 1)])
+def test_no_report_gives_away_more_than_the_promise(
+    encoding: type[UnaryEncoding], bits: int, local_epsilon: float
+) -> None:
+    """The largest ratio of two values' chances is at most e^ε, and a weight more breaks it."""
+    weights = encoding.weights_for(local_epsilon)
+    mechanism = encoding(3, weights)
+    ratio = _PRECISE.power(_PRECISE.divide(weights.true, weights.other), bits)
+    promise = _PRECISE.exp(Decimal(local_epsilon))
+
+    assert promise * (1 - Decimal("1e-8")) <= ratio <= promise
+    assert mechanism.keeps_promise(local_epsilon)
+    assert Decimal(mechanism.local_epsilon) >= _PRECISE.ln(ratio)
+    assert mechanism.local_epsilon == pytest.approx(local_epsilon, abs=1e-9)
+    more = encoding(3, ResponseWeights(true=weights.true + 1, other=weights.other))
+    assert not more.keeps_promise(local_epsilon)
+
+
+def test_the_weights_of_a_whole_promise_would_break_it_for_two_bits() -> None:
+    """Why SUE takes half: by enumeration, the ratio would be the square of e^ε."""
+    mechanism = SymmetricUnary(2, ResponseWeights.for_epsilon(1.0))
+    one, other = (unary_law(value, 2, mechanism.p, mechanism.q) for value in (0, 1))
+    worst = max(one[report] / other[report] for report in one)
+
+    assert worst == pytest.approx(math.exp(2.0), rel=1e-8)
+    assert not mechanism.keeps_promise(1.0)
+    assert mechanism.keeps_promise(2.0)
+
+
+@_BOTH
+@pytest.mark.parametrize("domain_size", [2, 7, 8, 9, 16, 64])
+def test_a_report_with_every_bit_set_is_not_the_null_report(
+    encoding: type[UnaryEncoding], domain_size: int
+) -> None:
+    """There is always a spare bit, a multiple of eight items included."""
+    mechanism = encoding(domain_size, _3_TO_1)
+    all_set = np.zeros(1, dtype=mechanism.report_dtype)
+    packed = np.packbits(np.ones(domain_size, dtype=np.uint8), bitorder="little")
+    all_set["bits"][0, : len(packed)] = packed
+
+    assert domain_size // 8 + 1 == mechanism.report_dtype.itemsize
+    assert mechanism.valid(all_set).all()
+    assert not is_null(all_set).any()
+    assert [1] * domain_size == mechanism.tally(all_set).tolist()
+    padding = null_reports(3, mechanism.report_dtype)
+    assert is_null(padding).all()
+    assert not mechanism.valid(padding).any()
+
+
+@pytest.mark.parametrize("domain_size", [7, 8, 9])
+def test_a_bit_beyond_the_last_item_is_no_report(domain_size: int) -> None:
+    """Whichever of them it is."""
+    mechanism = SymmetricUnary(domain_size, _3_TO_1)
+    for bit in range(8 * mechanism.report_dtype.itemsize):
+        report = np.zeros(1, dtype=mechanism.report_dtype)
+        report["bits"][0, bit // 8] = 1 << bit % 8
+        assert (bit < domain_size) == mechanism.valid(report)[0]
+        if bit >= domain_size:
+            with pytest.raises(ReportError, match=f"beyond the first {domain_size}"):
+                mechanism.tally(report)
+
+
+def _counts(reports: Reports, domain_size: int) -> Counts:
+    bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")
+    return np.asarray(bits[:, :domain_size].sum(axis=0), dtype=np.int64)
+
+
+def test_many_users_are_drawn_and_counted_in_pieces() -> None:
+    """4,194,304 bits at a time: 30,000 users with 300 bits each make three pieces."""
+    mechanism, rng = OptimizedUnary(300, _3_TO_1), np.random.default_rng(1)
+    reports = mechanism.randomize(np.full(30_000, 7), rng)
+    cells = mechanism.tally(reports)
+
+    assert [0, 13_981, 27_962] == [part.start for part in mechanism._parts(30_000)]
+    assert _counts(reports, 300).tolist() == cells.tolist()
+    shares = cells / 30_000
+    assert shares[7] == pytest.approx(0.5, abs=0.03)
+    assert np.delete(shares, 7) == pytest.approx(0.25, abs=0.03)
+    last = reports[27_962:]
+    assert _counts(last, 300)[8] / len(last) == pytest.approx(0.25, abs=0.1)
+
+
+@_BOTH
+def test_nobody_makes_no_reports(encoding: type[UnaryEncoding]) -> None:
+    """And counts of 0."""
+    mechanism, rng = encoding(5, _3_TO_1), np.random.default_rng(1)
+    nobody = np.zeros(0, dtype=np.int64)
+
+    assert [0] * 5 == mechanism.tally(mechanism.randomize(nobody, rng)).tolist()
+    assert 0 == len(mechanism.dummies(0, rng))
+
+
+@pytest.mark.parametrize("value", [-1, 5])
+def test_a_value_outside_the_domain_is_refused(value: int) -> None:
+    """Before anything is drawn."""
+    with pytest.raises(ValueRangeError):
+        SymmetricUnary(5, _3_TO_1).randomize(np.array([value]), np.random.default_rng(0))
+
+
+@_BOTH
+def test_what_no_report_can_hold_is_refused(encoding: type[UnaryEncoding]) -> None:
+    """More bits than 65,536 bytes with a spare one; and bits without noise."""
+    assert 524_287 == MAX_BITS
+    assert 65_536 == encoding(MAX_BITS, _3_TO_1).report_dtype.itemsize
+    with pytest.raises(TaskError, match="domain_size is 524288; a report has room for 524287"):
+        encoding(MAX_BITS + 1, _3_TO_1)
+    with pytest.raises(TaskError, match="needs local noise"):
+        encoding(5, ResponseWeights(true=1, other=0))
+
+
+@pytest.mark.parametrize("local_epsilon", [1e-6, 0.5, 4.0, 20.0])
+def test_the_accountant_is_told_what_it_derives_itself(local_epsilon: float) -> None:
+    """From integers here, from ε there; and from p and q."""
+    for encoding, described in (
+        (SymmetricUnary, symmetric_unary),
+        (OptimizedUnary, optimized_unary),
+    ):
+        mechanism = encoding(5, encoding.weights_for(local_epsilon))
+        found, expected = mechanism.reduction, described(local_epsilon)
+        assert expected.answers == pytest.approx(found.answers, rel=1e-8)
+        assert expected.blanket == pytest.approx(found.blanket, rel=1e-8)
+        assert expected.signal == pytest.approx(found.signal, rel=1e-3)
+        assert expected.third_value == found.third_value
+        assert found.pairwise_independent
+        assert found.blanket + found.signal == pytest.approx(1, abs=1e-15)
+        assert mechanism.local_epsilon == found.local_epsilon
+        general = unary(mechanism.p, mechanism.q)
+        assert general.signal == pytest.approx(found.signal, rel=1e-8, abs=1e-15)
