@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from analyzer.estimation.em import _Likelihood, maximise_likelihood
+from analyzer.estimation.em import Likelihood, maximise_likelihood
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.norm_sub import norm_sub
 from common.mechanisms.catalogue import mechanism_of
@@ -122,7 +122,7 @@ def test_a_leap_to_where_the_reports_are_impossible_is_no_step() -> None:
     """Without noise and dummies a share of 0 says that an item is never reported; it was."""
     grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
     landed = np.array([1.0, 0.0, 0.0, 0.0])
-    stayed, likelihood = _Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
+    stayed, likelihood = Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
 
     assert landed.tolist() == stayed.tolist()
     assert -np.inf == likelihood
