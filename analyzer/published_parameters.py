@@ -13,15 +13,15 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-from common.accounting.item_noise_calibration import (
-    binomial_trials_published,
-    geometric_spec_published,
-)
 
 from analyzer.frontier import fields
 from analyzer.local_parameters import LOCAL, local_parameters
 from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item
 from analyzer.wishes import Wishes
+from common.accounting.item_noise_calibration import (
+    sageo_spec_published,
+    sbin_trials_published,
+)
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.errors import PlanError
 from common.mechanisms.local_hashing import optimal_buckets
@@ -267,14 +267,14 @@ def _fe1(wishes: Wishes) -> Parameters:
 
 def _sbin(wishes: Wishes) -> Parameters:
     """Fair coins for each item, every report kept [MSE25]."""
-    trials = binomial_trials_published(wishes.central_epsilon, wishes.delta, 1.0)
+    trials = sbin_trials_published(wishes.central_epsilon, wishes.delta, 1.0)
     spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
     return Parameters(protocol="sbin", local_epsilon=math.inf, shuffler=spec)
 
 
 def _sageo(wishes: Wishes) -> Parameters:
     """Geometric dummies for each item, every report kept [MSE25]."""
-    spec = geometric_spec_published(wishes.central_epsilon, wishes.delta, 1.0)
+    spec = sageo_spec_published(wishes.central_epsilon, wishes.delta, 1.0)
     return Parameters(protocol="sageo", local_epsilon=math.inf, shuffler=spec)
 
 

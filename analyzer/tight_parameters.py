@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from common.accounting.item_noise_calibration import binomial_trials, geometric_spec
-
 from analyzer.calibration import Checked
 from analyzer.frontier import ProtocolName
 from analyzer.local_parameters import LOCAL, local_parameters
@@ -15,6 +13,7 @@ from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item
 from analyzer.survey import best_of
 from analyzer.wishes import Wishes
 from common.accounting.coalitions import Terms
+from common.accounting.item_noise_calibration import binomial_trials, geometric_spec
 from common.dummy_spec import EXTRA_WEIGHT_SUM
 from common.errors import PlanError
 from common.mechanisms.reduction import MatchCountReduction

@@ -1,5 +1,6 @@
 """What a reader of a figure must know: how parameters came about, and which rankings hold."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -62,7 +63,7 @@ def _is_claimant(row: Row) -> bool:
 def _below(row: Row, other: Row, estimate: str) -> bool:
     """Whether the one error is below the other by more than two standard errors of both."""
     one, two = row.errors[estimate], other.errors[estimate]
-    spread = (one.standard_error**2 + two.standard_error**2) ** 0.5
+    spread = math.hypot(one.standard_error, two.standard_error)
     return one.mean < two.mean - 2 * spread
 
 
