@@ -7,6 +7,7 @@ import numpy as np
 from common.mechanisms.mechanism import Vector
 
 _TINY: Final = 1e-300
+_LEAST: Final = 0.1
 
 
 def leap(start: Vector, first: Vector, second: Vector) -> Vector:
@@ -21,10 +22,11 @@ def leap(start: Vector, first: Vector, second: Vector) -> Vector:
         second: The map's image of that.
 
     Returns:
-        A distribution: what leaves the simplex is cut at 0 and scaled back.
+        A distribution: what would fall below a tenth of the second image is held there, and all
+        is scaled back. A map that multiplies, as that of EM does, never raises a share from 0.
     """
     step, bend = first - start, second - 2 * first + start
     length = min(-1.0, -float(np.sqrt((step @ step) / max(float(bend @ bend), _TINY))))
-    landed: Vector = np.maximum(start - 2 * length * step + length**2 * bend, 0)
+    landed: Vector = np.maximum(start - 2 * length * step + length**2 * bend, _LEAST * second)
     landed /= landed.sum()
     return landed
