@@ -140,18 +140,6 @@ def test_without_noise_and_dummies_an_estimate_is_the_truth() -> None:
     assert 0.0 == histogram.mse_theory
 
 
-@pytest.mark.parametrize("refinement", ["em", "norm-sub"])
-def test_a_histogram_is_refined_to_a_distribution(refinement: str) -> None:
-    """Unbiased shares beside refined ones, whichever way the protocol refines."""
-    rng = np.random.default_rng(3)
-    cells = _GRR.tally(np.concatenate([_GRR.randomize(np.zeros(500, np.int64), rng)]))
-    histogram = estimate(_GRR, cells, mixture=Mixture(n_real=500), refinement=refinement)  # type: ignore[arg-type]
-
-    assert histogram.refined.sum() == pytest.approx(1)
-    assert (histogram.refined >= 0).all()
-    assert int(histogram.frequencies.argmax()) == 0
-
-
 def test_an_interval_is_1_96_standard_errors_to_each_side() -> None:
     """At 95 %, around the debiased share."""
     histogram = estimate(
