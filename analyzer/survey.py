@@ -15,6 +15,7 @@ from analyzer.frontier import (
     ProtocolName,
     Verdict,
 )
+from analyzer.shuffler_designs import drawn_mse, shuffler_designs
 from analyzer.wishes import Wishes
 from common.task import MAX_LOCAL_EPSILON
 
@@ -54,6 +55,8 @@ class Survey:
             if wishes.rounds > 1:
                 most = math.ceil(most / 2)  # a composition takes ten times as long
             found += _judged(frontier, place.protocol, verdicts, most)
+        if wishes.trust == "shuffler-dummies":
+            found += shuffler_designs(wishes)
         return cls(frontier=frontier, found=_in_order(found), verdicts=verdicts)
 
     @property
@@ -64,14 +67,17 @@ class Survey:
     def drawn_mse(self, **changes: Any) -> float:  # noqa: ANN401  # fields of Wishes
         """Draw the least error if some wishes were different, in milliseconds; never stated."""
         frontier = Frontier(dataclasses.replace(self.frontier.wishes, **changes))
-        return min(place.mse for place in _drawn(frontier, self.verdicts))
+        drawn = min(place.mse for place in _drawn(frontier, self.verdicts))
+        return min(drawn, _drawn_by_the_shuffler(frontier.wishes))
 
     def best_if(self, **changes: Any) -> Checked:  # noqa: ANN401  # fields of Wishes
         """Find the best design if some wishes were different, judging only what looks best."""
         frontier = Frontier(dataclasses.replace(self.frontier.wishes, **changes))
         verdicts = dict(self.verdicts)
-        protocol = _drawn(frontier, verdicts)[0].protocol
-        return _in_order(_judged(frontier, protocol, verdicts, _FAR_PLACES))[0]
+        drawn = _drawn(frontier, verdicts)[0]
+        if _drawn_by_the_shuffler(frontier.wishes) < drawn.mse:
+            return _in_order(shuffler_designs(frontier.wishes))[0]
+        return _in_order(_judged(frontier, drawn.protocol, verdicts, _FAR_PLACES))[0]
 
 
 def best_of(protocol: ProtocolName, wishes: Wishes) -> Checked | None:
@@ -82,6 +88,10 @@ def best_of(protocol: ProtocolName, wishes: Wishes) -> Checked | None:
     """
     found = _judged(Frontier(wishes), protocol, {}, _FAR_PLACES)
     return found[0] if found else None
+
+
+def _drawn_by_the_shuffler(wishes: Wishes) -> float:
+    return drawn_mse(wishes) if wishes.trust == "shuffler-dummies" else math.inf
 
 
 def _drawn(frontier: Frontier, verdicts: Mapping[bool, tuple[Verdict, ...]]) -> list[Place]:
