@@ -8,7 +8,8 @@ the bounds; the tests put what comes out of here into them. Pure.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -24,7 +25,7 @@ from common.accounting.item_noise_calibration import (
 )
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.errors import PlanError
-from common.mechanisms.local_hashing import optimal_buckets
+from common.mechanisms.local_hashing import family_for, optimal_buckets
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.support import bernoulli_variance
 from common.shuffler_spec import ShufflerSpec
@@ -32,6 +33,7 @@ from common.task import MAX_LOCAL_EPSILON
 
 _PARTS: Final = np.arange(1, 20) / 20
 """Chances of a single dummy that are tried."""
+_MOST_SEEDS: Final = 2**21
 _OUT_OF_REACH: Final = "its bound cannot reach the target: local epsilon is the target itself"
 
 
@@ -173,58 +175,104 @@ def _pure_dump(wishes: Wishes) -> Parameters:
 
 def _mix_dump(wishes: Wishes) -> Parameters:
     """Randomized response and dummies, traded for the least error [LLF+20]."""
-    return _among_dummies("mixdump", np.array([float(wishes.domain_size)]), wishes, hashed=False)
+    found = _among_dummies("mixdump", [_Way.plain(wishes)], wishes)
+    return _noisy("mixdump", 0.0, 0, wishes) if found is None else found
 
 
 def _od_hp(wishes: Wishes) -> Parameters:
     """Buckets, local noise and dummies, traded for the least error by Theorem 1 [CC24]."""
-    primes = fields(wishes.domain_size)
-    if not len(primes):
-        return _among_dummies("od-hp", np.array([float(wishes.domain_size)]), wishes, hashed=False)
-    return _among_dummies("od-hp", primes, wishes, hashed=True)
+    ways = [_Way.plain(wishes)]
+    primes = _quick_fields(wishes)
+    if len(primes):
+        ways.append(_Way(answers=primes, hashed=True))
+    found = _among_dummies("od-hp", ways, wishes)
+    return _noisy("od-hp", 0.0, 0, wishes) if found is None else found
 
 
-def _among_dummies(protocol: str, answers: Vector, wishes: Wishes, *, hashed: bool) -> Parameters:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """Plain items, or hashing into one of many numbers of buckets."""
+
+    answers: Vector
+    hashed: bool
+
+    @classmethod
+    def plain(cls, wishes: Wishes) -> "_Way":
+        return cls(answers=np.array([float(wishes.domain_size)]), hashed=False)
+
+
+def _quick_fields(wishes: Wishes) -> Vector:
+    """Primes whose seeds are few enough for a refinement of many steps."""
+    found = [
+        prime
+        for prime in fields(wishes.domain_size).tolist()
+        if family_for(wishes.domain_size, int(prime)).seeds <= _MOST_SEEDS
+    ]
+    return np.array(found, dtype=np.float64)
+
+
+def _among_dummies(protocol: str, ways: Sequence[_Way], wishes: Wishes) -> Parameters | None:
     """
     Turn ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), round for x.
 
     Tried for every l and number of dummies at once; a part of a dummy counts for its lower tail,
-    to which half of δ goes.
+    to which half of δ goes. Without a cap there are USUAL_MESSAGES, or as many as it takes.
     """
-    most = min(wishes.messages_cap, USUAL_MESSAGES if math.isinf(wishes.messages_cap) else math.inf)
-    whole = np.arange(1 + max(0, math.floor(most - 1)), dtype=np.float64)
-    dummies = np.concatenate([whole, _PARTS[most - 1 >= _PARTS]])
+    dummies = _numbers_of_dummies(ways, wishes)
     delta = np.where(dummies % 1 > 0, wishes.delta / 2, wishes.delta)
-    l_answers = answers[:, None]
-    needed = 14 * l_answers * np.log(4 / delta) / wishes.central_epsilon**2 + 1
-    short = needed - _counted(dummies, wishes)
     log = 2 * np.log(2 / delta)
-    others = np.where(
-        short > 0, ((np.sqrt(log) + np.sqrt(log + 4 * np.maximum(short, 0))) / 2) ** 2, 0
-    )
-    blanket = np.maximum(others / max(wishes.honest - 1, 1), _sharpest(l_answers, protocol, wishes))
-    errors = np.where(
-        blanket < 1,
-        bernoulli_variance(
+    best: tuple[float, Parameters] | None = None
+    for way in ways:
+        answers = way.answers[:, None]
+        needed = 14 * answers * np.log(4 / delta) / wishes.central_epsilon**2 + 1
+        short = np.maximum(needed - _counted(dummies, wishes), 0)
+        others = np.where(short > 0, ((np.sqrt(log) + np.sqrt(log + 4 * short)) / 2) ** 2, 0)
+        least = _sharpest(answers, protocol, wishes)
+        blanket = np.maximum(others / max(wishes.honest - 1, 1), least)
+        errors = _errors(answers, blanket, dummies, wishes, hashed=way.hashed)
+        row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
+        error = float(errors[row, column])
+        if math.isfinite(error) and (best is None or error < best[0]):
+            gamma, l_best = float(blanket[row, column]), float(way.answers[row])
+            best = (
+                error,
+                Parameters(
+                    protocol=protocol,
+                    local_epsilon=math.log1p(l_best * (1 - gamma) / gamma)
+                    if gamma > 0
+                    else math.inf,
+                    buckets=int(l_best) if way.hashed else 0,
+                    dummies=DummySpec.averaging(float(dummies[column]), "user-agent"),
+                ),
+            )
+    return None if best is None else best[1]
+
+
+def _numbers_of_dummies(ways: Sequence[_Way], wishes: Wishes) -> Vector:
+    most = wishes.messages_cap - 1
+    if math.isinf(most):
+        least = min(float(way.answers.min()) for way in ways)
+        needed = 14 * least * math.log(4 / wishes.delta) / wishes.central_epsilon**2 + 1
+        most = max(USUAL_MESSAGES - 1, math.ceil(needed / wishes.honest))
+    whole = np.arange(1 + max(0, math.floor(most)), dtype=np.float64)
+    return np.concatenate([whole, _PARTS[most >= _PARTS]])
+
+
+def _errors(
+    answers: Vector, blanket: Vector, dummies: Vector, wishes: Wishes, *, hashed: bool
+) -> Vector:
+    """Predict the error of each design; infinite where reports would say nothing."""
+    other = blanket / answers
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = bernoulli_variance(
             1 / wishes.domain_size,
             n_real=wishes.n_users,
             n_dummies=wishes.n_users * dummies,
-            p=1 - blanket + blanket / l_answers,
-            q=1 / l_answers if hashed else blanket / l_answers,
-            q_dummy=1 / l_answers,
-        ),
-        math.inf,
-    )
-    row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
-    if not math.isfinite(errors[row, column]):
-        return _noisy(protocol, 0.0, 0, wishes)
-    gamma, l_best = float(blanket[row, column]), float(answers[row])
-    return Parameters(
-        protocol=protocol,
-        local_epsilon=math.log1p(l_best * (1 - gamma) / gamma) if gamma > 0 else math.inf,
-        buckets=int(l_best) if hashed else 0,
-        dummies=DummySpec.averaging(float(dummies[column]), "user-agent"),
-    )
+            p=1 - blanket + other,
+            q=1 / answers if hashed else other,
+            q_dummy=1 / answers,
+        )
+    return np.where(blanket < 1, errors, math.inf)
 
 
 def _sharpest(answers: Vector, protocol: str, wishes: Wishes) -> Vector:

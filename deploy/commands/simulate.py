@@ -118,7 +118,7 @@ def simulate(
         fields = [row.as_json() for row in rows]
         sys.stdout.write(json_writer.dumps(fields, indent=1, allow_nan=False) + "\n")
         return
-    table.show(rows, console)
+    table.show(rows, people.title, console)
 
 
 def _accountings(text: str) -> tuple[Accounting, ...]:

@@ -19,8 +19,8 @@ from common.task import Task
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
-ONE_BY_ONE: Final = 2_000_000
-"""Up to so many messages each is made."""
+ONE_BY_ONE: Final = 30_000_000
+"""Bytes of reports up to which each message is made: some two million hashed ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,9 +32,10 @@ class Counted:
     """Reports that were counted: users' own that were kept, and all dummies."""
 
 
-def messages(task: Task, n_users: int) -> float:
-    """Give how many messages are expected of so many users."""
-    return n_users * (1 + task.dummies.expected_per_user)
+def made_one_by_one(task: Task, n_users: int) -> bool:
+    """Say whether so many users' messages are few enough to make each of them."""
+    messages = n_users * (1 + task.dummies.expected_per_user)
+    return task.dummies.uniform and messages * task.mechanism.report_bytes <= ONE_BY_ONE
 
 
 def count(

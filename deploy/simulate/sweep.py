@@ -30,7 +30,7 @@ from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Counts, Mechanism
 from common.task import Task
 from deploy.datasets.catalogue import Dataset
-from deploy.simulate.collection import ONE_BY_ONE, count, messages, release
+from deploy.simulate.collection import count, made_one_by_one, release
 from deploy.simulate.errors import Errors
 from deploy.simulate.row import Accounting, Repeat, Row, Setting
 
@@ -187,8 +187,8 @@ def _each(
 def repeat(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> Repeat:
     """Collect once and compare with the truth among these very users."""
     n_users = int(users.sum())
-    one_by_one = task.dummies.uniform and messages(task, n_users) <= ONE_BY_ONE
     started = time.perf_counter()
+    one_by_one = made_one_by_one(task, n_users)
     counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
     histogram, mixture = release(task, mechanism, counted, n_users)
     seconds = time.perf_counter() - started

@@ -4,80 +4,91 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
 from common.guarantee import rounded_up
+from common.task import Task
+from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
 
+_WIDE: Final = 140
+"""Columns of a terminal from which every figure is shown."""
+_BY: Final = {"published": "paper", "tight": "tight"}
+_HEADINGS: Final = {
+    "protocol": "left",
+    "ε": "right",
+    "by": "left",
+    "msgs": "right",
+    "mse": "right",
+    "/ theory": "right",
+    "refined": "right",
+    "central ε": "right",
+    "local ε": "right",
+}
+_MORE: Final = {
+    "parameters": "left",
+    "bytes": "right",
+    "top 50": "right",
+    "max error": "right",
+    "rel. error": "right",
+    "seconds": "right",
+}
 
-def show(rows: Sequence[Row], console: Console) -> None:
-    """Print one line a setting, and why some have none."""
+
+def show(rows: Sequence[Row], title: str, console: Console) -> None:
+    """Print one line a setting, and what a reader must know of how it came about."""
     for row in rows[:1]:
         console.print(
-            f"[bold]{row.dataset}[/bold]: {row.n_users:,} users, {row.domain_size:,} values; "
-            "errors are of shares, ± one standard error over the repeats."
+            f"[bold]{title}[/bold]: {row.n_users:,} users, {row.domain_size:,} values; errors are "
+            "of shares, ± one standard error over the repeats."
         )
+    wide = console.width >= _WIDE
     table = Table()
-    for heading in (
-        "protocol",
-        "ε",
-        "by",
-        "parameters",
-        "messages",
-        "bytes",
-        "mse",
-        "/ theory",
-        "refined",
-        "top 50",
-        "max error",
-        "rel.",
-        "central ε",
-        "local ε",
-        "s",
-    ):
-        table.add_column(heading, justify="left" if heading in {"protocol", "by"} else "right")
+    for heading, side in (_HEADINGS | (_MORE if wide else {})).items():
+        table.add_column(heading, justify="left" if side == "left" else "right", no_wrap=True)
     for row in rows:
         if row.task is not None:
-            table.add_row(*_cells(row))
+            table.add_row(*_cells(row, row.task), *(_more(row, row.task) if wide else ()))
     console.print(table)
-    for row in rows:
-        setting = row.setting
-        name = f"{setting.protocol}, ε = {setting.target_epsilon:g}, {setting.accounting}"
-        if setting.refusal:
-            console.print(f"{name}: left out: {setting.refusal}.", style="yellow")
-        elif setting.note:
-            console.print(f"{name}: {setting.note}.", style="dim")
+    for sentence in remarks(rows):
+        console.print(sentence, style="dim", highlight=False)
+    if not wide:
+        console.print(
+            f"A terminal of {_WIDE} columns shows more figures; --csv and --json have them all.",
+            style="dim",
+        )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    task, mse = row.task, row.errors["mse"]
-    if task is None:
-        raise ValueError("a refused setting has no cells")
+def _cells(row: Row, task: Task) -> tuple[str, ...]:
+    mse = row.errors["mse"]
     return (
         row.setting.protocol,
         f"{row.setting.target_epsilon:g}",
-        row.setting.accounting,
-        _parameters(row),
+        _BY[row.setting.accounting],
         f"{row.messages_per_user:.4g}",
+        f"{mse.mean:.2e} ±{mse.standard_error / mse.mean if mse.mean else 0:.0%}",
+        f"{mse.mean / row.mse_theory:.2f}" if row.mse_theory else "-",
+        f"{row.errors['mse_refined'].mean:.2e}",
+        rounded_up(task.central_epsilon),
+        rounded_up(task.local_epsilon),
+    )
+
+
+def _more(row: Row, task: Task) -> tuple[str, ...]:
+    return (
+        _parameters(task),
         f"{task.envelope_bytes:,}",
-        f"{mse.mean:.3g} ± {mse.standard_error:.1g}",
-        f"{mse.mean / row.mse_theory:.3f}" if row.mse_theory else "-",
-        f"{row.errors['mse_refined'].mean:.3g}",
         f"{row.errors['mse_top50'].mean:.3g}",
         f"{row.errors['max_error'].mean:.2g}",
         f"{row.errors['relative_error'].mean:.2g}",
-        rounded_up(task.central_epsilon),
-        rounded_up(task.local_epsilon),
         f"{row.seconds:.2f}",
     )
 
 
-def _parameters(row: Row) -> str:
-    task = row.task
-    if task is None:
-        return ""
+def _parameters(task: Task) -> str:
     said = []
     if task.mechanism.name == "local-hashing":
         said.append(f"g {task.mechanism.buckets}")
