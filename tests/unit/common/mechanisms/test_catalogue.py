@@ -99,6 +99,7 @@ def test_a_mechanism_has_one_form_only(
         ("square-wave", 2**24, 1.0, "buckets is 25369934; it must lie"),
         ("string-hashing", 5, 1.0, "buckets is 0"),
         ("grr", 5, 21.0, "local_epsilon is 21.0"),
+        ("symmetric-unary", 5, 21.0, "local_epsilon is 21.0"),
     ],
 )
 def test_a_mechanism_that_does_not_fit_is_not_specified(
