@@ -1,8 +1,8 @@
-"""One way to run a task: a mechanism and a number of dummies, with its error and its crowd."""
+"""One way to run a task: a protocol with its parameters, its error and its crowd."""
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
@@ -15,31 +15,34 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import Support, expected_mse, variance
 from common.plain_report import PLAIN_REPORT
+from common.shuffler_spec import ShufflerSpec
 from common.task import envelope_bytes
 
-ProtocolName = Literal["sh", "murs", "mixdump", "puredump", "od-hp"]
-"""Rows of the table of protocols that a planner chooses between."""
-
-HASHED: Final = frozenset({"murs", "od-hp"})
-WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
+_PERMUTES: Final = ShufflerSpec()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A protocol with its parameters."""
+    """A protocol with its parameters, for reports that are items or hashes of items."""
 
-    protocol: ProtocolName
+    protocol: str
     answers: int
-    """l: buckets of local hashing, the domain size for GRR."""
+    """l: buckets of local hashing, the domain size for plain items."""
+    hashed: bool
+    """Whether reports answer for a hashed value."""
     local_epsilon: float
     """Infinite for reports without local noise."""
-    dummies_per_user: float
-    """Expected; the fraction is the chance of one more."""
+    dummies_per_user: float = 0.0
+    """Expected; by the law with the least spread, unless `dummies` says another."""
+    dummies: DummySpec | None = None
+    shuffler: ShufflerSpec = _PERMUTES
 
     @property
-    def hashed(self) -> bool:
-        """Whether reports answer for a hashed value."""
-        return self.protocol in HASHED
+    def dummy_spec(self) -> DummySpec:
+        """The law of the users' dummies."""
+        if self.dummies is not None:
+            return self.dummies
+        return DummySpec.averaging(self.dummies_per_user, "user-agent")
 
     @property
     def reduction(self) -> MatchCountReduction:
@@ -71,7 +74,7 @@ class Design:
     @property
     def reports_per_user(self) -> int:
         """Sealed reports in every submission, padding included."""
-        return 1 + math.ceil(self.dummies_per_user)
+        return 1 + self.dummy_spec.maximum
 
     @property
     def bytes_per_user(self) -> int:
@@ -84,7 +87,9 @@ class Design:
         return Terms(
             reduction=self.reduction,
             local_epsilon=self.local_epsilon,
-            dummies=DummySpec.averaging(self.dummies_per_user, "user-agent"),
+            dummies=self.dummy_spec,
+            shuffler=self.shuffler,
+            domain_size=wishes.domain_size,
             delta=wishes.delta,
             assumed_honest_fraction=wishes.honest_fraction,
             rounds=wishes.rounds,
@@ -92,11 +97,23 @@ class Design:
 
     def mse(self, n_users: int, domain_size: int) -> float:
         """Predict the mean squared error of a share, averaged over the values."""
-        return expected_mse(domain_size, self._mixture(n_users), self.support)
+        return expected_mse(domain_size, self.mixture(n_users, domain_size), self.support)
 
-    def variances(self, shares: tuple[float, ...], n_users: int) -> Vector:
+    def variances(self, shares: tuple[float, ...], n_users: int, domain_size: int) -> Vector:
         """Predict the squared error of values that have these shares."""
-        return variance(np.array(shares), self._mixture(n_users), self.support)
+        return variance(np.array(shares), self.mixture(n_users, domain_size), self.support)
 
-    def _mixture(self, n_users: int) -> Mixture:
-        return Mixture(n_real=n_users, n_dummies=n_users * self.dummies_per_user)
+    def mixture(self, n_users: int, domain_size: int) -> Mixture:
+        """Say what would be counted of so many users."""
+        mean, spread = self.shuffler.moments()
+        if not self.dummy_spec.uniform:
+            chance = self.dummy_spec.extra_chance
+            mean += n_users * self.dummies_per_user / domain_size
+            spread += n_users * chance * (1 - chance)
+        return Mixture(
+            n_real=n_users,
+            n_dummies=n_users * self.dummies_per_user if self.dummy_spec.uniform else 0.0,
+            kept=self.shuffler.kept,
+            item_mean=mean,
+            item_variance=spread,
+        )

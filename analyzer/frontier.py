@@ -13,11 +13,11 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
-from analyzer.design import HASHED, WITHOUT_DUMMIES, Design, ProtocolName
+from analyzer.design import Design
 from analyzer.wishes import Wishes
 from common.accounting.counts import MAX_COUNT
 from common.accounting.gaussian import gaussian_mu
@@ -27,6 +27,14 @@ from common.mechanisms.local_hashing import family_for
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.support import bernoulli_variance
 from common.task import MAX_ENVELOPE_BYTES, envelope_bytes
+
+ProtocolName = Literal["sh", "murs", "mixdump", "puredump", "od-hp", "fe1"]
+"""Rows of the table of protocols whose blanket is uniform reports: what is drawn here."""
+
+HASHED: Final = frozenset({"murs", "od-hp", "fe1"})
+WITHOUT_DUMMIES: Final = frozenset({"sh", "murs"})
+NOISELESS: Final = frozenset({"puredump", "fe1"})
+"""Dummies alone hide: as many as the promise takes."""
 
 CLOSE_ENOUGH: Final = 1.003
 """Errors within this factor of the least are the same; the cheaper design is taken."""
@@ -91,6 +99,8 @@ class Frontier:
             found.append("murs")
             if dummies:
                 found.append("od-hp")
+            if dummies and wishes.may_be_plain:
+                found.append("fe1")
         return tuple(found)
 
     def places(self, protocol: ProtocolName, verdicts: Sequence[Verdict] = ()) -> list[Place]:
@@ -152,15 +162,15 @@ class Frontier:
         sharpest = _blanket(answers, wishes.noise_cap)
         if wishes.may_be_plain and protocol == "od-hp":
             sharpest = np.where(blanket > sharpest, sharpest, 0.0)
-        if protocol == "puredump":
+        if protocol in NOISELESS:
             blanket = sharpest = np.zeros_like(blanket)
         bluntest = _blanket(answers, min(wishes.central_epsilon / wishes.rounds, wishes.noise_cap))
         noisy = blanket > sharpest
-        if protocol != "puredump":
+        if protocol not in NOISELESS:
             blanket = np.clip(blanket, sharpest, np.maximum(bluntest, sharpest))
         needed = ((1 - blanket) ** 2 / scale - 1 - others * blanket) / wishes.honest
         dummies = np.where(noisy, most, np.clip(needed, 0.0, most))
-        if protocol == "puredump":
+        if protocol in NOISELESS:
             dummies = np.where(needed <= most, np.maximum(needed, 0.0), np.nan)
         return blanket, dummies
 
@@ -177,6 +187,7 @@ class Frontier:
         return Design(
             protocol=place.protocol,
             answers=place.answers,
+            hashed=place.protocol in HASHED,
             local_epsilon=self._local_epsilon(place.answers, float(blanket[0])),
             dummies_per_user=min(_rounded(float(dummies[0]), up=True), place.dummies_per_user),
         )
@@ -196,7 +207,7 @@ class Frontier:
         most = self.most_dummies
         if protocol in WITHOUT_DUMMIES or most < _LEAST_DUMMIES:
             return np.zeros(1)
-        if protocol == "puredump":
+        if protocol in NOISELESS:
             return np.array([most])
         whole = np.arange(1.0, 1 + min(_WHOLE, math.floor(most)))
         steps = np.geomspace(_LEAST_DUMMIES, most, _STEPS)

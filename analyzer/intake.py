@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from common.hpke import report_context
+from common.hpke_pool import Opened, Pool
 from common.mechanisms.mechanism import Counts, Mechanism, Reports, is_null
-from common.opening import Opened, Pool
 from common.result import RefusalCause
 from common.task import Task
 from common.task_digest import TaskDigest
@@ -64,7 +64,7 @@ def take_in(
             refused["repeated"] += (len(chunk) - len(fresh)) // size
             yield fresh
 
-    opening = (pool.submit(chunk, size, context) for chunk in fresh_chunks())
+    opening = (pool.open(chunk, size, context) for chunk in fresh_chunks())
     for opened in _in_order(opening, ahead=_AHEAD * pool.processes):
         readable = np.frombuffer(opened.readable, dtype=np.bool_)
         reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]

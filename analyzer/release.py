@@ -28,9 +28,9 @@ from common.errors import (
     UnusableBatchError,
 )
 from common.guarantee import claimed
+from common.hpke_pool import Pool
 from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
-from common.opening import Pool
 from common.result import Result
 from common.runtime import logs
 from common.task import Task

@@ -10,7 +10,7 @@ from analyzer.settings import AnalyzerSettings
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.errors import LedgerError
-from common.opening import OpeningPool
+from common.hpke_pool import HpkePool
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
 from common.runtime.process import Listener
@@ -23,7 +23,7 @@ class AnalyzerService:
     """A running analyzer."""
 
     def __init__(
-        self, *, listener: Listener, releases: Releases, store: Store, pool: OpeningPool
+        self, *, listener: Listener, releases: Releases, store: Store, pool: HpkePool
     ) -> None:
         self._listener = listener
         self._releases = releases
@@ -56,7 +56,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     except LedgerError:
         store.close()
         raise
-    pool = OpeningPool(keys.reports, settings.opening_processes)
+    pool = HpkePool(keys.reports, settings.opening_processes)
     spending = Spending(store)
     registry = Registry(
         store=store, spending=spending, keys=keys, clock=clock, rng=secure_generator()

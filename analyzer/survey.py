@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from analyzer.calibration import Checked, calibrate
-from analyzer.design import HASHED, ProtocolName
-from analyzer.frontier import CLOSE_ENOUGH, Frontier, Place, Verdict
+from analyzer.frontier import (
+    CLOSE_ENOUGH,
+    HASHED,
+    Frontier,
+    Place,
+    ProtocolName,
+    Verdict,
+)
+from analyzer.shuffler_designs import drawn_mse, shuffler_designs
 from analyzer.wishes import Wishes
 from common.task import MAX_LOCAL_EPSILON
 
@@ -48,6 +55,8 @@ class Survey:
             if wishes.rounds > 1:
                 most = math.ceil(most / 2)  # a composition takes ten times as long
             found += _judged(frontier, place.protocol, verdicts, most)
+        if wishes.trust == "shuffler-dummies":
+            found += shuffler_designs(wishes)
         return cls(frontier=frontier, found=_in_order(found), verdicts=verdicts)
 
     @property
@@ -58,14 +67,31 @@ class Survey:
     def drawn_mse(self, **changes: Any) -> float:  # noqa: ANN401  # fields of Wishes
         """Draw the least error if some wishes were different, in milliseconds; never stated."""
         frontier = Frontier(dataclasses.replace(self.frontier.wishes, **changes))
-        return min(place.mse for place in _drawn(frontier, self.verdicts))
+        drawn = min(place.mse for place in _drawn(frontier, self.verdicts))
+        return min(drawn, _drawn_by_the_shuffler(frontier.wishes))
 
     def best_if(self, **changes: Any) -> Checked:  # noqa: ANN401  # fields of Wishes
         """Find the best design if some wishes were different, judging only what looks best."""
         frontier = Frontier(dataclasses.replace(self.frontier.wishes, **changes))
         verdicts = dict(self.verdicts)
-        protocol = _drawn(frontier, verdicts)[0].protocol
-        return _in_order(_judged(frontier, protocol, verdicts, _FAR_PLACES))[0]
+        drawn = _drawn(frontier, verdicts)[0]
+        if _drawn_by_the_shuffler(frontier.wishes) < drawn.mse:
+            return _in_order(shuffler_designs(frontier.wishes))[0]
+        return _in_order(_judged(frontier, drawn.protocol, verdicts, _FAR_PLACES))[0]
+
+
+def best_of(protocol: ProtocolName, wishes: Wishes) -> Checked | None:
+    """
+    Find the best design of one protocol; None if it cannot keep the promise under the caps.
+
+    Cost: some three evaluations of δ.
+    """
+    found = _judged(Frontier(wishes), protocol, {}, _FAR_PLACES)
+    return found[0] if found else None
+
+
+def _drawn_by_the_shuffler(wishes: Wishes) -> float:
+    return drawn_mse(wishes) if wishes.trust == "shuffler-dummies" else math.inf
 
 
 def _drawn(frontier: Frontier, verdicts: Mapping[bool, tuple[Verdict, ...]]) -> list[Place]:
@@ -109,14 +135,16 @@ def _in_order(found: Iterable[Checked]) -> tuple[Checked, ...]:
     Of those within CLOSE_ENOUGH of the best, fewer reports and then a smaller local ε win.
     """
     by_error = sorted(found, key=lambda checked: checked.mse)
-    if any(checked.design.protocol == "puredump" for checked in by_error):
-        # mixDUMP at the limit of its noise is pureDUMP under another name.
-        by_error = [
-            checked
-            for checked in by_error
-            if checked.design.protocol != "mixdump"
-            or checked.design.local_epsilon < MAX_LOCAL_EPSILON
-        ]
+    found_names = {checked.design.protocol for checked in by_error}
+    # At the limit of their noise the one is the other under another name.
+    for noisy, noiseless in (("mixdump", "puredump"), ("od-hp", "fe1")):
+        if noiseless in found_names:
+            by_error = [
+                checked
+                for checked in by_error
+                if checked.design.protocol != noisy
+                or checked.design.local_epsilon < MAX_LOCAL_EPSILON
+            ]
     close = [each for each in by_error if each.mse <= CLOSE_ENOUGH * by_error[0].mse]
     best = min(close, key=lambda each: (each.design.bytes_per_user, each.design.local_epsilon))
     return (best, *(each for each in by_error if each is not best))

@@ -45,8 +45,6 @@ class Wishes:
     """The largest mean squared error of a share that is of use."""
 
     def __post_init__(self) -> None:
-        if self.trust == "shuffler-dummies":
-            raise PlanError("trust: shuffler-made dummies are not offered yet")
         _within("users", self.n_users, 1, MAX_USERS)
         _within("n_min", self.n_min, 1, MAX_USERS)
         if self.n_min > self.n_users:

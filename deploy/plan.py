@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 from rich.console import Console
 from rich.table import Table
 
-from analyzer.design import HASHED, Design
+from analyzer.design import Design
 from analyzer.planning import Plan, Prediction, central_gaussian_mse
 from analyzer.wishes import Trust
 from common.errors import PlanError
@@ -141,7 +141,7 @@ def draft(plan: Plan, now: float, population: str = "") -> str:
         promised,
         f'protocol = "{design.protocol}"',
         f"domain_size = {wishes.domain_size}",
-        *([f"buckets = {design.answers}"] if design.protocol in HASHED else []),
+        *([f"buckets = {design.answers}"] if design.hashed else []),
         f"dummies_per_user = {_toml_number(design.dummies_per_user)}",
         f"local_epsilon = {design.local_epsilon!r}",
         f"delta = {wishes.delta!r}",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from common.batch import BatchState, BatchStatus
 from common.errors import BatchStateError, SubmissionConflictError, WireError
 from common.hpke import HpkePrivateKey, envelope_context
-from common.opening import Pool
+from common.hpke_pool import Pool
 from common.runtime.clock import Clock
 from common.signing import SignedTask
 from common.submission import Outcome, Submission, unpack
@@ -106,7 +106,7 @@ class Collection:
         share = max(1, -(-len(envelopes) // self._pool.processes))
         opening = [
             asyncio.wrap_future(
-                self._pool.submit(
+                self._pool.open(
                     b"".join(envelopes[start : start + share]),
                     task.envelope_bytes,
                     envelope_context(digest),

@@ -11,18 +11,23 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.batch import BatchManifest
 from common.errors import PeerRefusalError, ShuffleDpError
+from common.hpke import report_context
+from common.hpke_pool import Pool
+from common.plain_report import plain_reports
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from common.wire import MAX_CHUNK_BYTES
 from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
 from shuffler.client import Analyzer
+from shuffler.dummies import draw_item_dummies, draw_kept
 from shuffler.permutation import permute
 from shuffler.rounds import Round, Rounds
-from shuffler.spool import Spool, StoredBatch
+from shuffler.spool import Permuted, Spool, StoredBatch
 
 _CHUNK_REPORTS: Final = 1000
 """Sealed reports stored and delivered together, unless they are long."""
@@ -42,10 +47,12 @@ class Deliveries:
         rounds: Rounds,
         spool: Spool,
         analyzer: Analyzer,
+        pool: Pool,
         clock: Clock,
         rng: np.random.Generator,
     ) -> None:
         self._rounds = rounds
+        self._pool = pool
         self._spool = spool
         self._analyzer = analyzer
         self._clock = clock
@@ -120,30 +127,55 @@ class Deliveries:
             event = await self._deliver(stored, found)
         state = after(stored.state, event)
         if event is Event.PERMUTE:
-            started = time.perf_counter()
-            chunks = await self._permute(found)
-            seconds = time.perf_counter() - started
-            await self._spool.replace_by_permuted(stored, state, chunks, seconds)
+            await self._spool.replace_by_permuted(stored, state, await self._permute(found))
         elif state in FINAL_STATES - KEPT_STATES:
             await self._spool.drop(stored, state)
         else:
             await self._spool.set_state(stored, state)
 
-    async def _permute(self, found: Round) -> list[bytes]:
-        """Draw the order, once: a crash before it is saved leaves no trace of it."""
+    async def _permute(self, found: Round) -> Permuted:
+        """
+        Draw what is dropped and added, and the order, once.
+
+        A crash before it is saved leaves no trace of it.
+        """
+        started = time.perf_counter()
         key, size = found.held_key(), found.task.sealed_report_bytes
         rows = await self._spool.submissions(found.batch_id)
         together = min(_CHUNK_REPORTS, MAX_CHUNK_BYTES // size)
 
-        def permuted() -> list[bytes]:
+        def permuted() -> Permuted:
             joined = np.frombuffer(b"".join(key.open(row) for row in rows), dtype=np.uint8)
-            reports = permute(joined.reshape(-1, size), self._rng)
-            return [
+            reports = self._with_dummies(joined.reshape(-1, size), found)
+            reports = permute(reports, self._rng)
+            chunks = [
                 key.seal(reports[start : start + together].tobytes())
                 for start in range(0, len(reports), together)
             ]
+            return Permuted(
+                chunks=chunks, n_reports=len(reports), seconds=time.perf_counter() - started
+            )
 
         return await asyncio.to_thread(permuted)
+
+    def _with_dummies(self, reports: NDArray[np.uint8], found: Round) -> NDArray[np.uint8]:
+        """Drop and add what the task says, sealed by all workers. In a thread."""
+        task = found.task
+        if task.shuffler.idle:
+            return reports
+        kept = reports[draw_kept(task.shuffler, len(reports), self._rng)]
+        counts = draw_item_dummies(task.shuffler, task.domain_size, self._rng)
+        plain = plain_reports(np.repeat(np.arange(task.domain_size), counts))
+        context, length = report_context(found.digest), task.mechanism.report_bytes
+        sealing = [
+            self._pool.seal(
+                task.analyzer_key, plain[start : start + _CHUNK_REPORTS].tobytes(), length, context
+            )
+            for start in range(0, len(plain), _CHUNK_REPORTS)
+        ]
+        sealed = b"".join(future.result() for future in sealing)
+        dummies = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, task.sealed_report_bytes)
+        return np.concatenate([kept, dummies])
 
     async def _deliver(self, stored: StoredBatch, found: Round) -> Event:
         """Deliver the saved order; tell whether the analyzer took it, or never will."""
@@ -152,7 +184,7 @@ class Deliveries:
             task_digest=found.digest,
             batch_id=found.batch_id,
             n_users=stored.n_users,
-            n_reports=stored.n_users * found.task.reports_per_user,
+            n_reports=stored.n_reports,
         )
 
         async def chunks() -> AsyncIterator[bytes]:

@@ -5,7 +5,7 @@ import asyncio
 import grpc
 
 from common.hpke import HpkePrivateKey
-from common.opening import OpeningPool
+from common.hpke_pool import HpkePool
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
 from common.runtime.process import Listener
@@ -32,7 +32,7 @@ class ShufflerService:
         listener: Listener,
         deliveries: Deliveries,
         spool: Spool,
-        pool: OpeningPool,
+        pool: HpkePool,
         channel: grpc.aio.Channel,
     ) -> None:
         self._listener = listener
@@ -63,7 +63,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     state.publish("envelope.pub", key.public_key().raw.hex())
     channel = open_channel(settings.analyzer, "analyzer", tls.authority if tls else None)
     spool = Spool(state.path / "spool.sqlite")
-    pool = OpeningPool(key, settings.opening_processes)
+    pool = HpkePool(key, settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
     rounds = Rounds(
@@ -77,7 +77,9 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     await rounds.resume()
     collection = Collection(rounds=rounds, spool=spool, key=key, pool=pool, clock=clock)
-    deliveries = Deliveries(rounds=rounds, spool=spool, analyzer=analyzer, clock=clock, rng=rng)
+    deliveries = Deliveries(
+        rounds=rounds, spool=spool, analyzer=analyzer, pool=pool, clock=clock, rng=rng
+    )
 
     def add_services(server: grpc.aio.Server) -> None:
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(ShufflerServicer(collection), server)

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS batches (
     signature BLOB NOT NULL,
     state TEXT NOT NULL,
     n_users INTEGER NOT NULL DEFAULT 0,
+    n_reports INTEGER NOT NULL DEFAULT 0,
     shuffle_seconds REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS submissions (
@@ -54,7 +55,20 @@ class StoredBatch:
     signed: SignedTask
     state: BatchState
     n_users: int
+    n_reports: int
+    """In the permuted batch; 0 before."""
     shuffle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permuted:
+    """A batch in its final order, the shuffler's dummies included."""
+
+    chunks: Sequence[bytes]
+    """Under the batch's key."""
+    n_reports: int
+    seconds: float
+    """How long it took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +145,10 @@ class Spool:
         return await self._database.run(_submissions, batch_id)
 
     async def replace_by_permuted(
-        self, batch: StoredBatch, state: BatchState, chunks: Sequence[bytes], seconds: float
+        self, batch: StoredBatch, state: BatchState, permuted: Permuted
     ) -> None:
         """Store the permuted batch, drop the submissions, record the state: at once."""
-        await self._database.run(_replace_by_permuted, batch, state, chunks, seconds)
+        await self._database.run(_replace_by_permuted, batch, state, permuted)
 
     async def permuted_chunk(self, batch_id: BatchId, position: int) -> bytes | None:
         """Give one sealed chunk of a permuted batch; None past the last."""
@@ -155,16 +169,17 @@ class Spool:
         self._database.close()
 
 
-_COLUMNS: Final = "batch_id, task, signature, state, n_users, shuffle_seconds"
+_COLUMNS: Final = "batch_id, task, signature, state, n_users, n_reports, shuffle_seconds"
 
 
-def _stored(row: tuple[bytes, bytes, bytes, str, int, float]) -> StoredBatch:
-    batch_id, task, signature, state, n_users, seconds = row
+def _stored(row: tuple[bytes, bytes, bytes, str, int, int, float]) -> StoredBatch:
+    batch_id, task, signature, state, n_users, n_reports, seconds = row
     return StoredBatch(
         batch_id=BatchId(batch_id),
         signed=SignedTask(task_bytes=task, signature=signature),
         state=BatchState(state),
         n_users=n_users,
+        n_reports=n_reports,
         shuffle_seconds=seconds,
     )
 
@@ -242,17 +257,17 @@ def _replace_by_permuted(
     connection: sqlite3.Connection,
     batch: StoredBatch,
     state: BatchState,
-    chunks: Sequence[bytes],
-    seconds: float,
+    permuted: Permuted,
 ) -> None:
     _set_state(connection, batch, state)
     connection.executemany(
         "INSERT INTO permuted VALUES (?, ?, ?)",
-        [(batch.batch_id, position, chunk) for position, chunk in enumerate(chunks)],
+        [(batch.batch_id, position, chunk) for position, chunk in enumerate(permuted.chunks)],
     )
     connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
     connection.execute(
-        "UPDATE batches SET shuffle_seconds = ? WHERE batch_id = ?", (seconds, batch.batch_id)
+        "UPDATE batches SET n_reports = ?, shuffle_seconds = ? WHERE batch_id = ?",
+        (permuted.n_reports, permuted.seconds, batch.batch_id),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from analyzer.estimation.squarem import leap
 from common.mechanisms.mechanism import Channel, Counts, Vector
 
 MIN_GAIN: Final = 0.5
@@ -45,7 +46,7 @@ def maximise_likelihood(
     """
     if cells.sum() == 0:
         return np.full(domain_size, 1 / domain_size)
-    likelihood = _Likelihood(cells, channel)
+    likelihood = Likelihood(cells, channel)
     shares = np.full(domain_size, 1 / domain_size)
     reached = -np.inf
     for _ in range(_MAX_CYCLES):
@@ -54,13 +55,13 @@ def maximise_likelihood(
             break
         reached = value
         second, _ = likelihood.step(first)
-        landed, leapt = likelihood.step(_extrapolate(shares, first, second))
+        landed, leapt = likelihood.step(leap(shares, first, second))
         shares = landed if leapt >= value else second
     return shares
 
 
-class _Likelihood:
-    """The likelihood of the cells, with its EM map."""
+class Likelihood:
+    """The likelihood of the cells, with its EM map [DLR77]."""
 
     def __init__(self, cells: Counts, channel: Channel) -> None:
         self._cells = cells.astype(np.float64)
@@ -78,12 +79,3 @@ class _Likelihood:
             return shares, -np.inf
         moved = np.maximum(shares * self._channel.adjoint(self._cells / law), 0)
         return moved / max(float(moved.sum()), _TINY), float(self._cells @ np.log(law))
-
-
-def _extrapolate(start: Vector, first: Vector, second: Vector) -> Vector:
-    """Leap along the two steps [VR08]; back onto the simplex if the leap leaves it."""
-    step, bend = first - start, second - 2 * first + start
-    length = min(-1.0, -float(np.sqrt((step @ step) / max(float(bend @ bend), _TINY))))
-    leap: Vector = np.maximum(start - 2 * length * step + length**2 * bend, 0)
-    leap /= leap.sum()
-    return leap

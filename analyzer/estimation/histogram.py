@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from analyzer.estimation.em import maximise_likelihood
-from analyzer.estimation.norm_sub import norm_sub
+from analyzer.estimation.refinement import Evidence, refine
 from common.mechanisms.mechanism import Counts, Mechanism, Mixture
 from common.protocols import Refinement
 from common.result import Histogram
@@ -23,17 +22,29 @@ def estimate(
         cells: From its `tally`.
         mixture: What the counted reports are.
         refinement: How the protocol refines.
+
+    Raises:
+        TaskError: The refinement does not fit the mechanism.
     """
-    shares = mechanism.debias(cells, mixture)
+    evidence = gather(mechanism, cells, mixture)
     uniform = np.full(mechanism.domain_size, 1 / mechanism.domain_size)
-    channel = mechanism.channel(mixture.real_share(mechanism.domain_size))
-    if refinement == "em" and channel is not None:
-        refined = maximise_likelihood(cells, channel, mechanism.domain_size)
-    else:
-        refined = norm_sub(shares)
     return Histogram(
-        frequencies=shares,
-        standard_errors=np.sqrt(mechanism.variance(np.clip(shares, 0, 1), mixture)),
-        refined=refined,
+        frequencies=evidence.shares,
+        standard_errors=evidence.standard_errors,
+        refined=refine(evidence, refinement),
         mse_theory=float(mechanism.variance(uniform, mixture).mean()),
+    )
+
+
+def gather(mechanism: Mechanism, cells: Counts, mixture: Mixture) -> Evidence:
+    """Debias the counts and say how far they may be off; arguments as of `estimate`."""
+    shares = mechanism.debias(cells, mixture)
+    absent = mechanism.variance(np.zeros(mechanism.domain_size), mixture)
+    return Evidence(
+        shares=shares,
+        standard_errors=np.sqrt(mechanism.variance(np.clip(shares, 0, 1), mixture)),
+        absent_errors=np.sqrt(absent),
+        n_users=mixture.n_real,
+        cells=cells,
+        channel=mechanism.channel(mixture.real_share(mechanism.domain_size)),
     )

@@ -19,9 +19,10 @@ def norm_sub(shares: Vector) -> Vector:
 
     Cost: one sort.
     """
-    descending = np.sort(shares)[::-1]
+    below = shares - shares.max()  # a constant changes nothing, and 1 is not lost in large shares
+    descending = np.sort(below)[::-1]
     excess = np.cumsum(descending) - 1
     ranks = np.arange(1, len(shares) + 1)
     last = np.flatnonzero(descending * ranks > excess)[-1]
-    projected: Vector = np.maximum(shares - excess[last] / ranks[last], 0)
+    projected: Vector = np.maximum(below - excess[last] / ranks[last], 0)
     return projected

@@ -30,7 +30,13 @@ from scipy import optimize, signal
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from common.accounting.counts import Binomial, CountLaw, quantile, upper_quantile
+from common.accounting.counts import (
+    Binomial,
+    Conditioned,
+    CountLaw,
+    quantile,
+    upper_quantile,
+)
 from common.accounting.crowd import Crowd
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
 from common.accounting.surroundings import Bins
@@ -113,7 +119,24 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
 
 
 def _attacks(reduction: MatchCountReduction, crowd: Crowd) -> list[Attack]:
-    """List what can be tried on a mechanism in a crowd; at least one that never succeeds."""
+    """
+    List what can be tried on a mechanism in a crowd; at least one that never succeeds.
+
+    Given an event of probability 1 - τ or more, whatever is seen has chances within τ of those
+    without it: of what is proven without it, (e^ε + 1)·τ is not.
+    """
+    law = crowd.random_dummies
+    if not isinstance(law, Conditioned):
+        return _attacks_on(reduction, crowd)
+    plain = dataclasses.replace(crowd, random_dummies=law.law)
+    return [_less(attack, law.missing) for attack in _attacks_on(reduction, plain)]
+
+
+def _less(attack: Attack, missing: float) -> Attack:
+    return lambda epsilon: max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
+
+
+def _attacks_on(reduction: MatchCountReduction, crowd: Crowd) -> list[Attack]:
     attacks: list[Attack] = [lambda _: 0.0]
     if reduction.collision > 1 / reduction.answers:
         return attacks

@@ -10,12 +10,22 @@ import math
 from dataclasses import dataclass
 from typing import Final, Self
 
+from common.accounting.assumptions import (
+    ALONE,
+    ENCRYPTED,
+    HONEST_SHUFFLER,
+    and_add,
+    of_the_shuffler,
+)
 from common.accounting.composition import composed_epsilon
-from common.accounting.counts import MAX_COUNT, Binomial, CountLaw, NegativeBinomial
+from common.accounting.counts import MAX_COUNT, Binomial
 from common.accounting.crowd import Crowd
-from common.accounting.published import PUBLISHED
+from common.accounting.drawn_dummies import each_item_release, uniform_dummies
+from common.accounting.hybrid import HybridRelease
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.published import PUBLISHED, Setting
 from common.accounting.release import CrowdRelease, LocalRelease, Release
-from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.dummy_spec import DummySpec
 from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.mechanisms.catalogue import mechanism_of
@@ -27,8 +37,20 @@ FORMULA_1: Final = (
     "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "
     "formula 1 of common/accounting)"
 )
+ITEM_NOISE: Final = (
+    "noise on each item's count, exact for the worst case, rounded up ([MSE25], [BC20]; "
+    "item noise of common/accounting)"
+)
+HYBRID: Final = (
+    "randomized response and noise on each item's count, the least of four bounds, rounded up "
+    "(no paper's: hybrid of common/accounting)"
+)
 COMPOSED: Final = (
     "privacy blanket for each round, dominating pairs composed ([BBGN19], [ZDW22]; "
+    "common/accounting)"
+)
+ITEM_NOISE_COMPOSED: Final = (
+    "noise on each item's count for each round, dominating pairs composed ([MSE25], [ZDW22]; "
     "common/accounting)"
 )
 LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
@@ -37,11 +59,7 @@ ENCRYPTION: Final = (
     "computational: HPKE [RFC 9180], every ciphertext of one length, as many from every user"
 )
 
-_HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
-_ALONE: Final = (
-    "your own device randomizes as the task says",
-    "nobody else needs to be honest",
-)
+
 _PERMUTES: Final = ShufflerSpec()
 _WORTH_SAYING: Final = 0.99
 """Own dummies that leave more than this share of the local ε are not worth a row."""
@@ -94,9 +112,18 @@ class Terms:
         return self.crowd_of(n_users, honest, honest, n_refused)
 
     def crowd_of(self, n_users: int, honest: int, adding: int, n_refused: int) -> Crowd:
-        """Give the crowd of so many honest users, of whom `adding` add their dummies."""
-        if n_users < 1:
-            raise AccountingError(f"a batch of {n_users} users has nobody to protect")
+        """
+        Give the crowd of so many honest users, of whom `adding` add their dummies.
+
+        Where dummies name each item, the random ones are those of one item.
+        """
+        _check_users(n_users)
+        if not self.dummies.uniform:
+            left = max(0, max(1, adding) - n_refused)
+            return Crowd(
+                users=max(1, honest - n_refused),
+                random_dummies=Binomial(left, self.dummies.extra_chance),
+            )
         per_user = self.dummies.per_user
         users, adding = max(1, honest - n_refused), max(1, adding)
         left = max(1, adding - n_refused)
@@ -110,16 +137,9 @@ class Terms:
         return Crowd(
             users=users,
             dummies=dummies,
-            random_dummies=self._drawn_dummies(left),
+            random_dummies=uniform_dummies(self.dummies, left),
             known_dummies=known,
         )
-
-    def _drawn_dummies(self, users: int) -> CountLaw:
-        """Give the law of the dummies beyond the certain ones, of all these users together."""
-        trials, chance = users * self.dummies.trials, self.dummies.extra_chance
-        if self.dummies.law == "negative-binomial":
-            return NegativeBinomial(trials, trials * chance / (1 - chance))
-        return Binomial(trials, chance)
 
     def release(self, crowd: Crowd) -> Release:
         """
@@ -130,9 +150,20 @@ class Terms:
         """
         if self.reduction is None:
             return LocalRelease(local_epsilon=self.local_epsilon)
-        if not self.shuffler.idle or not self.dummies.uniform:
-            raise AccountingError("dummies that name each item are not accounted for yet")
-        return CrowdRelease(reduction=self.reduction, crowd=crowd)
+        named = not self.dummies.uniform
+        if named == (not self.shuffler.idle):
+            if named:
+                raise AccountingError("no formula counts dummies of each item by both parties")
+            return CrowdRelease(reduction=self.reduction, crowd=crowd)
+        if self.reduction.collision != 0:
+            raise AccountingError("dummies that name each item are for reports that name items")
+        if named:
+            adding = crowd.random_dummies
+            users = adding.trials if isinstance(adding, Binomial) else 0
+            return each_item_release(self.dummies, users)
+        if math.isinf(self.reduction.local_epsilon):
+            return ItemNoiseRelease(noise=shuffler_law(self.shuffler), kept=self.shuffler.kept)
+        return HybridRelease(reduction=self.reduction, crowd=crowd, shuffler=self.shuffler)
 
 
 def honest_crowd(task: Task, n_users: int, n_refused: int = 0) -> Crowd:
@@ -160,6 +191,9 @@ def guarantees_under(terms: Terms, n_users: int, n_refused: int = 0) -> tuple[Gu
 
     Cost: up to four searches for ε, tenths of a second each; compositions for several rounds.
     """
+    if terms.reduction is None:
+        _check_users(n_users)
+        return (_alone("analyzer", terms), _alone("shuffler+analyzer", terms), *_outside(terms))
     honest = honest_share(n_users, terms.assumed_honest_fraction)
     rows = [_against_analyzer("analyzer", terms, n_users, n_refused, honest=n_users)]
     if honest < n_users:
@@ -167,7 +201,7 @@ def guarantees_under(terms: Terms, n_users: int, n_refused: int = 0) -> tuple[Gu
         if terms.dummies.maximum:
             rows.append(_against_skippers(terms, n_users, n_refused, honest))
     rows.extend(_against_shuffler_and_analyzer(terms))
-    rows.extend(_against_outsiders())
+    rows.extend(_outside(terms))
     return tuple(rows)
 
 
@@ -177,6 +211,9 @@ def claimed_guarantee(terms: Terms, n_users: int, n_refused: int = 0) -> Guarant
 
     Cost: one search for ε, tenths of a second.
     """
+    if terms.reduction is None:
+        _check_users(n_users)
+        return _alone("analyzer", terms)
     honest = honest_share(n_users, terms.assumed_honest_fraction)
     coalition: Coalition = "analyzer" if honest == n_users else "analyzer+users"
     return _against_analyzer(coalition, terms, n_users, n_refused, honest=honest)
@@ -196,7 +233,7 @@ def _against_analyzer(
         terms,
         crowd,
         f"{crowd.users} of the {n_users} users, you among them, randomize as the task says"
-        f"{_and_add(terms)}",
+        f"{and_add(terms.dummies)}",
         others,
     )
 
@@ -211,8 +248,13 @@ def central_epsilon(terms: Terms, crowd: Crowd) -> float:
     return min(composed_epsilon(together, terms.delta), terms.rounds * terms.local_epsilon)
 
 
-def _theorem(terms: Terms) -> str:
-    return FORMULA_1 if terms.rounds == 1 else COMPOSED
+def _theorem(release: Release, rounds: int) -> str:
+    """Say from what the central ε of so many rounds like this follows."""
+    if isinstance(release, CrowdRelease):
+        return FORMULA_1 if rounds == 1 else COMPOSED
+    if rounds > 1:
+        return ITEM_NOISE_COMPOSED
+    return ITEM_NOISE if isinstance(release, ItemNoiseRelease) else HYBRID
 
 
 def _over_rounds(terms: Terms) -> tuple[str, ...]:
@@ -228,21 +270,7 @@ def _against_skippers(terms: Terms, n_users: int, n_refused: int, honest: int) -
         terms,
         crowd,
         f"{crowd.users} of the {n_users} users, you among them, randomize as the task says",
-        f"{honest} of them{_and_add(terms).removeprefix(' and')}; the others add none",
-    )
-
-
-def _and_add(terms: Terms) -> str:
-    dummies = terms.dummies
-    if dummies.maximum == 0:
-        return ""
-    certain = f" and add uniform dummies, {dummies.per_user} each"
-    if dummies.law == "fixed":
-        return certain
-    more = f"{certain} and one more" if dummies.per_user else " and add one uniform dummy"
-    return (
-        f"{more} with probability {dummies.extra_chance:.6g} "
-        f"({dummies.extra_weight} in {EXTRA_WEIGHT_SUM}), drawn by each alone"
+        f"{honest} of them{and_add(terms.dummies).removeprefix(' and')}; the others add none",
     )
 
 
@@ -252,12 +280,13 @@ def _amplified(coalition: Coalition, terms: Terms, crowd: Crowd, *assumptions: s
         epsilon=central_epsilon(terms, crowd),
         delta=terms.delta,
         neighbouring=REPLACE_ONE,
-        theorem=_theorem(terms),
+        theorem=_theorem(terms.release(crowd), terms.rounds),
         assumptions=(
-            _HONEST_SHUFFLER,
+            HONEST_SHUFFLER,
             *assumptions,
+            *of_the_shuffler(terms.shuffler),
             *_over_rounds(terms),
-            "the encryption holds",
+            ENCRYPTED,
         ),
     )
 
@@ -269,27 +298,21 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     Dummies never mend the pure ε. A number that is certain improves (ε, δ), by formula 1 with
     the victim alone; one that is drawn does not, since it is visible and may be least.
     """
-    local = Guarantee(
-        coalition="shuffler+analyzer",
-        epsilon=terms.rounds * terms.local_epsilon,
-        delta=0.0,
-        neighbouring=REPLACE_ONE,
-        theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,
-        assumptions=(*_ALONE, "your dummies are not counted", *_over_rounds(terms)),
-    )
+    local = _alone("shuffler+analyzer", terms)
     own = terms.dummies.per_user
-    if not own:
+    if not own or not terms.dummies.uniform or not terms.shuffler.idle:
         return [local]
-    epsilon = central_epsilon(terms, Crowd(users=1, dummies=own))
+    crowd = Crowd(users=1, dummies=own)
+    epsilon = central_epsilon(terms, crowd)
     if epsilon > _WORTH_SAYING * local.epsilon:
         return [local]
     dummies = dataclasses.replace(
         local,
         epsilon=epsilon,
         delta=terms.delta,
-        theorem=_theorem(terms),
+        theorem=_theorem(terms.release(crowd), terms.rounds),
         assumptions=(
-            *_ALONE,
+            *ALONE,
             f"your device adds at least {own} uniform dummies of its own",
             *_over_rounds(terms),
         ),
@@ -297,8 +320,32 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     return [local, dummies]
 
 
-def _against_outsiders() -> list[Guarantee]:
+def _alone(coalition: Coalition, terms: Terms) -> Guarantee:
+    """Say what holds whoever else is dishonest: the pure local ε."""
+    uncounted = []
+    if terms.dummies.maximum or (terms.shuffler.idle and terms.reduction is not None):
+        uncounted.append("your dummies are not counted")
+    if not terms.shuffler.idle:
+        uncounted.append("what the shuffler adds and drops is known to it, and not counted")
+    return Guarantee(
+        coalition=coalition,
+        epsilon=terms.rounds * terms.local_epsilon,
+        delta=0.0,
+        neighbouring=REPLACE_ONE,
+        theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,
+        assumptions=(*ALONE, *uncounted, *_over_rounds(terms)),
+    )
+
+
+def _outside(terms: Terms) -> list[Guarantee]:
     """Say what encryption alone is relied on for: whoever holds no key that opens a report."""
+    seen = (
+        "the encryption holds; what breaking it may gain is not counted in delta",
+        "that you take part, and when, is seen",
+    )
+    knows = (
+        "the result is not shown to the shuffler: it could take its own dummies off the counts",
+    )
     coalitions: tuple[Coalition, ...] = ("shuffler", "network")
     return [
         Guarantee(
@@ -308,23 +355,34 @@ def _against_outsiders() -> list[Guarantee]:
             neighbouring=REPLACE_ONE,
             theorem=ENCRYPTION,
             assumptions=(
-                "the encryption holds; what breaking it may gain is not counted in delta",
-                "that you take part, and when, is seen",
+                *seen,
+                *(knows if coalition == "shuffler" and not terms.shuffler.idle else ()),
             ),
         )
         for coalition in coalitions
     ]
 
 
+def _check_users(n_users: int) -> None:
+    if n_users < 1:
+        raise AccountingError(f"a batch of {n_users} users has nobody to protect")
+
+
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     """Say what the protocol's published bound claims against the analyzer, or why nothing."""
     stated, reduction = task.composition.published_bound, mechanism_of(task).reduction
-    if stated is None or stated not in PUBLISHED or reduction is None:
+    if stated is None or reduction is None:
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
-    crowd = honest_crowd(task, n_users, n_refused)
     name, bound = PUBLISHED[stated]
+    setting = Setting(
+        reduction=reduction,
+        crowd=honest_crowd(task, n_users, n_refused),
+        delta=task.delta,
+        dummies=task.dummies,
+        shuffler=task.shuffler,
+    )
     try:
-        epsilon = bound(reduction, crowd, task.delta)
+        epsilon = bound(setting)
     except BoundRangeError as error:
         return f"{name} makes no claim here: {error}"
     return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"

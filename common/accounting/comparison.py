@@ -4,13 +4,23 @@ from typing import Final
 
 from common.accounting.clones import clones_2021, clones_2023, clones_with_a_coin
 from common.accounting.crowd import Crowd
-from common.accounting.published import PUBLISHED, Bound
+from common.accounting.published import PUBLISHED, Bound, Setting, SettingBound
 from common.accounting.variation_ratio import certified_variation_ratio, variation_ratio
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 
+
+def _asked(bound: SettingBound) -> Bound:
+    """Ask a paper's bound of uniform dummies and a shuffler that only permutes."""
+    return lambda reduction, crowd, delta: bound(
+        Setting(reduction=reduction, crowd=crowd, delta=delta)
+    )
+
+
+_OF_PAPERS: Final = tuple((name, _asked(bound)) for name, bound in PUBLISHED.values())
+
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
-    *PUBLISHED.values(),
+    *_OF_PAPERS,
     ("clones [FMT21], numeric, any randomizer, without dummies", clones_2021),
     (
         "clones [FMT23], numeric, without dummies; not proven for every randomizer",

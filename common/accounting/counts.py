@@ -148,6 +148,41 @@ class Groups:
         return self.law.thinned(share) if self.size == 1 else None
 
 
+@dataclass(frozen=True, slots=True)
+class Conditioned:
+    """
+    Another law given an event of probability at least 1 - missing: bounded, not known.
+
+    P(X = k | event) ≤ P(X = k) / (1 - missing), whatever the event, so every expectation of
+    something that is not negative is at most that of the law divided by 1 - missing. Tails and
+    probabilities are these bounds: they add up to more than 1.
+    """
+
+    law: CountLaw
+    missing: float
+    """Rounded up."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.missing < 1:
+            raise AccountingError(
+                f"missing is {self.missing}; it must be at least 0 and below 1, or nothing is known"
+            )
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Bound P(X ≤ outcome) and P(X > outcome)."""
+        below, above = self.law.tails(outcome)
+        return below / (1 - self.missing), above / (1 - self.missing)
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Bound P(X = outcome), elementwise; whole numbers."""
+        bound: Vector = self.law.probabilities(outcome) / (1 - self.missing)
+        return bound
+
+    def thinned(self, share: float) -> None:  # noqa: ARG002
+        """Nothing: which units the event took is not known."""
+        return
+
+
 def interval_masses(edges: Vector, law: CountLaw) -> Vector:
     """Give P(edges[j] ≤ X < edges[j+1])."""
     return masses_between(*law.tails(edges - 1))

@@ -4,19 +4,41 @@ Bounds that papers claim, one function a theorem, each refusing what lies outsid
 Errors of print are corrected, and the name of the bound says which.
 
 They are kept beside the tight figure so that a reader can see what each paper would have claimed;
-no guarantee rests on them. All rest on the closed form of [BBGN19], whose proof needs ε ≤ 1 and a
-blanket of at least 27·l/ε reports, and all count a fixed number of dummies.
+no guarantee rests on them. Those for uniform dummies rest on the closed form of [BBGN19], whose
+proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports, and count a fixed number of dummies;
+all others are taken for ε ≤ 1 too, or for what their calibration can be inverted for. Those of
+protocols with noise on each item are in `published_noise.py`.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
-from common.errors import AccountingError, BoundRangeError
+from common.accounting.published_noise import at_most_one, aue, check_range_of_delta, sageo, sbin
+from common.dummy_spec import DummySpec
+from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
+from common.shuffler_spec import ShufflerSpec
+
+_NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0, added_by="user-agent")
+_PERMUTES: Final = ShufflerSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Everything that a paper's bound may speak of."""
+
+    reduction: MatchCountReduction
+    crowd: Crowd
+    delta: float
+    dummies: DummySpec = _NO_DUMMIES
+    """The law of the users' dummies; how many are honest, the crowd says."""
+    shuffler: ShufflerSpec = _PERMUTES
 
 
 def balle_closed_form(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
@@ -99,6 +121,63 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
     return _among_dummies(reduction, crowd, delta, rule)
 
 
+def ddps(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+    """
+    Give the central ε of DDPS: a bit, or with probability λ/n a fair coin [CSUZZ19].
+
+    λ = 64·ln(4/δ)/ε² where ε ≥ √(192·ln(4/δ)/n), else n - ε·n^1.5/√(432·ln(4/δ)), for n honest
+    users; the two meet at λ = n/3. λ/n is the blanket.
+
+    Raises:
+        AccountingError: delta is not between 0 and 1.
+        BoundRangeError: There are dummies, reports are no randomized bits, or the claim lies
+            outside ε ≤ 1.
+    """
+    rule = "DDPS's bound"
+    _check(reduction, crowd, delta, rule)
+    _needs_one_histogram(reduction, rule)
+    _needs_noise(reduction, rule)
+    if reduction.answers != 2:  # noqa: PLR2004  # a bit
+        raise BoundRangeError(f"{rule} is for bits; here there are {reduction.answers} answers")
+    if crowd.dummies:
+        raise BoundRangeError(f"{rule} knows no dummies; here there are {crowd.dummies}")
+    n, log = crowd.others + 1, math.log(4 / delta)
+    coins = reduction.blanket * n
+    if 3 * coins <= n:
+        return at_most_one(math.sqrt(64 * log / coins), rule)
+    return at_most_one((n - coins) * math.sqrt(432 * log) / n**1.5, rule)
+
+
+def fe1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+    """
+    Give the central ε of FE1: hashed values without noise among uniform dummies [LWY22].
+
+    μ = 32·ln(2/δ)/ε², for μ dummies expected in each bucket.
+
+    Raises:
+        AccountingError: delta is not between 0 and 1.
+        BoundRangeError: Reports carry noise, there are no dummies or too few, or their number has
+            another law than a fixed or a binomial one.
+    """
+    check_range_of_delta(delta)
+    rule = "FE1's bound"
+    if math.isfinite(reduction.local_epsilon):
+        raise BoundRangeError(
+            f"{rule} is for reports without noise; here the local ε is "
+            f"{reduction.local_epsilon:.4g}"
+        )
+    expected = float(_fixed_dummies(crowd))
+    if crowd.random_dummies is not None:
+        if not isinstance(crowd.random_dummies, Binomial):
+            raise BoundRangeError(
+                f"{rule} counts a fixed or binomial number of dummies; here their number is random"
+            )
+        expected += crowd.random_dummies.trials * crowd.random_dummies.chance
+    if expected <= 0:
+        raise BoundRangeError(f"{rule} needs dummies; it counts none")
+    return at_most_one(math.sqrt(32 * math.log(2 / delta) * reduction.answers / expected), rule)
+
+
 def _among_dummies(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str) -> float:
     """Count the dummies and, but for δ/2, at least so many of the others' reports as blanket."""
     expected = reduction.blanket * crowd.others
@@ -124,8 +203,7 @@ def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rul
 
 def _check(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str) -> None:
     """Refuse what no theorem here speaks of."""
-    if not 0 < delta < 1:
-        raise AccountingError(f"delta is {delta}; it must lie strictly between 0 and 1")
+    check_range_of_delta(delta)
     if crowd.random_dummies is not None:
         raise BoundRangeError(
             f"{rule} counts a fixed number of dummies; here their number is random"
@@ -154,19 +232,45 @@ def _needs_one_histogram(reduction: MatchCountReduction, rule: str) -> None:
 
 
 Bound = Callable[[MatchCountReduction, Crowd, float], float]
+SettingBound = Callable[[Setting], float]
 
-PUBLISHED: Final[Mapping[PublishedBound, tuple[str, Bound]]] = MappingProxyType(
+
+def _uniform(bound: Bound) -> SettingBound:
+    """Ask a bound that knows only uniform dummies and a shuffler that only permutes."""
+
+    def asked(setting: Setting) -> float:
+        if not (setting.dummies.uniform and setting.shuffler.idle):
+            raise BoundRangeError(
+                "it knows neither dummies of each item nor a shuffler that does more than permute"
+            )
+        return bound(setting.reduction, setting.crowd, setting.delta)
+
+    return asked
+
+
+def _each_item(setting: Setting) -> float:
+    if setting.dummies.uniform:
+        raise BoundRangeError("AUE's bound is for dummies of each item; here they are uniform")
+    return aue(setting.crowd, setting.delta)
+
+
+PUBLISHED: Final[Mapping[PublishedBound, tuple[str, SettingBound]]] = MappingProxyType(
     {
         "balle-closed-form": (
             "the privacy blanket's closed form [BBGN19] for SH, SOLH and MURS",
-            balle_closed_form,
+            _uniform(balle_closed_form),
         ),
-        "puredump": ("pureDUMP's bound [LLF+20]", pure_dump),
-        "mixdump": ("mixDUMP's bound [LLF+20]", mix_dump),
+        "ddps": ("DDPS's bound [CSUZZ19]", _uniform(ddps)),
+        "aue": ("AUE's bound [BC20]", _each_item),
+        "puredump": ("pureDUMP's bound [LLF+20]", _uniform(pure_dump)),
+        "mixdump": ("mixDUMP's bound [LLF+20]", _uniform(mix_dump)),
         "od-hp-theorem-1": (
             "OD-HP Theorem 1 [CC24], with its lost roots restored and a fresh seed for every dummy",
-            od_hp_theorem_1,
+            _uniform(od_hp_theorem_1),
         ),
+        "fe1": ("FE1's bound [LWY22]", _uniform(fe1)),
+        "sbin": ("SBin's bound [MSE25]", lambda setting: sbin(setting.shuffler, setting.delta)),
+        "sageo": ("SAGeo's bound [MSE25]", lambda setting: sageo(setting.shuffler, setting.delta)),
     }
 )
 """What each protocol's row in the table of compositions refers to, with its name in words."""

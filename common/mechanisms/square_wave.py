@@ -249,7 +249,8 @@ class SquareWave:
         those who do not, since the estimate is unbiased. That is f(1-f)·rise², and is taken off.
 
         Args:
-            shares: At least 0, not all 0; scaled to sum 1, so that noisy ones make a law.
+            shares: At least 0; scaled to sum 1, so that noisy ones make a law. Where all are 0 the
+                law is that of users spread evenly.
             mixture: As of `debias`.
 
         Raises:
@@ -257,7 +258,8 @@ class SquareWave:
         """
         _check(mixture)
         uniform = np.full(self.places, 1 / self.places)
-        theta = shares / shares.sum()
+        held = shares if shares.any() else np.ones_like(shares)
+        theta = held / held.sum()
         law = self._floor + self._rise * self._band.forward(theta)
         own = self._band.variance(law) - theta * (1 - theta) * self._rise**2
         spread = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)

@@ -1,23 +1,56 @@
 """The data sets that are shipped; see README.md beside this file for origins and terms."""
 
-import csv
+import gzip
 from dataclasses import dataclass
 from importlib import resources
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
+from common.ranges import within
+from deploy.datasets.table import Table, read_csv
+
+MAX_ITEMS: Final = 2**24
+"""The largest domain that a task may have."""
+MAX_PEOPLE: Final = 10**9 - 1
+"""More than this numpy's hypergeometric draws do not take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Dataset:
-    """A histogram of real people."""
+    """A histogram of people."""
 
     name: str
+    title: str
+    """What it is, for a reader; says so where it is not real."""
     labels: tuple[str, ...]
+    """One an item; empty where items have no other name than their number."""
     counts: NDArray[np.int64]
+    """People by item, shape (domain_size,)."""
+
+    def __post_init__(self) -> None:
+        within(f"items of {self.name}", len(self.counts), 2, MAX_ITEMS)
+        for extreme in (self.counts.min(), self.counts.max()):
+            within(f"people per item of {self.name}", int(extreme), 0, MAX_PEOPLE)
+        within(f"people of {self.name}", self.n_users, 1, MAX_PEOPLE)
+        if self.labels and len(self.labels) != len(self.counts):
+            raise TaskError(
+                f"{self.name} has {len(self.labels)} labels and {len(self.counts)} items; "
+                "there must be one an item, or none"
+            )
+
+    @property
+    def n_users(self) -> int:
+        """All people."""
+        return int(self.counts.sum())
+
+    @property
+    def domain_size(self) -> int:
+        """All items."""
+        return len(self.counts)
 
     def draw(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """
@@ -25,22 +58,90 @@ class Dataset:
 
         Raises:
             TaskError: There are not so many people.
+
+        Cost: memory for all people.
         """
+        self.check_users(n_users)
         people = np.repeat(np.arange(len(self.counts)), self.counts)
-        if not 1 <= n_users <= len(people):
-            raise TaskError(f"users is {n_users}; {self.name} has 1 .. {len(people)}")
         return rng.permutation(people)[:n_users]
+
+    def sample_counts(self, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """
+        Draw n_users different people and give their counts by item, without making each person.
+
+        The law is that of counting what `draw` gives: multivariate hypergeometric.
+
+        Returns:
+            Shape (domain_size,), sum n_users; all counts themselves if everybody is drawn.
+
+        Raises:
+            TaskError: There are not so many people.
+
+        Cost: a hypergeometric draw an item, however many people.
+        """
+        self.check_users(n_users)
+        drawn = rng.multivariate_hypergeometric(self.counts, n_users, method="marginals")
+        return np.asarray(drawn, dtype=np.int64)
+
+    def check_users(self, n_users: int) -> None:
+        """
+        Check that so many different people can be drawn.
+
+        Raises:
+            TaskError: There are not so many.
+        """
+        if not 1 <= n_users <= self.n_users:
+            raise TaskError(f"users is {n_users}; {self.name} has 1 .. {self.n_users}")
+
+
+def dataset_of(table: Table, *, name: str, title: str) -> Dataset:
+    """
+    Make a data set of a table that was read.
+
+    Raises:
+        TaskError: It has fewer than two items, too many items, nobody, or too many people.
+    """
+    within(f"items of {name}", len(table.values), 2, MAX_ITEMS)
+    within(f"people of {name}", sum(table.counts), 1, MAX_PEOPLE)
+    return Dataset(
+        name=name,
+        title=title,
+        labels=table.values,
+        counts=np.array(table.counts, dtype=np.int64),
+    )
 
 
 IPUMS_1940_CITY: Final = "ipums1940_city"
+KOSARAK_PREFIX: Final = "kosarak_prefix"
+KOSARAK_RECONSTRUCTED: Final = "kosarak_reconstructed"
+COVID_US_STATES: Final = "covid_us_states"
+
+SHIPPED: Final = MappingProxyType(
+    {
+        IPUMS_1940_CITY: "City of residence, 1940 census, 1 % sample (IPUMS)",
+        KOSARAK_PREFIX: "One page per visitor, first 36,682 visits of Kosarak",
+        KOSARAK_RECONSTRUCTED: "RECONSTRUCTED, not real: one page per visitor, scale of Kosarak",
+        COVID_US_STATES: "Confirmed COVID-19 cases by US state, until 18 April 2021",
+    }
+)
+"""Titles by name."""
+
+_COMPRESSED: Final = frozenset({KOSARAK_PREFIX, KOSARAK_RECONSTRUCTED})
 
 
 def load(name: str) -> Dataset:
-    """Read a shipped data set."""
-    text = (resources.files("deploy.datasets") / f"{name}.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
-    return Dataset(
-        name=name,
-        labels=tuple(row["label"] for row in rows),
-        counts=np.array([int(row["count"]) for row in rows], dtype=np.int64),
-    )
+    """
+    Read a shipped data set.
+
+    Raises:
+        TaskError: None of this name is shipped.
+    """
+    if name not in SHIPPED:
+        raise TaskError(f"no such data set is shipped; the shipped ones are {', '.join(SHIPPED)}")
+    folder = resources.files("deploy.datasets")
+    if name in _COMPRESSED:
+        text = gzip.decompress((folder / f"{name}.csv.gz").read_bytes()).decode()
+    else:
+        text = (folder / f"{name}.csv").read_text(encoding="utf-8")
+    table = read_csv(text.splitlines(), name=name)
+    return dataset_of(table, name=name, title=SHIPPED[name])

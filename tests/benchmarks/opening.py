@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from analyzer.intake import take_in
 from common.hpke import report_context
+from common.hpke_pool import HpkePool
 from common.mechanisms.catalogue import mechanism_of
-from common.opening import OpeningPool
 from tests.benchmarks.measure import best_of, line
 from tests.support.tasks import published
 
@@ -34,9 +34,9 @@ def main() -> None:
     public, info = private.public_key(), context.info()
     exchange = best_of(_RUNS, lambda: [private.exchange(public) for _ in range(_REPORTS // 4)])
     for processes in (1, 2):
-        pool = OpeningPool(case.analyzer_key, processes)
+        pool = HpkePool(case.analyzer_key, processes)
 
-        def count(pool: OpeningPool = pool) -> None:
+        def count(pool: HpkePool = pool) -> None:
             intake = take_in(chunks, case.task, digest, mechanism, pool)
             if intake.counted != _REPORTS:
                 raise RuntimeError("a report was not counted")

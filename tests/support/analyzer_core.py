@@ -16,8 +16,8 @@ from analyzer.spending import Spending
 from analyzer.store import Store
 from common.batch import BatchId, BatchManifest
 from common.hpke import SealContext, report_context
+from common.hpke_pool import Opened
 from common.mechanisms.catalogue import mechanism_of
-from common.opening import Opened
 from common.runtime.state import StateDirectory
 from common.signing import SignedTask
 from common.task import Task
@@ -34,10 +34,10 @@ class CountingPool(InlinePool):
 
     opened = 0
 
-    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
-        """Open one chunk; see OpeningPool."""
+    def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+        """Open one chunk; see HpkePool."""
         self.opened += 1
-        return super().submit(sealed, sealed_bytes, context)
+        return super().open(sealed, sealed_bytes, context)
 
 
 @dataclass

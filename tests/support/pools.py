@@ -1,21 +1,29 @@
-"""An opening pool without processes."""
+"""A pool without processes."""
 
 from concurrent.futures import Future
 
 from common.hpke import HpkePrivateKey, SealContext
-from common.opening import Opened, open_each
+from common.hpke_pool import Opened, open_each, seal_each
 
 
 class InlinePool:
-    """Opens at once, in the caller's thread."""
+    """Opens and seals at once, in the caller's thread."""
 
     processes = 2
 
     def __init__(self, key: HpkePrivateKey) -> None:
         self._key = key
 
-    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
-        """Open one chunk; see OpeningPool."""
+    def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+        """Open one chunk; see HpkePool."""
         future: Future[Opened] = Future()
         future.set_result(open_each(self._key, sealed, sealed_bytes, context))
+        return future
+
+    def seal(
+        self, key: bytes, plaintexts: bytes, plaintext_bytes: int, context: SealContext
+    ) -> Future[bytes]:
+        """Seal one chunk; see HpkePool."""
+        future: Future[bytes] = Future()
+        future.set_result(seal_each(key, plaintexts, plaintext_bytes, context))
         return future

@@ -60,6 +60,7 @@ class Shuffler:
             rounds=self.rounds,
             spool=self.spool,
             analyzer=self.analyzer,
+            pool=InlinePool(self.case.shuffler_key),
             clock=self.clock,
             rng=self.rng,
         )

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize
 
-from analyzer.estimation.em import _Likelihood, maximise_likelihood
+from analyzer.estimation.em import Likelihood, maximise_likelihood
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.norm_sub import norm_sub
 from common.mechanisms.catalogue import mechanism_of
@@ -122,7 +122,7 @@ def test_a_leap_to_where_the_reports_are_impossible_is_no_step() -> None:
     """Without noise and dummies a share of 0 says that an item is never reported; it was."""
     grr = Grr(4, ResponseWeights.for_epsilon(math.inf))
     landed = np.array([1.0, 0.0, 0.0, 0.0])
-    stayed, likelihood = _Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
+    stayed, likelihood = Likelihood(np.array([5, 3, 0, 0]), grr.channel(1.0)).step(landed)
 
     assert landed.tolist() == stayed.tolist()
     assert -np.inf == likelihood
@@ -138,18 +138,6 @@ def test_without_noise_and_dummies_an_estimate_is_the_truth() -> None:
     assert [0.5, 0.3, 0.2, 0.0] == histogram.frequencies.tolist()
     assert [0.0] * 4 == histogram.standard_errors.tolist()
     assert 0.0 == histogram.mse_theory
-
-
-@pytest.mark.parametrize("refinement", ["em", "norm-sub"])
-def test_a_histogram_is_refined_to_a_distribution(refinement: str) -> None:
-    """Unbiased shares beside refined ones, whichever way the protocol refines."""
-    rng = np.random.default_rng(3)
-    cells = _GRR.tally(np.concatenate([_GRR.randomize(np.zeros(500, np.int64), rng)]))
-    histogram = estimate(_GRR, cells, mixture=Mixture(n_real=500), refinement=refinement)  # type: ignore[arg-type]
-
-    assert histogram.refined.sum() == pytest.approx(1)
-    assert (histogram.refined >= 0).all()
-    assert int(histogram.frequencies.argmax()) == 0
 
 
 def test_an_interval_is_1_96_standard_errors_to_each_side() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from analyzer.design import Design, ProtocolName
-from analyzer.frontier import Frontier, fields
+from analyzer.design import Design
+from analyzer.frontier import HASHED, Frontier, ProtocolName, fields
 from analyzer.planning import Plan, Prediction, central_gaussian_mse, plan
 from analyzer.wishes import Wishes
 from common.accounting.amplification import delta_upper, epsilon_upper
@@ -34,7 +34,7 @@ def _wishes(**changes: Any) -> Wishes:
     return Wishes(**fields | changes)
 
 
-def _all(found: Plan) -> dict[ProtocolName, Prediction]:
+def _all(found: Plan) -> dict[str, Prediction]:
     return {each.design.protocol: each for each in (found.best, *found.runners_up)}
 
 
@@ -160,7 +160,11 @@ def _beaten_by(wishes: Wishes, mse: float) -> Design | None:
     for protocol, answers in kinds:
         for each in dummies:
             place = Design(
-                protocol=protocol, answers=answers, local_epsilon=1.0, dummies_per_user=float(each)
+                protocol=protocol,
+                answers=answers,
+                hashed=protocol in HASHED,
+                local_epsilon=1.0,
+                dummies_per_user=float(each),
             )
             epsilon = _needed_epsilon(place, wishes, mse)
             if epsilon > wishes.local_cap:
@@ -313,7 +317,9 @@ def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
 
 def test_envelopes_are_those_of_a_task_padding_included() -> None:
     """A fraction of a dummy takes the room of one."""
-    design = Design(protocol="od-hp", answers=53, local_epsilon=4.0, dummies_per_user=1.3)
+    design = Design(
+        protocol="od-hp", answers=53, hashed=True, local_epsilon=4.0, dummies_per_user=1.3
+    )
 
     assert design.bytes_per_user == envelope_bytes(12, 3)
     assert design.messages_per_user == 2.3

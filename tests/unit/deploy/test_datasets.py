@@ -1,8 +1,38 @@
+import gzip
+import importlib
+import importlib.util
+from pathlib import Path
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.errors import TaskError
-from deploy.datasets.catalogue import IPUMS_1940_CITY, load
+from deploy.datasets.catalogue import (
+    COVID_US_STATES,
+    IPUMS_1940_CITY,
+    KOSARAK_PREFIX,
+    KOSARAK_RECONSTRUCTED,
+    MAX_ITEMS,
+    SHIPPED,
+    Dataset,
+    load,
+)
+from deploy.datasets.choice import dataset
+from deploy.datasets.table import read_csv
+
+_PYARROW = importlib.util.find_spec("pyarrow") is not None
+_FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))
+
+
+def _write(folder: Path, text: str, name: str = "mine.csv") -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+# --- shipped ------------------------------------------------------------------------------------
 
 
 def test_the_city_histogram_is_whole() -> None:
@@ -13,6 +43,36 @@ def test_the_city_histogram_is_whole() -> None:
     assert ("4610", 74_321) == (cities.labels[cities.counts.argmax()], cities.counts.max())
 
 
+@pytest.mark.parametrize(
+    ("name", "items", "people", "largest"),
+    [
+        (KOSARAK_PREFIX, 17_034, 36_682, ("6", 5727)),
+        (KOSARAK_RECONSTRUCTED, 41_270, 990_002, ("6", 155_784)),
+        (COVID_US_STATES, 58, 31_670_031, ("California", 3_718_210)),
+    ],
+)
+def test_a_shipped_histogram_is_whole(
+    name: str, items: int, people: int, largest: tuple[str, int]
+) -> None:
+    """Its size, its people, and its largest item, items that nobody has included."""
+    found = load(name)
+    top = int(found.counts.argmax())
+
+    assert (items, people) == (found.domain_size, found.n_users)
+    assert largest == (found.labels[top], int(found.counts[top]))
+
+
+def test_what_is_not_real_says_so() -> None:
+    """In its name and in its title."""
+    found = load(KOSARAK_RECONSTRUCTED)
+
+    assert "reconstructed" in found.name
+    assert "RECONSTRUCTED, not real" in found.title
+
+
+# --- drawing ------------------------------------------------------------------------------------
+
+
 def test_people_are_drawn_without_replacement() -> None:
     """Drawing everybody gives the histogram back."""
     cities = load(IPUMS_1940_CITY)
@@ -21,3 +81,197 @@ def test_people_are_drawn_without_replacement() -> None:
     np.testing.assert_array_equal(np.bincount(everybody, minlength=915), cities.counts)
     with pytest.raises(TaskError, match="users is 602157"):
         cities.draw(602_157, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_counts_of_everybody_are_the_histogram(name: str) -> None:
+    """Nothing is left to chance then."""
+    found = load(name)
+    everybody = found.sample_counts(found.n_users, np.random.default_rng(1))
+
+    np.testing.assert_array_equal(everybody, found.counts)
+
+
+@pytest.mark.parametrize("n_users", [-1, 0, 6])
+def test_no_more_people_are_drawn_than_there_are(n_users: int) -> None:
+    """And at least one."""
+    with pytest.raises(TaskError, match=rf"users is {n_users}; five has 1 \.\. 5"):
+        _FIVE.sample_counts(n_users, np.random.default_rng(1))
+
+
+def test_sampled_counts_have_the_law_of_people_drawn() -> None:
+    """
+    Two of five people, three of whom share item 0: each pair has its hypergeometric chance.
+
+    Seed 6; a frequency of 20,000 is met to .02, over five standard deviations of each of the four:
+    fails by chance with probability below 1e-6.
+    """
+    rng = np.random.default_rng(6)
+    draws = np.array([_FIVE.sample_counts(2, rng) for _ in range(20_000)])
+
+    assert (draws.sum(axis=1) == 2).all()
+    assert (draws <= _FIVE.counts).all()
+    for of_item_0, chance in ((0, 0.1), (1, 0.6), (2, 0.3)):
+        assert chance == pytest.approx((draws[:, 0] == of_item_0).mean(), abs=0.02)
+    assert pytest.approx((draws[:, 2] == 1).mean(), abs=0.02) == 0.4
+
+
+# --- laws ---------------------------------------------------------------------------------------
+
+
+def test_a_zipf_law_is_shared_out_by_largest_remainders() -> None:
+    """Shares of 6 : 3 : 2 of twelve people are 6.55, 3.27, 2.18: the one left over goes first."""
+    found = dataset("zipf:3,1", 12)
+
+    assert [7, 3, 2] == found.counts.tolist()
+    assert "zipf:3,1" == found.name
+    assert () == found.labels
+
+
+def test_a_law_has_a_million_people_unless_it_is_told() -> None:
+    """And a Zipf law the exponent 1.1."""
+    assert 1_000_000 == dataset("zipf:1000").n_users
+    assert "zipf:1000,1.1" == dataset("zipf:1000").name
+    assert [3, 3, 2, 2] == dataset("uniform:4", 10).counts.tolist()
+
+
+@given(
+    size=st.integers(2, 500),
+    exponent=st.floats(0, 20),
+    n_users=st.integers(1, 10**9 - 1),
+)
+def test_a_law_has_everybody_in_falling_order(size: int, exponent: float, n_users: int) -> None:
+    """Whatever its numbers."""
+    counts = dataset(f"zipf:{size},{exponent}", n_users).counts
+
+    assert n_users == int(counts.sum())
+    assert (np.diff(counts) <= 0).all()
+    assert counts.min() >= 0
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_a_file_may_have_a_row_a_person(tmp_path: Path) -> None:
+    """Numbers are ordered by size, not as texts; other columns are passed over."""
+    found = dataset(_write(tmp_path, "who,value\na,10\nb,9\n\nc,10\n"))
+
+    assert ("9", "10") == found.labels
+    assert [1, 2] == found.counts.tolist()
+    assert ("b", "é") == dataset(_write(tmp_path, "value\né\nb\né\n")).labels
+
+
+def test_a_file_may_be_a_histogram(tmp_path: Path) -> None:
+    """In its own order, with what nobody has; here compressed, with Windows' line ends and mark."""
+    path = tmp_path / "mine.CSV.gz"
+    path.write_bytes(gzip.compress('\ufeffvalue,count\r\nz,2\r\n"a, b",0\r\n'.encode()))
+    found = dataset(str(path), 2)
+
+    assert ("z", "a, b") == found.labels
+    assert [2, 0] == found.counts.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "mine.csv is empty"),
+        ("value\n", "a header and no row"),
+        ("value,count\n", "a header and no row"),
+        ("item,count\na,1\n", "has 2 columns and none of them is called value"),
+        ("value,value\na,1\n", "has 2 columns value; one is allowed"),
+        ("value,count\na,1\nb,-2\n", "the count of row 2 of mine.csv is negative"),
+        ("value,count\na,1.5\n", "the count of row 1 of mine.csv is negative, or no whole"),
+        ("value,count\na,1\nb\n", "row 2 of mine.csv has 1 columns; it needs 2"),
+        ("value,count\na,1\nb,2\na,3\n", "row 3 of mine.csv has the value of an earlier one"),
+        ("value,count\na,1\n", "items of mine.csv is 1; it must lie between 2 and 16777216"),
+        ("value,count\na,0\nb,0\n", "people of mine.csv is 0; it must lie between 1 and 999999999"),
+        ('value\n"a\n', "not a table of comma-separated UTF-8 text"),
+    ],
+)
+def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """With the rule and the number; never with what stands in the file."""
+    with pytest.raises(TaskError, match=message):
+        dataset(_write(tmp_path, text))
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """Missing, not text, not compressed, or compressed and cut short."""
+    (tmp_path / "bytes.csv").write_bytes(b"value\n\xff\xfe\n")
+    (tmp_path / "plain.csv.gz").write_bytes(b"value\na\nb\n")
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"value\n" + b"a\nb\n" * 1000)[:-12])
+    for name in ("missing.csv", "plain.csv.gz", "cut.csv.gz"):
+        with pytest.raises(TaskError, match=f"{name} cannot be read"):
+            dataset(str(tmp_path / name))
+    with pytest.raises(TaskError, match=r"bytes\.csv is not a table"):
+        dataset(str(tmp_path / "bytes.csv"))
+
+
+@given(st.text(alphabet='value,count\n"01-é ', max_size=60))
+def test_any_text_gives_a_table_or_an_error(rest: str) -> None:
+    """Nothing else comes of it."""
+    for header in ("value\n", "value,count\n", ""):
+        try:
+            table = read_csv((header + rest).splitlines(keepends=True), name="any")
+        except TaskError:
+            continue
+        assert len(table.values) == len(table.counts) == len(set(table.values)) > 0
+        assert min(table.counts) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kosarak", "there is no such data set; name one of ipums1940_city"),
+        ("zipf:", "are not numbers"),
+        ("zipf:9,x", "are not numbers"),
+        ("zipf:9,1,2", "has 3 numbers"),
+        ("uniform:9,1", "has 2 numbers"),
+        ("zipf:1", "items of a Zipf law is 1"),
+        (f"uniform:{MAX_ITEMS + 1}", "items of a uniform law is 16777217"),
+        ("zipf:9,-1", "exponent is -1.0; it must lie between 0 and 20"),
+        ("zipf:9,nan", "exponent is nan"),
+    ],
+)
+def test_a_text_that_names_nothing_is_refused(text: str, message: str) -> None:
+    """It says what there is."""
+    with pytest.raises(TaskError, match=message):
+        dataset(text)
+
+
+def test_more_people_than_a_data_set_has_are_refused_at_once() -> None:
+    """Before anything is drawn."""
+    assert 36_682 == dataset(KOSARAK_PREFIX, 36_682).n_users
+    with pytest.raises(TaskError, match=r"users is 36683; kosarak_prefix has 1 \.\. 36682"):
+        dataset(KOSARAK_PREFIX, 36_683)
+
+
+@pytest.mark.skipif(_PYARROW, reason="pyarrow is there")
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path) -> None:
+    """It is an extra: few need it, and it is large."""
+    with pytest.raises(TaskError, match=r"pip install 'shuffledp\[parquet\]'"):
+        dataset(_write(tmp_path, "", "mine.parquet"))
+
+
+@pytest.mark.skipif(not _PYARROW, reason="the extra parquet is not installed")
+def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
+    """A row a person, a row an item, and what is refused."""
+    arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))
+    path = tmp_path / "mine.parquet"
+
+    def saved(**columns: list[object]) -> str:
+        parquet.write_table(arrow.table(columns), path)
+        return str(path)
+
+    people = dataset(saved(value=[10, 9, 10]))
+    items = dataset(saved(value=["z", "a"], count=[2, 0], other=[1.0, 2.0]))
+    assert (("9", "10"), [1, 2]) == (people.labels, people.counts.tolist())
+    assert (("z", "a"), [2, 0]) == (items.labels, items.counts.tolist())
+    with pytest.raises(TaskError, match="none of them is called value"):
+        dataset(saved(count=[1]))
+    with pytest.raises(TaskError, match=r"the count of row 1 of mine\.parquet is negative"):
+        dataset(saved(value=["z", "a"], count=[-2, 0]))
+    with pytest.raises(TaskError, match="has 1 empty fields"):
+        dataset(saved(value=["z", None]))
+    path.write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(TaskError, match="not a Parquet file"):
+        dataset(str(path))

@@ -6,7 +6,7 @@ import pytest
 from common.batch import BatchId, BatchState
 from common.errors import BatchStateError, UnknownTaskError
 from common.submission import Outcome
-from shuffler.spool import Row, Spool
+from shuffler.spool import Permuted, Row, Spool
 from tests.support.tasks import published
 
 _ID = BatchId(b"b" * 16)
@@ -106,10 +106,15 @@ async def test_submissions_and_permuted_batch_change_places_at_once(tmp_path: Pa
     await spool.open_batch(_ID, _SIGNED)
     await spool.append([_row(1)])
     batch = await spool.get(_SIGNED.digest())
-    await spool.replace_by_permuted(batch, BatchState.PERMUTED, [b"one", b"two"], 0.5)
+    permuted = Permuted(chunks=[b"one", b"two"], n_reports=5, seconds=0.5)
+    await spool.replace_by_permuted(batch, BatchState.PERMUTED, permuted)
     found = await spool.get(_SIGNED.digest())
 
-    assert (BatchState.PERMUTED, 0.5) == (found.state, found.shuffle_seconds)
+    assert (BatchState.PERMUTED, 5, 0.5) == (
+        found.state,
+        found.n_reports,
+        found.shuffle_seconds,
+    )
     assert await spool.submissions(_ID) == []
     assert [b"one", b"two", None] == [await spool.permuted_chunk(_ID, n) for n in range(3)]
 

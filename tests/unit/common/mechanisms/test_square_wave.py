@@ -203,3 +203,13 @@ def test_at_every_epsilon_a_task_can_state_the_wave() -> None:
             Wanted(name="square-wave", domain_size=2**23, buckets=0, local_epsilon=local_epsilon)
         )
         assert 2 * best_reach(2**23, local_epsilon) == spec.buckets - 2**23
+
+
+def test_without_any_share_the_variance_is_that_of_users_spread_evenly() -> None:
+    """What an item that nobody holds may look like is asked before anything is known."""
+    wave = SquareWave(12, 3, ResponseWeights.for_epsilon(1.0))
+    mixture = Mixture(n_real=100)
+
+    np.testing.assert_allclose(
+        wave.variance(np.zeros(12), mixture), wave.variance(np.full(12, 1 / 12), mixture)
+    )

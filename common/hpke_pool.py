@@ -1,21 +1,25 @@
 """
-Opening many ciphertexts of one length: the bottleneck of the shuffler and of the analyzer.
+Opening and sealing many reports of one length: the bottleneck of the shuffler and of the analyzer.
 
-Opening holds the interpreter's lock, so the cores are used by worker processes, each of which
-keeps the private-key object (making it anew for each ciphertext nearly halves the rate). This is
-the one interface behind which a batched X25519 can take its place.
+Both hold the interpreter's lock, so the cores are used by worker processes, each of which keeps
+the private-key object (making it anew for each ciphertext nearly halves the rate). This is the one
+interface behind which a batched X25519 can take its place.
 """
 
 import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
-from common.hpke import OVERHEAD_BYTES, HpkePrivateKey, SealContext
+from common.hpke import OVERHEAD_BYTES, HpkePrivateKey, HpkePublicKey, SealContext
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,24 @@ def open_each(
     )
 
 
+def seal_each(key: bytes, plaintexts: bytes, plaintext_bytes: int, context: SealContext) -> bytes:
+    """
+    Seal plaintexts of `plaintext_bytes` bytes each, laid one after the other, to a public key.
+
+    Raises:
+        ValueError: `plaintexts` does not hold a whole number of them.
+
+    Cost: about 0.1 ms each, on one core.
+    """
+    if len(plaintexts) % plaintext_bytes:
+        raise ValueError("not a whole number of plaintexts")
+    seal = HpkePublicKey(key).sealer(context)
+    return b"".join(
+        seal(plaintexts[start : start + plaintext_bytes])
+        for start in range(0, len(plaintexts), plaintext_bytes)
+    )
+
+
 _worker_key: HpkePrivateKey | None = None
 
 
@@ -77,18 +99,23 @@ def _open_in_worker(sealed: bytes, sealed_bytes: int, context: SealContext) -> O
 
 
 class Pool(Protocol):
-    """Opens chunks of ciphertexts elsewhere: what shuffler and analyzer need of an OpeningPool."""
+    """Opens and seals elsewhere: what shuffler and analyzer need of an HpkePool."""
 
     @property
     def processes(self) -> int:
         """How many workers a call may be spread over."""
 
-    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+    def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
         """Hand one chunk to a worker; see `open_each`."""
 
+    def seal(
+        self, key: bytes, plaintexts: bytes, plaintext_bytes: int, context: SealContext
+    ) -> Future[bytes]:
+        """Hand one chunk to a worker; see `seal_each`."""
 
-class OpeningPool:
-    """Worker processes that open chunks of ciphertexts. Spawned, never forked."""
+
+class HpkePool:
+    """Worker processes that open, under one private key, and seal. Spawned, never forked."""
 
     def __init__(self, key: HpkePrivateKey, processes: int) -> None:
         """Start `processes` workers when they are first needed; 0 means one for each core."""
@@ -97,20 +124,29 @@ class OpeningPool:
         self._lock = threading.Lock()
         self._executor = self._start()
 
-    def submit(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+    def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
         """
         Hand one chunk to a worker; see `open_each`.
 
         If a worker died, chunks in its hands fail with BrokenProcessPool; the next call starts
         new workers.
         """
+        return self._submit(_open_in_worker, sealed, sealed_bytes, context)
+
+    def seal(
+        self, key: bytes, plaintexts: bytes, plaintext_bytes: int, context: SealContext
+    ) -> Future[bytes]:
+        """Hand one chunk to a worker; see `seal_each`. A worker's death is as for `open`."""
+        return self._submit(seal_each, key, plaintexts, plaintext_bytes, context)
+
+    def _submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         with self._lock:
             try:
-                return self._executor.submit(_open_in_worker, sealed, sealed_bytes, context)
+                return self._executor.submit(work, *args, **kwargs)
             except BrokenProcessPool:
                 self._executor.shutdown(wait=False)
                 self._executor = self._start()
-                return self._executor.submit(_open_in_worker, sealed, sealed_bytes, context)
+                return self._executor.submit(work, *args, **kwargs)
 
     def close(self) -> None:
         """Stop the workers; chunks not begun are dropped."""
@@ -126,4 +162,4 @@ class OpeningPool:
         )
 
     def __repr__(self) -> str:
-        return f"OpeningPool({self.processes} processes)"
+        return f"HpkePool({self.processes} processes)"

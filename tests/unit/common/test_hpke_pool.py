@@ -5,7 +5,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 from common.hpke import HpkePrivateKey, report_context
-from common.opening import OpeningPool, open_each
+from common.hpke_pool import HpkePool, open_each, seal_each
 from common.task_digest import TaskDigest
 
 _CONTEXT = report_context(TaskDigest(bytes(32)))
@@ -31,11 +31,25 @@ def test_worker_processes_open_the_same() -> None:
     """The pool is `open_each` elsewhere."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 50))
-    pool = OpeningPool(key, 2)
+    pool = HpkePool(key, 2)
     try:
-        assert open_each(key, blob, 60, _CONTEXT) == pool.submit(blob, 60, _CONTEXT).result()
+        assert open_each(key, blob, 60, _CONTEXT) == pool.open(blob, 60, _CONTEXT).result()
     finally:
         pool.close()
+
+
+def test_worker_processes_seal_what_opens_again() -> None:
+    """To any public key; in order."""
+    key, texts = HpkePrivateKey.generate(), bytes(range(36))
+    pool = HpkePool(HpkePrivateKey.generate(), 1)
+    try:
+        sealed = pool.seal(key.public_key().raw, texts, 12, _CONTEXT).result()
+    finally:
+        pool.close()
+
+    assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
+    with pytest.raises(ValueError, match="whole number"):
+        seal_each(key.public_key().raw, bytes(13), 12, _CONTEXT)
 
 
 def test_half_a_ciphertext_is_a_mistake_of_the_caller() -> None:
@@ -48,14 +62,14 @@ def test_a_worker_that_dies_is_replaced() -> None:
     """What it held fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 3))
-    pool = OpeningPool(key, 1)
+    pool = HpkePool(key, 1)
     try:
-        pool.submit(blob, 60, _CONTEXT).result()
+        pool.open(blob, 60, _CONTEXT).result()
         [worker] = multiprocessing.active_children()
         worker.kill()
         worker.join()
         with contextlib.suppress(BrokenProcessPool):
-            pool.submit(blob, 60, _CONTEXT).result()
-        assert open_each(key, blob, 60, _CONTEXT) == pool.submit(blob, 60, _CONTEXT).result()
+            pool.open(blob, 60, _CONTEXT).result()
+        assert open_each(key, blob, 60, _CONTEXT) == pool.open(blob, 60, _CONTEXT).result()
     finally:
         pool.close()

@@ -1,0 +1,87 @@
+"""
+What a protocol runs with if it is to reach a target: by its own published bound, or by the tight
+accountant. Run by whoever compares protocols, and by the planner. Pure.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from scipy import stats
+
+from analyzer.design import Design
+from analyzer.wishes import Wishes
+from common.draft import TaskDraft
+from common.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
+from common.errors import PlanError
+from common.shuffler_spec import ShufflerSpec
+
+USUAL_MESSAGES: Final = 5.0
+"""Messages a user where a protocol lets them be chosen and no cap was asked for."""
+_NEVER: Final = 1e-40
+"""Chance, over a whole batch, that a law of dummies is cut."""
+NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0, added_by="user-agent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """A protocol's parameters: what a draft needs of them."""
+
+    protocol: str
+    local_epsilon: float
+    buckets: int = 0
+    """For hashing; 0 for plain items."""
+    dummies: DummySpec = NO_DUMMIES
+    shuffler: ShufflerSpec = ShufflerSpec()  # noqa: RUF009  # frozen
+    note: str = ""
+    """What a reader must know of how they came about."""
+
+    @classmethod
+    def of(cls, design: Design, protocol: str | None = None, note: str = "") -> "Parameters":
+        """Take them from a planner's design, perhaps under another name."""
+        return cls(
+            protocol=protocol or design.protocol,
+            local_epsilon=design.local_epsilon,
+            buckets=design.answers if design.hashed else 0,
+            dummies=design.dummy_spec,
+            shuffler=design.shuffler,
+            note=note,
+        )
+
+    def draft(self, wishes: Wishes, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
+        """Give the draft of a task with these parameters, under the wishes they were found for."""
+        return TaskDraft(
+            protocol=self.protocol,
+            domain_size=wishes.domain_size,
+            local_epsilon=self.local_epsilon,
+            buckets=self.buckets,
+            dummies=self.dummies,
+            shuffler=self.shuffler,
+            delta=wishes.delta,
+            n_min=wishes.n_min,
+            target_size=wishes.n_users,
+            assumed_honest_fraction=wishes.honest_fraction,
+            deadline=deadline,
+            shuffler_key=shuffler_key,
+        )
+
+
+def each_item(extra_weight: int, wishes: Wishes) -> DummySpec:
+    """
+    Give the law of a dummy for each item, cut where no batch ever comes.
+
+    Raises:
+        PlanError: No envelope holds so many.
+    """
+    chance = extra_weight / EXTRA_WEIGHT_SUM
+    cut = stats.binom.isf(_NEVER / wishes.n_users, wishes.domain_size, chance)
+    most = min(int(cut) + 1, wishes.domain_size)
+    if most > MAX_DUMMIES:
+        raise PlanError(f"aue would take {most} dummies a user; at most {MAX_DUMMIES} are carried")
+    return DummySpec(
+        law="each-item",
+        per_user=0,
+        added_by="user-agent",
+        trials=wishes.domain_size,
+        extra_weight=extra_weight,
+        most=most,
+    )

@@ -1,0 +1,295 @@
+"""
+Parameters by the papers' own bounds: each theorem turned round, for its least error.
+
+What a paper leaves open (how many dummies, into how many buckets) is chosen for the least error
+that its bound allows. Where a bound cannot reach the target with any noise, reports are made as
+private by themselves as the target is, and the note says so. `common.accounting.published` holds
+the bounds; the tests put what comes out of here into them. Pure.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from analyzer.frontier import fields
+from analyzer.local_parameters import LOCAL, local_parameters
+from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item
+from analyzer.wishes import Wishes
+from common.accounting.item_noise_calibration import (
+    sageo_spec_published,
+    sbin_trials_published,
+)
+from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.errors import PlanError
+from common.mechanisms.local_hashing import optimal_buckets
+from common.mechanisms.mechanism import Vector
+from common.mechanisms.support import bernoulli_variance
+from common.shuffler_spec import ShufflerSpec
+from common.task import MAX_LOCAL_EPSILON
+
+_PARTS: Final = np.arange(1, 20) / 20
+"""Chances of a single dummy that are tried."""
+_OUT_OF_REACH: Final = "its bound cannot reach the target: local epsilon is the target itself"
+
+
+def published_parameters(protocol: str, wishes: Wishes) -> Parameters:
+    """
+    Give what a protocol's own bound asks for, at n_min honest users.
+
+    Raises:
+        PlanError: The paper has no answer: the protocol has no bound, or it asks for more than
+            there can be.
+    """
+    if protocol in LOCAL:
+        return local_parameters(protocol, wishes)
+    if protocol not in _PUBLISHED:
+        raise PlanError(f"no paper states a bound for {protocol}")
+    return _PUBLISHED[protocol](wishes)
+
+
+def _blanket_of(wishes: Wishes) -> float:
+    """B = ε²(n-1) / (14·ln(2/δ)): what e^ε0 + l - 1 may be by the closed form [BBGN19]."""
+    return wishes.central_epsilon**2 * (wishes.honest - 1) / (14 * math.log(2 / wishes.delta))
+
+
+def _sh(wishes: Wishes) -> Parameters:
+    """e^ε0 = b - k + 1 [BBGN19]."""
+    odds = _blanket_of(wishes) - wishes.domain_size + 1
+    return _noisy("sh", odds, 0, wishes)
+
+
+def _murs(wishes: Wishes) -> Parameters:
+    """The better of SOLH, near g = (b+2)/3, and SH [WDX+20]."""
+    plain = _blanket_of(wishes) - wishes.domain_size + 1
+    hashed = _solh("murs", wishes)
+    if plain <= 1:
+        return hashed
+    errors = [
+        _single_message_error(_blanket_of(wishes), answers, hashed=is_hashed, wishes=wishes)
+        for answers, is_hashed in ((hashed.buckets, True), (wishes.domain_size, False))
+    ]
+    return hashed if errors[0] <= errors[1] else _noisy("murs", plain, 0, wishes)
+
+
+def _hp_sdp(wishes: Wishes) -> Parameters:
+    """SOLH's: the paper's own bound is not to be had."""
+    found = _solh("hp-sdp", wishes)
+    note = "; ".join(filter(None, (found.note, "SOLH's bound stands in for the paper's own")))
+    return Parameters(
+        protocol="hp-sdp", local_epsilon=found.local_epsilon, buckets=found.buckets, note=note
+    )
+
+
+def _solh(protocol: str, wishes: Wishes) -> Parameters:
+    """Hash into the prime with the least error; e^ε0 = b - g + 1."""
+    blanket, primes = _blanket_of(wishes), fields(wishes.domain_size)
+    primes = primes[primes < blanket]
+    if not len(primes):
+        return _noisy(protocol, 0.0, 0, wishes)
+    errors = [
+        _single_message_error(blanket, int(g), hashed=True, wishes=wishes) for g in primes.tolist()
+    ]
+    best = int(primes[int(np.argmin(errors))])
+    return _noisy(protocol, blanket - best + 1, best, wishes)
+
+
+def _single_message_error(blanket: float, answers: int, *, hashed: bool, wishes: Wishes) -> float:
+    """Error of a report a user if e^ε0 + l - 1 = b."""
+    p, other = (blanket - answers + 1) / blanket, 1 / blanket
+    return float(
+        bernoulli_variance(
+            1 / wishes.domain_size,
+            n_real=wishes.n_users,
+            n_dummies=0,
+            p=p,
+            q=1 / answers if hashed else other,
+            q_dummy=0.0,
+        )
+    )
+
+
+def _noisy(protocol: str, odds: float, buckets: int, wishes: Wishes) -> Parameters:
+    """Give a report whose truth has these odds, or what needs no shuffler if they are none."""
+    if odds > math.exp(min(wishes.central_epsilon, MAX_LOCAL_EPSILON)):
+        return Parameters(
+            protocol=protocol,
+            local_epsilon=min(math.log(odds), wishes.noise_cap),
+            buckets=buckets,
+        )
+    epsilon = min(wishes.central_epsilon, wishes.noise_cap)
+    hashes = protocol in {"murs", "hp-sdp"}
+    return Parameters(
+        protocol=protocol,
+        local_epsilon=epsilon,
+        buckets=optimal_buckets(epsilon, wishes.domain_size) if hashes else 0,
+        note=_OUT_OF_REACH,
+    )
+
+
+def _ddps(wishes: Wishes) -> Parameters:
+    """λ = 64·ln(4/δ)/ε², or n - ε·n^1.5/√(432·ln(4/δ)) at small ε; q = λ/2n [CSUZZ19]."""
+    if wishes.domain_size != 2:  # noqa: PLR2004  # a bit
+        raise PlanError(f"ddps collects a bit; the domain size is {wishes.domain_size}")
+    n, epsilon, log = wishes.honest, wishes.central_epsilon, math.log(4 / wishes.delta)
+    if epsilon >= math.sqrt(192 * log / n):
+        coins = 64 * log / epsilon**2
+    else:
+        coins = n - epsilon * n**1.5 / math.sqrt(432 * log)
+    return _noisy("ddps", (2 * n - coins) / coins, 0, wishes)
+
+
+def _aue(wishes: Wishes) -> Parameters:
+    """Each item once more with chance 200·ln(4/δ)/(ε²n) [BC20]."""
+    n = wishes.honest
+    chance = 200 * math.log(4 / wishes.delta) / (wishes.central_epsilon**2 * n)
+    if chance >= 1:
+        raise PlanError(
+            f"aue's bound asks for a chance of {chance:.3g} at {n} users; it must be below 1"
+        )
+    return Parameters(
+        protocol="aue",
+        local_epsilon=math.inf,
+        dummies=each_item(math.ceil(chance * EXTRA_WEIGHT_SUM), wishes),
+    )
+
+
+def _pure_dump(wishes: Wishes) -> Parameters:
+    """As few dummies as the bound takes; a fraction is a flexible dummy [LLF+20]."""
+    needed = 14 * wishes.domain_size * math.log(2 / wishes.delta) / wishes.central_epsilon**2 + 1
+    flexible = 14 * wishes.domain_size * math.log(4 / wishes.delta) / wishes.central_epsilon**2 + 1
+    fixed = math.ceil(needed / wishes.honest)
+    parts = (np.arange(fixed)[:, None] + _PARTS).ravel()
+    enough = parts[_counted(parts, wishes) >= flexible]
+    least = min(float(enough.min()) if len(enough) else math.inf, fixed)
+    return Parameters(
+        protocol="puredump",
+        local_epsilon=math.inf,
+        dummies=DummySpec.averaging(least, "user-agent"),
+    )
+
+
+def _mix_dump(wishes: Wishes) -> Parameters:
+    """Randomized response and dummies, traded for the least error [LLF+20]."""
+    return _among_dummies("mixdump", np.array([float(wishes.domain_size)]), wishes, hashed=False)
+
+
+def _od_hp(wishes: Wishes) -> Parameters:
+    """Buckets, local noise and dummies, traded for the least error by Theorem 1 [CC24]."""
+    primes = fields(wishes.domain_size)
+    if not len(primes):
+        return _among_dummies("od-hp", np.array([float(wishes.domain_size)]), wishes, hashed=False)
+    return _among_dummies("od-hp", primes, wishes, hashed=True)
+
+
+def _among_dummies(protocol: str, answers: Vector, wishes: Wishes, *, hashed: bool) -> Parameters:
+    """
+    Turn ε = √(14·l·ln(4/δ) / (|S| + x - √(2x·ln(2/δ)) - 1)), x = γ(n-1), round for x.
+
+    Tried for every l and number of dummies at once; a part of a dummy counts for its lower tail,
+    to which half of δ goes.
+    """
+    most = min(wishes.messages_cap, USUAL_MESSAGES if math.isinf(wishes.messages_cap) else math.inf)
+    whole = np.arange(1 + max(0, math.floor(most - 1)), dtype=np.float64)
+    dummies = np.concatenate([whole, _PARTS[most - 1 >= _PARTS]])
+    delta = np.where(dummies % 1 > 0, wishes.delta / 2, wishes.delta)
+    l_answers = answers[:, None]
+    needed = 14 * l_answers * np.log(4 / delta) / wishes.central_epsilon**2 + 1
+    short = needed - _counted(dummies, wishes)
+    log = 2 * np.log(2 / delta)
+    others = np.where(
+        short > 0, ((np.sqrt(log) + np.sqrt(log + 4 * np.maximum(short, 0))) / 2) ** 2, 0
+    )
+    blanket = np.maximum(others / max(wishes.honest - 1, 1), _sharpest(l_answers, protocol, wishes))
+    errors = np.where(
+        blanket < 1,
+        bernoulli_variance(
+            1 / wishes.domain_size,
+            n_real=wishes.n_users,
+            n_dummies=wishes.n_users * dummies,
+            p=1 - blanket + blanket / l_answers,
+            q=1 / l_answers if hashed else blanket / l_answers,
+            q_dummy=1 / l_answers,
+        ),
+        math.inf,
+    )
+    row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    if not math.isfinite(errors[row, column]):
+        return _noisy(protocol, 0.0, 0, wishes)
+    gamma, l_best = float(blanket[row, column]), float(answers[row])
+    return Parameters(
+        protocol=protocol,
+        local_epsilon=math.log1p(l_best * (1 - gamma) / gamma) if gamma > 0 else math.inf,
+        buckets=int(l_best) if hashed else 0,
+        dummies=DummySpec.averaging(float(dummies[column]), "user-agent"),
+    )
+
+
+def _sharpest(answers: Vector, protocol: str, wishes: Wishes) -> Vector:
+    """The least γ that the cap on the local ε leaves; 0 where reports may be plain."""
+    if protocol == "od-hp" and wishes.may_be_plain:
+        return np.zeros_like(answers)
+    inverse = math.exp(-wishes.noise_cap)
+    return np.asarray(answers * inverse / (1 + (answers - 1) * inverse))
+
+
+def _counted(dummies: Vector, wishes: Wishes) -> Vector:
+    """|S| that a bound may count on: all certain dummies, and the lower tail of the others."""
+    n, part = wishes.honest, dummies % 1
+    tail = n * part - np.sqrt(2 * n * part * math.log(2 / wishes.delta))
+    return np.asarray(n * np.floor(dummies) + np.maximum(tail, 0))
+
+
+def _fe1(wishes: Wishes) -> Parameters:
+    """μ = 32·ln(2/δ)/ε² dummies a bucket; as many buckets as the messages allow [LWY22]."""
+    density = 32 * math.log(2 / wishes.delta) / wishes.central_epsilon**2 / wishes.honest
+    most = USUAL_MESSAGES if math.isinf(wishes.messages_cap) else wishes.messages_cap
+    if density * wishes.domain_size <= most - 1:
+        buckets, answers = 0, wishes.domain_size
+    else:
+        primes = fields(wishes.domain_size)
+        primes = primes[primes * density <= most - 1]
+        if not len(primes):
+            raise PlanError(
+                f"fe1 needs {2 * density:.3g} dummies a user even for two buckets; "
+                f"the messages cap leaves {most - 1:g}"
+            )
+        buckets = answers = int(primes.max())
+    return Parameters(
+        protocol="fe1",
+        local_epsilon=math.inf,
+        buckets=buckets,
+        dummies=DummySpec.averaging(density * answers, "user-agent"),
+    )
+
+
+def _sbin(wishes: Wishes) -> Parameters:
+    """Fair coins for each item, every report kept [MSE25]."""
+    trials = sbin_trials_published(wishes.central_epsilon, wishes.delta, 1.0)
+    spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+    return Parameters(protocol="sbin", local_epsilon=math.inf, shuffler=spec)
+
+
+def _sageo(wishes: Wishes) -> Parameters:
+    """Geometric dummies for each item, every report kept [MSE25]."""
+    spec = sageo_spec_published(wishes.central_epsilon, wishes.delta, 1.0)
+    return Parameters(protocol="sageo", local_epsilon=math.inf, shuffler=spec)
+
+
+_PUBLISHED: Final[Mapping[str, Callable[[Wishes], Parameters]]] = MappingProxyType(
+    {
+        "sh": _sh,
+        "murs": _murs,
+        "hp-sdp": _hp_sdp,
+        "ddps": _ddps,
+        "aue": _aue,
+        "puredump": _pure_dump,
+        "mixdump": _mix_dump,
+        "od-hp": _od_hp,
+        "fe1": _fe1,
+        "sbin": _sbin,
+        "sageo": _sageo,
+    }
+)

@@ -1,0 +1,66 @@
+"""What must be true for a guarantee to hold, in words."""
+
+from typing import Final
+
+from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+
+HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
+ALONE: Final = (
+    "your own device randomizes as the task says",
+    "nobody else needs to be honest",
+)
+ENCRYPTED: Final = "the encryption holds"
+
+
+def and_add(dummies: DummySpec) -> str:
+    """Continue a sentence on users who do as the task says: which dummies they add."""
+    if dummies.maximum == 0:
+        return ""
+    chance = f"{dummies.extra_chance:.6g} ({dummies.extra_weight} in {EXTRA_WEIGHT_SUM})"
+    if not dummies.uniform:
+        return (
+            f" and add a dummy of each item with probability {chance}, drawn by each alone, "
+            f"and drawn again where there are more than {dummies.most}"
+        )
+    certain = f" and add uniform dummies, {dummies.per_user} each"
+    if dummies.law == "fixed":
+        return certain
+    if dummies.law == "fractional":
+        more = f"{certain} and one more" if dummies.per_user else " and add one uniform dummy"
+        return f"{more} with probability {chance}, drawn by each alone"
+    if dummies.law == "binomial":
+        return (
+            f"{certain} and as many more as of {dummies.trials} chances of {chance} come true, "
+            "drawn by each alone"
+        )
+    return (
+        f"{certain} and {dummies.trials} geometric numbers more, each going on with probability "
+        f"{chance}, drawn by each alone, and drawn again where they are more than {dummies.most}"
+    )
+
+
+def of_the_shuffler(spec: ShufflerSpec) -> tuple[str, ...]:
+    """Say what is relied on the shuffler for, besides permuting; nothing if it does no more."""
+    said = []
+    if spec.kept < 1:
+        said.append(
+            f"the shuffler keeps each user's report with probability {spec.kept:.6g} "
+            f"({spec.keep_weight} in {KEEP_SUM}), drawn for each apart, and tells nobody which"
+        )
+    if spec.law == "binomial":
+        drawn = f"as many as come up heads among {spec.trials} fair coins"
+    else:
+        drawn = (
+            f"a two-sided geometric number with its peak at {spec.peak}, weights "
+            f"{spec.left_weight} and {spec.right_weight} in {RATIO_SUM}, at most {spec.most}"
+        )
+    if spec.law != "none":
+        said.append(
+            f"the shuffler adds dummies that name each item, for each apart {drawn}, after the "
+            "batch has closed, and tells nobody which or how many they are"
+        )
+        said.append(
+            "refused reports are none of these dummies: an honest shuffler's are never refused"
+        )
+    return tuple(said)

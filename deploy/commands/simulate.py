@@ -1,0 +1,168 @@
+"""`shuffledp simulate`."""
+
+import json as json_writer
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Final, get_args
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from common.errors import SettingsError
+from common.protocols import PROTOCOLS, protocol_named
+from deploy import plan as planner
+from deploy.commands.options import AsJson
+from deploy.datasets.choice import dataset as read_dataset
+from deploy.simulate import figure, table
+from deploy.simulate.remarks import remarks
+from deploy.simulate.row import Accounting, Row
+from deploy.simulate.sweep import Sweep, central_lines, run
+
+app = typer.Typer()
+
+_EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
+_COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
+"""What the OD-HP paper compares."""
+_FIGURES: Final = {
+    3: ("ipums1940_city", _EPSILONS),
+    4: ("kosarak_reconstructed", _EPSILONS),
+    5: ("ipums1940_city", (0.1,)),
+}
+
+
+@app.command(
+    epilog="Example: shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
+    "--accounting tight --repeat 5 --plot comparison",
+)
+def simulate(
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One of {', '.join(PROTOCOLS)}; may be repeated.  [od-hp]"),
+    ] = None,
+    central_epsilon: Annotated[
+        list[float] | None, typer.Option(help="Target; may be repeated.  [0.2]")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Of every target.")] = 1e-6,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="ipums1940_city, kosarak_prefix, kosarak_reconstructed, zipf:SIZE[,EXPONENT], "
+            "uniform:SIZE, or a CSV or Parquet file with value or value,count.  [ipums1940_city]"
+        ),
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option(help="How many of its people take part.  [all]")
+    ] = None,
+    accounting: Annotated[
+        str, typer.Option(help="Parameters by: published, tight or both.")
+    ] = "tight",
+    repeat: Annotated[int, typer.Option(min=1, help="Collections of each setting.")] = 3,
+    messages_cap: Annotated[
+        float | None, typer.Option(help="Most messages expected of a user.  [5 where free]")
+    ] = None,
+    local_cap: Annotated[
+        str | None, typer.Option(help="Most local epsilon of a report.  [none]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of every simulated draw.")] = 1,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a figure, as PNG and as SVG, under this name.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every figure as CSV.")] = None,
+    figure_number: Annotated[
+        int | None,
+        typer.Option(
+            "--figure",
+            help="The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its protocols "
+            "and targets, by their own bounds and by tight accounting.",
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Run protocols on a data set, unsealed, and compare their errors with theory."""
+    targets, names, source = central_epsilon, protocol, dataset
+    chosen = _accountings(accounting)
+    if figure_number is not None:
+        if figure_number not in _FIGURES:
+            raise SettingsError(f"figure is {figure_number}; there are 3, 4 and 5")
+        data, epsilons = _FIGURES[figure_number]
+        targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
+        chosen = get_args(Accounting)
+        plot = plot or Path(f"figure{figure_number}")
+    for path in (plot, csv):
+        if path is not None and not path.resolve().parent.is_dir():
+            raise SettingsError(f"{path} cannot be written: its folder is not there")
+    for name in names or []:
+        protocol_named(name)
+    people = read_dataset(source or "ipums1940_city", users)
+    sweep = Sweep(
+        dataset=people,
+        n_users=int(people.counts.sum()) if users is None else users,
+        protocols=tuple(names or ["od-hp"]),
+        central_epsilons=tuple(targets or [0.2]),
+        delta=delta,
+        accounting=chosen,
+        repeats=repeat,
+        messages_cap=math.inf if messages_cap is None else messages_cap,
+        local_cap=planner.parse_cap(local_cap),
+        seed=seed,
+    )
+    console = Console(stderr=json)
+    rows = _run(sweep, console)
+    if csv is not None:
+        _write(csv, table.as_csv(rows))
+    if plot is not None:
+        _plot(sweep, rows, plot, console)
+    if json:
+        fields = [row.as_json() for row in rows]
+        sys.stdout.write(json_writer.dumps(fields, indent=1, allow_nan=False) + "\n")
+        return
+    table.show(rows, console)
+
+
+def _accountings(text: str) -> tuple[Accounting, ...]:
+    known: tuple[Accounting, ...] = get_args(Accounting)
+    if text == "both":
+        return known
+    found = tuple(each for each in known if each == text)
+    if not found:
+        raise SettingsError("accounting must be published, tight or both")
+    return found
+
+
+def _run(sweep: Sweep, console: Console) -> list[Row]:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        shown = bar.add_task("")
+        return run(
+            sweep,
+            lambda what, done, total: bar.update(
+                shown, description=what, completed=done, total=total
+            ),
+        )
+
+
+def _plot(sweep: Sweep, rows: list[Row], path: Path, console: Console) -> None:
+    central = {epsilon: central_lines(sweep, epsilon) for epsilon in sweep.central_epsilons}
+    drawn = figure.draw(
+        rows,
+        central,
+        title=f"{sweep.dataset.title}: {sweep.n_users:,} users, "
+        f"{len(sweep.dataset.counts):,} values, δ = {sweep.delta:g}, {sweep.repeats} repeats",
+        remarks=remarks(rows),
+    )
+    for written in figure.save(drawn, path):
+        console.print(f"Written to {written}.")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error

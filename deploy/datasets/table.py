@@ -1,0 +1,128 @@
+"""A table of values, one row a person or one row an item, as files hold it."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from common.errors import TaskError
+
+VALUE: Final = "value"
+COUNT: Final = "count"
+
+_INT64_DIGITS: Final = 18
+"""Whole numbers of so many digits fit into 64 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """How many people have each value."""
+
+    values: tuple[str, ...]
+    """Each once. Of rows that are people: in order, numbers by size, other texts by alphabet. Of
+    rows that are items: as in the file."""
+    counts: tuple[int, ...]
+
+
+def read_csv(lines: Iterable[str], *, name: str) -> Table:
+    """
+    Read comma-separated lines: a header that names the column `value`, and rows.
+
+    With a column `count` each row is an item, otherwise each row is a person. Other columns are
+    passed over, and so are empty lines.
+
+    Args:
+        lines: Text, with or without line ends.
+        name: Of the file, for errors.
+
+    Raises:
+        TaskError: There is no row, a column is missing, a row is short, or a count is no whole
+            number from 0 on. It names the row, never what stands there.
+    """
+    try:
+        rows = csv.reader(lines, strict=True)
+        header = [column.strip() for column in next(rows, [])]
+        value, count = _columns(header, name)
+        if count is None:
+            return of_people((row[0] for row in _fields(rows, (value,), name)), name)
+        kept = list(_fields(rows, (value, count), name))
+        return of_items([row[0] for row in kept], [row[1] for row in kept], name)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise TaskError(f"{name} is not a table of comma-separated UTF-8 text") from error
+
+
+def of_items(values: Sequence[str], counts: Sequence[str | int], name: str) -> Table:
+    """
+    Make a table of rows that are items.
+
+    Raises:
+        TaskError: There is no row, a count is no whole number from 0 on, or a value stands twice.
+    """
+    if not values:
+        raise TaskError(f"{name} has a header and no row; a data set has at least one")
+    whole = tuple(_whole(text, row, name) for row, text in enumerate(counts, start=1))
+    seen: set[str] = set()
+    for row, value in enumerate(values, start=1):
+        if value in seen:
+            raise TaskError(
+                f"row {row} of {name} has the value of an earlier one; each stands once"
+            )
+        seen.add(value)
+    return Table(values=tuple(values), counts=whole)
+
+
+def of_people(values: Iterable[str], name: str) -> Table:
+    """
+    Make a table of rows that are people.
+
+    Raises:
+        TaskError: There is no row.
+    """
+    people = Counter(values)
+    if not people:
+        raise TaskError(f"{name} has a header and no row; a data set has at least one")
+    numbers = all(_is_whole(value) for value in people)
+    ordered = sorted(people, key=int) if numbers else sorted(people)
+    return Table(values=tuple(ordered), counts=tuple(people[value] for value in ordered))
+
+
+def _columns(header: list[str], name: str) -> tuple[int, int | None]:
+    if not header:
+        raise TaskError(f"{name} is empty; its first line names the column value, or value,count")
+    for column in (VALUE, COUNT):
+        if header.count(column) > 1:
+            raise TaskError(f"{name} has {header.count(column)} columns {column}; one is allowed")
+    if VALUE not in header:
+        raise TaskError(
+            f"{name} has {len(header)} columns and none of them is called value; one row a person "
+            "needs a column value, one row an item needs value and count"
+        )
+    return header.index(VALUE), header.index(COUNT) if COUNT in header else None
+
+
+def _fields(
+    rows: Iterable[list[str]], columns: tuple[int, ...], name: str
+) -> Iterable[tuple[str, ...]]:
+    for number, row in enumerate(rows, start=1):
+        if not row:
+            continue
+        if len(row) <= max(columns):
+            raise TaskError(
+                f"row {number} of {name} has {len(row)} columns; it needs {max(columns) + 1}"
+            )
+        yield tuple(row[column].strip() for column in columns)
+
+
+def _whole(text: str | int, row: int, name: str) -> int:
+    digits = str(text)
+    if not _is_whole(digits):
+        raise TaskError(
+            f"the count of row {row} of {name} is negative, or no whole number, or too long; "
+            f"a count is a whole number from 0 on, of at most {_INT64_DIGITS} digits"
+        )
+    return int(digits)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _INT64_DIGITS

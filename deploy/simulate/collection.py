@@ -1,0 +1,105 @@
+"""
+One collection without network and without sealing: what the analyzer would count, and release.
+
+Randomizers, dummies, the shuffler's draws and the estimator are those of the services. Where
+messages are too many to make one by one, the mechanism draws the counts by cell that they would
+come to (`sample_cells`), which have the same law. Run by researchers; the randomness is seeded.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from analyzer.conclusion import mixture_of
+from analyzer.estimation.histogram import estimate
+from common.mechanisms.mechanism import Counts, Mechanism, Mixture
+from common.result import Histogram
+from common.task import Task
+from shuffler.dummies import draw_item_dummies, draw_kept
+from user_agent.contribution import draw_dummies, draw_dummy_counts
+
+ONE_BY_ONE: Final = 2_000_000
+"""Up to so many messages each is made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Counted:
+    """What the analyzer would keep of a batch."""
+
+    cells: Counts
+    n_reports: int
+    """Reports that were counted: users' own that were kept, and all dummies."""
+
+
+def messages(task: Task, n_users: int) -> float:
+    """Give how many messages are expected of so many users."""
+    return n_users * (1 + task.dummies.expected_per_user)
+
+
+def count(
+    task: Task,
+    mechanism: Mechanism,
+    users: Counts,
+    rng: np.random.Generator,
+    *,
+    one_by_one: bool,
+) -> Counted:
+    """
+    Collect from users and count by cell.
+
+    Args:
+        task: Under which they answer.
+        mechanism: The task's.
+        users: By item, shape (domain_size,).
+        rng: Source of everybody's randomness.
+        one_by_one: Make every user's messages; otherwise draw the counts they come to. (An
+            all-items law of dummies is drawn by item then, without its cut at `most`, which is
+            far out of reach.)
+    """
+    own = _one_by_one(task, mechanism, users, rng) if one_by_one else None
+    counted = _sampled(task, mechanism, users, rng) if own is None else own
+    if task.shuffler.law == "none":
+        return counted
+    added = draw_item_dummies(task.shuffler, task.domain_size, rng)
+    return Counted(cells=counted.cells + added, n_reports=counted.n_reports + int(added.sum()))
+
+
+def _one_by_one(
+    task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator
+) -> Counted:
+    n_users = int(users.sum())
+    values = np.repeat(np.arange(task.domain_size, dtype=np.int64), users)
+    own = mechanism.randomize(values, rng)
+    if task.dummies.uniform:
+        total = int(draw_dummy_counts(task.dummies, n_users, rng).sum())
+        dummies = mechanism.dummies(total, rng)
+    else:
+        dummies = np.concatenate(
+            [draw_dummies(mechanism, task.dummies, rng) for _ in range(n_users)]
+        )
+    reports = np.concatenate([own, dummies])
+    reports = reports[draw_kept(task.shuffler, len(reports), rng)]
+    return Counted(cells=mechanism.tally(reports), n_reports=len(reports))
+
+
+def _sampled(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> Counted:
+    n_users, dummies = int(users.sum()), task.dummies
+    if task.shuffler.kept < 1:
+        users = rng.binomial(users, task.shuffler.kept)
+    if dummies.uniform:
+        total = int(draw_dummy_counts(dummies, n_users, rng).sum())
+        cells = mechanism.sample_cells(users, total, rng)
+    else:
+        named = rng.binomial(n_users, dummies.extra_chance, size=task.domain_size)
+        cells, total = mechanism.sample_cells(users, 0, rng) + named, int(named.sum())
+    return Counted(cells=cells, n_reports=int(users.sum()) + total)
+
+
+def release(
+    task: Task, mechanism: Mechanism, counted: Counted, n_users: int
+) -> tuple[Histogram, Mixture]:
+    """Estimate as the analyzer does; and what it takes the counted reports for."""
+    mixture = mixture_of(task, n_users, counted=counted.n_reports)
+    refinement = task.composition.refinement
+    return estimate(mechanism, counted.cells, mixture=mixture, refinement=refinement), mixture

@@ -1,0 +1,71 @@
+"""What a reader of a figure must know: how parameters came about, and which rankings hold."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from deploy.simulate.row import Row
+
+_CLAIMED_BEST: Final = "od-hp"
+_RIVALS: Final = frozenset({"murs", "hp-sdp", "mixdump"})
+"""The OD-HP paper ranks itself first against these, at every target [CC24]."""
+_WORDS: Final = {"published": "by own bounds", "tight": "by tight accounting"}
+_ESTIMATES: Final = {"mse": "debiased", "mse_refined": "refined"}
+
+
+def remarks(rows: Sequence[Row]) -> list[str]:
+    """Give sentences: notes on parameters, each once, and where the paper's ranking fails."""
+    shown = [row for row in rows if row.task is not None]
+    said: dict[tuple[str, str], list[float]] = {}
+    for row in shown:
+        if row.setting.note:
+            key = (row.setting.protocol, row.setting.note)
+            said.setdefault(key, []).append(row.setting.target_epsilon)
+    sentences = [
+        f"{protocol}: {note} (ε = {_list(targets)})." for (protocol, note), targets in said.items()
+    ]
+    sentences += [
+        f"{row.setting.protocol} at ε = {row.setting.target_epsilon:g}: left out, "
+        f"{row.setting.refusal}."
+        for row in rows
+        if row.task is None
+    ]
+    return [*sentences, *_ranking(shown)]
+
+
+def _ranking(rows: Sequence[Row]) -> list[str]:
+    """Say for each accounting and estimate at which targets another protocol has less error."""
+    sentences = []
+    for accounting in dict.fromkeys(row.setting.accounting for row in rows):
+        chosen = [row for row in rows if row.setting.accounting == accounting]
+        own = {row.setting.target_epsilon: row for row in chosen if _is_claimant(row)}
+        rivals = [row for row in chosen if row.setting.protocol in _RIVALS]
+        if not own or not rivals:
+            continue
+        for estimate, words in _ESTIMATES.items():
+            beaten: dict[str, list[float]] = {}
+            for rival in rivals:
+                target = rival.setting.target_epsilon
+                if target in own and _below(rival, own[target], estimate):
+                    beaten.setdefault(rival.setting.protocol, []).append(target)
+            where = "; ".join(f"{name} at ε = {_list(at)}" for name, at in beaten.items())
+            sentences.append(
+                f"The OD-HP paper ranks OD-HP first: {_WORDS[accounting]}, {words}, "
+                + (f"not so, less error has {where}." if beaten else "so it is at every ε shown.")
+            )
+    return sentences
+
+
+def _is_claimant(row: Row) -> bool:
+    return row.setting.protocol == _CLAIMED_BEST
+
+
+def _below(row: Row, other: Row, estimate: str) -> bool:
+    """Whether the one error is below the other by more than two standard errors of both."""
+    one, two = row.errors[estimate], other.errors[estimate]
+    spread = math.hypot(one.standard_error, two.standard_error)
+    return one.mean < two.mean - 2 * spread
+
+
+def _list(targets: Sequence[float]) -> str:
+    return ", ".join(f"{target:g}" for target in sorted(targets))

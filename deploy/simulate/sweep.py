@@ -1,0 +1,214 @@
+"""
+Many simulated collections: protocols × targets × repeats, spread over the cores.
+
+First the parameters of every protocol and target are found, then every repeat is run; both in
+worker processes, which are spawned and draw from seeds of their own. Run by researchers.
+"""
+
+import dataclasses
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import numpy as np
+
+from analyzer.local_parameters import LOCAL
+from analyzer.parameters import Parameters
+from analyzer.planning import central_gaussian_mse
+from analyzer.published_parameters import published_parameters
+from analyzer.registry import complete
+from analyzer.tight_parameters import tight_parameters
+from analyzer.wishes import Wishes
+from common.accounting.coalitions import published_claim
+from common.errors import ShuffleDpError
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.mechanism import Counts, Mechanism
+from common.task import Task
+from deploy.datasets.catalogue import Dataset
+from deploy.simulate.collection import ONE_BY_ONE, count, messages, release
+from deploy.simulate.errors import Errors
+from deploy.simulate.row import Accounting, Repeat, Row, Setting
+
+_KEY: Final = bytes(31) + b"\x09"
+"""Stands where a task has public keys; nothing is sealed."""
+_DEADLINE: Final = 4_000_000_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sweep:
+    """What is asked for."""
+
+    dataset: Dataset
+    n_users: int
+    protocols: tuple[str, ...]
+    central_epsilons: tuple[float, ...]
+    delta: float
+    accounting: tuple[Accounting, ...]
+    repeats: int
+    messages_cap: float
+    local_cap: float
+    seed: int
+
+    def wishes(self, central_epsilon: float) -> Wishes:
+        """Give a target as the planner takes it."""
+        return Wishes(
+            n_users=self.n_users,
+            n_min=self.n_users,
+            domain_size=len(self.dataset.counts),
+            central_epsilon=central_epsilon,
+            delta=self.delta,
+            local_cap=self.local_cap,
+            messages_cap=self.messages_cap,
+            trust="shuffler-dummies",
+        )
+
+
+def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
+    """
+    Run a sweep.
+
+    Args:
+        sweep: What is asked for.
+        progress: Told what is being done, how much of it is done, and of how much.
+
+    Returns:
+        A row for each protocol, target and accounting, in that order; refused ones too.
+    """
+    context = multiprocessing.get_context("spawn")
+    cores = os.cpu_count() or 1
+    asked = [
+        (protocol, epsilon, accounting)
+        for protocol in sweep.protocols
+        for accounting in sweep.accounting
+        for epsilon in sweep.central_epsilons
+    ]
+    with ProcessPoolExecutor(cores, mp_context=context) as pool:
+        finding = [
+            pool.submit(find, protocol, sweep.wishes(epsilon), accounting)
+            for protocol, epsilon, accounting in asked
+        ]
+        settings = _collected(finding, lambda n: progress("Finding parameters", n, len(finding)))
+        together = max(1, min(sweep.repeats, len(asked) * sweep.repeats // (8 * cores)))
+        running: list[list[Future[list[Repeat]]]] = []
+        for place, setting in enumerate(settings):
+            starts = range(0, sweep.repeats, together) if setting.task_bytes else ()
+            running.append(
+                [
+                    pool.submit(
+                        _repeats,
+                        setting.task_bytes,
+                        sweep.dataset,
+                        sweep.n_users,
+                        [
+                            (sweep.seed, place, number)
+                            for number in range(start, min(start + together, sweep.repeats))
+                        ],
+                    )
+                    for start in starts
+                ]
+            )
+        chunks = [future for futures in running for future in futures]
+        _collected(chunks, lambda n: progress("Collecting", n, len(chunks)))
+    return [
+        Row.of(
+            setting,
+            [each for future in futures for each in future.result()],
+            n_users=sweep.n_users,
+            domain_size=len(sweep.dataset.counts),
+            dataset=sweep.dataset.name,
+        )
+        for setting, futures in zip(settings, running, strict=True)
+    ]
+
+
+def _collected(futures: Sequence[Future[T]], tell: Callable[[int], None]) -> list[T]:
+    tell(0)
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        tell(len(futures) - len(waiting))
+    return [future.result() for future in futures]
+
+
+def find(protocol: str, wishes: Wishes, accounting: Accounting) -> Setting:
+    """Find a protocol's parameters for a target, and the task that they make."""
+    asked = Setting(protocol=protocol, target_epsilon=wishes.central_epsilon, accounting=accounting)
+    chosen = published_parameters if accounting == "published" else tight_parameters
+    try:
+        parameters = chosen(protocol, wishes)
+        task = task_of(parameters, wishes)
+    except ShuffleDpError as error:
+        return dataclasses.replace(asked, refusal=str(error))
+    published = "" if protocol in LOCAL else published_claim(task, wishes.n_users, 0)
+    return dataclasses.replace(
+        asked, task_bytes=task.to_bytes(), note=parameters.note, published=published
+    )
+
+
+def task_of(parameters: Parameters, wishes: Wishes) -> Task:
+    """Make a task that differs from a published one in nothing but its keys."""
+    draft = parameters.draft(wishes, shuffler_key=_KEY, deadline=_DEADLINE)
+    return complete(draft, analyzer_key=_KEY, nonce=bytes(32))
+
+
+@lru_cache(maxsize=1)
+def _mechanism(task_bytes: bytes) -> tuple[Task, Mechanism]:
+    task = Task.from_bytes(task_bytes)
+    return task, mechanism_of(task)
+
+
+def _repeats(
+    task_bytes: bytes, dataset: Dataset, n_users: int, seeds: list[tuple[int, int, int]]
+) -> list[Repeat]:
+    return list(_each(*_mechanism(task_bytes), dataset, n_users, seeds))
+
+
+def _each(
+    task: Task,
+    mechanism: Mechanism,
+    dataset: Dataset,
+    n_users: int,
+    seeds: Sequence[tuple[int, int, int]],
+) -> Iterator[Repeat]:
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        yield repeat(task, mechanism, dataset.sample_counts(n_users, rng), rng)
+
+
+def repeat(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> Repeat:
+    """Collect once and compare with the truth among these very users."""
+    n_users = int(users.sum())
+    one_by_one = task.dummies.uniform and messages(task, n_users) <= ONE_BY_ONE
+    started = time.perf_counter()
+    counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
+    histogram, mixture = release(task, mechanism, counted, n_users)
+    seconds = time.perf_counter() - started
+    truth = users / n_users
+    return Repeat(
+        errors=Errors.of(histogram, truth),
+        mse_theory=float(mechanism.variance(truth, mixture).mean()),
+        seconds=seconds,
+    )
+
+
+def central_lines(sweep: Sweep, central_epsilon: float) -> dict[str, float]:
+    """
+    Give the error of central mechanisms at a target: exact variances, nothing simulated.
+
+    Laplace noise of scale 2/ε on every count (replacing one person changes two counts by one), and
+    Gaussian noise by the analytic calibration [BW18].
+    """
+    wishes = sweep.wishes(central_epsilon)
+    return {
+        "central Laplace": 8 / (central_epsilon * sweep.n_users) ** 2,
+        "central Gaussian": central_gaussian_mse(wishes),
+    }

@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from shuffler.dummies import draw_item_dummies, draw_kept
+
+_FLANKED = ShufflerSpec(
+    law="geometric",
+    peak=6,
+    left_weight=RATIO_SUM * 3 // 4,
+    right_weight=RATIO_SUM // 2,
+    most=40,
+)
+_SKEWED = ShufflerSpec(
+    law="geometric", peak=2, left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=5
+)
+_FROM_ZERO = ShufflerSpec(
+    law="geometric", left_weight=RATIO_SUM // 3, right_weight=RATIO_SUM * 9 // 10, most=60
+)
+
+
+@pytest.mark.parametrize("spec", [_FLANKED, _SKEWED, _FROM_ZERO], ids=str)
+def test_the_flanks_have_the_law_that_is_accounted(spec: ShufflerSpec) -> None:
+    """
+    300,000 draws against the stated probabilities, cells of fewer than ten expected draws pooled.
+
+    Seed 1; chi-square, fails by chance with probability 1e-7.
+    """
+    drawn = draw_item_dummies(spec, 300_000, np.random.default_rng(1))
+    expected = spec.probabilities() * len(drawn)
+    counts = np.bincount(drawn, minlength=len(expected))
+    rare = expected < 10
+    pooled = np.append(counts[~rare], counts[rare].sum())
+    wanted = np.append(expected[~rare], expected[rare].sum())
+    used = wanted > 0
+    distance = float(((pooled - wanted)[used] ** 2 / wanted[used]).sum())
+
+    assert drawn.max() <= spec.most
+    assert stats.chi2.sf(distance, used.sum() - 1) > 1e-7
+
+
+@pytest.mark.parametrize("coins", [1, 5, 64, 100, 129])
+def test_heads_among_fair_coins(coins: int) -> None:
+    """
+    Against the binomial law, bits of the last word that belong to no coin left out.
+
+    Seed 2; chi-square, fails by chance with probability 1e-7.
+    """
+    spec = ShufflerSpec(law="binomial", trials=coins, most=coins)
+    drawn = draw_item_dummies(spec, 200_000, np.random.default_rng(2))
+    expected = stats.binom.pmf(np.arange(coins + 1), coins, 0.5) * len(drawn)
+    counts = np.bincount(drawn, minlength=coins + 1)
+    rare = expected < 10
+    distance = float(((counts - expected)[~rare] ** 2 / expected[~rare]).sum())
+
+    assert stats.chi2.sf(distance, (~rare).sum() - 1) > 1e-7
+    assert counts[rare].sum() <= expected[rare].sum() + 8 * np.sqrt(expected[rare].sum() + 1)
+    assert drawn.mean() == pytest.approx(coins / 2, abs=6 * np.sqrt(coins / 4 / 200_000))
+
+
+def test_a_report_is_kept_below_its_weight_exactly() -> None:
+    """The integer decides, and the boundary is not kept."""
+
+    class _Scripted(np.random.Generator):
+        def integers(self, *_args: object, **_kwargs: object) -> object:  # type: ignore[override]
+            return np.array([0, 6, 7, 2**32 - 1])
+
+    rng = _Scripted(np.random.PCG64(1))
+    kept = draw_kept(ShufflerSpec(keep_weight=7), 4, rng)
+
+    assert [True, True, False, False] == kept.tolist()
+
+
+def test_a_shuffler_that_keeps_everything_draws_nothing() -> None:
+    """Nor does one that adds nothing."""
+    rng = np.random.default_rng(3)
+    before = rng.bit_generator.state
+
+    assert draw_kept(ShufflerSpec(keep_weight=KEEP_SUM), 5, rng).all()
+    assert [0, 0, 0] == draw_item_dummies(ShufflerSpec(), 3, rng).tolist()
+    assert before == rng.bit_generator.state
