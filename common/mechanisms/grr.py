@@ -37,9 +37,16 @@ class Grr(SupportCounting):
 
     @classmethod
     def specify(cls, wanted: Wanted) -> MechanismSpec:
-        """Give as many answers as items."""
-        weights = ResponseWeights.for_epsilon(wanted.local_epsilon)
-        return wanted.spec(weights, buckets=wanted.domain_size, dtype=PLAIN_REPORT)
+        """
+        Give as many answers as items.
+
+        Raises:
+            TaskError: local_epsilon is out of range.
+        """
+        mechanism = cls(wanted.domain_size, ResponseWeights.for_epsilon(wanted.local_epsilon))
+        return wanted.spec(
+            mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
+        )
 
     @classmethod
     def of(cls, task: Task) -> Self:

@@ -252,8 +252,8 @@ class StringHashing(SupportCounting):
         """
         Draw the reports of users and dummies, and count them.
 
-        Two candidates' counts are not independent, since one report may support both: nothing
-        short of the reports has their law.
+        If hashes were independent, so would all candidates' counts be, and binomial. Of this hash
+        no more than a test of pairs is known: only the reports themselves have their law for sure.
 
         Cost: that of `tally`.
         """

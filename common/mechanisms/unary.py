@@ -23,7 +23,7 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.wanted import Wanted, check_answers
-from common.task import Task
+from common.task import Task, check_local_epsilon
 
 MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
 """Items that fit a report, one bit of which is spare."""
@@ -233,8 +233,9 @@ class SymmetricUnary(UnaryEncoding):
         Give the weights for half of the promise: two bits tell two values apart.
 
         Raises:
-            TaskError: local_epsilon is not above 2^-31 and at most 40, nor infinite.
+            TaskError: local_epsilon is neither above 2^-31 and at most 20, nor infinite.
         """
+        check_local_epsilon(local_epsilon)
         return ResponseWeights.for_epsilon(local_epsilon / 2)
 
     @property

@@ -1,5 +1,6 @@
 """One small example of every mechanism, and a generator that says what it is told."""
 
+import math
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,11 @@ from common.mechanisms.warner import Warner
 NONCE: Final = b"n" * 32
 
 
+def _least_field(items: int, q: int) -> HashFamily:
+    """Give the smallest field that holds the items: few cells, and a seed 0 that is often drawn."""
+    return HashFamily.holding(items, q, max(2, math.ceil(math.log(items, q))))
+
+
 def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -> Mechanism:
     """Give a mechanism over so many items, with weights 3 : 1 unless they are given."""
     weights = ResponseWeights(true=3, other=1) if odds is None else odds
@@ -25,8 +31,8 @@ def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -
         "warner": Warner(2, weights),
         "symmetric-unary": SymmetricUnary(items, weights),
         "optimized-unary": OptimizedUnary(items, weights),
-        "binary-hashing": LocalHashing(items, HashFamily.holding(items, 2, 3), weights, NONCE),
-        "local-hashing": LocalHashing(items, HashFamily.holding(items, 3, 2), weights, NONCE),
+        "binary-hashing": LocalHashing(items, _least_field(items, 2), weights, NONCE),
+        "local-hashing": LocalHashing(items, _least_field(items, 3), weights, NONCE),
         "string-hashing": StringHashing(
             tuple(f"item {item}" for item in range(items)), 4, weights, NONCE
         ),

@@ -1,14 +1,113 @@
 import dataclasses
 import math
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from common.errors import TaskError
-from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.catalogue import _CATALOGUE, mechanism_of, specify
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from common.mechanisms.warner import Warner
+from common.protocols import MechanismName
+from common.task import Task
 from tests.support.tasks import published
+
+_LABELS = tuple(f"item {number}" for number in range(100))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wishes", "built"),
+    [
+        ("ldp-warner", {"domain_size": 2}, Warner),
+        ("ldp-grr", {}, Grr),
+        ("ldp-sue", {}, SymmetricUnary),
+        ("ldp-oue", {}, OptimizedUnary),
+        ("ldp-blh", {"buckets": 2}, LocalHashing),
+        ("ldp-olh", {"buckets": 7}, LocalHashing),
+        ("ldp-olh-strings", {"buckets": 8, "labels": _LABELS}, StringHashing),
+        ("ldp-sw", {}, SquareWave),
+        ("ddps", {"domain_size": 2}, Warner),
+    ],
+)
+def test_every_mechanism_goes_into_a_task_and_out_again(
+    protocol: str, wishes: dict[str, Any], built: type[Mechanism]
+) -> None:
+    """Over its published bytes; it keeps the task's promise, and makes reports of its length."""
+    drafted = {"protocol": protocol, "buckets": 0, "dummies_per_user": 0} | wishes
+    task = Task.from_bytes(published(**drafted).task.to_bytes())
+    mechanism, rng = mechanism_of(task), np.random.default_rng(1)
+    reports = mechanism.randomize(np.array([0, 1, 1]), rng)
+
+    assert type(mechanism) is built
+    assert mechanism.keeps_promise(task.local_epsilon)
+    assert mechanism.local_epsilon == pytest.approx(task.local_epsilon, abs=1e-8)
+    assert 3 * task.mechanism.report_bytes == len(reports.tobytes())
+    assert mechanism.valid(reports).all()
+    assert mechanism.tally(reports).sum() >= 0
+    assert task.domain_size == mechanism.domain_size
+
+
+def test_every_name_has_its_line() -> None:
+    """A mechanism that a task may name is one that can be built."""
+    assert set(get_args(MechanismName)) == set(_CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wishes", "change", "message"),
+    [
+        ("ldp-warner", {"domain_size": 2}, {"buckets": 3}, "as many buckets and one digit"),
+        ("ldp-sue", {}, {"buckets": 3}, "symmetric-unary has 2 buckets and one digit here"),
+        ("ldp-sue", {}, {"digits": 2}, "the task says 2 and 2"),
+        ("ldp-sue", {}, {"report_bytes": 12}, "a report of this mechanism has 13"),
+        ("ldp-oue", {}, {"buckets": 100}, "optimized-unary has 2 buckets"),
+        ("ldp-sw", {}, {"buckets": 127}, "square-wave has 126 buckets"),
+        ("ldp-sw", {}, {"buckets": 99}, "square-wave has 100 buckets"),
+        ("ldp-sw", {}, {"digits": 2}, "the task says 126 and 2"),
+        (
+            "ldp-olh-strings",
+            {"buckets": 8, "labels": _LABELS},
+            {"digits": 2},
+            "string-hashing has 8 buckets and one digit here",
+        ),
+    ],
+)
+def test_a_mechanism_has_one_form_only(
+    protocol: str, wishes: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    """Integers that say nothing cannot be other than they are."""
+    drafted = {"protocol": protocol, "buckets": 0, "dummies_per_user": 0} | wishes
+    task = published(**drafted).task
+
+    with pytest.raises(TaskError, match=message):
+        mechanism_of(
+            dataclasses.replace(task, mechanism=dataclasses.replace(task.mechanism, **change))
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "domain_size", "local_epsilon", "message"),
+    [
+        ("symmetric-unary", 5, math.inf, "needs local noise"),
+        ("optimized-unary", 2**20, 1.0, "a report has room for 524287 bits"),
+        ("warner", 3, 1.0, "it must be 2"),
+        ("square-wave", 2**24, 1.0, "buckets is 25369934; it must lie"),
+        ("string-hashing", 5, 1.0, "buckets is 0"),
+        ("grr", 5, 21.0, "local_epsilon is 21.0"),
+        ("symmetric-unary", 5, 21.0, "local_epsilon is 21.0"),
+    ],
+)
+def test_a_mechanism_that_does_not_fit_is_not_specified(
+    name: MechanismName, domain_size: int, local_epsilon: float, message: str
+) -> None:
+    """The message names the rule."""
+    with pytest.raises(TaskError, match=message):
+        specify(name, domain_size=domain_size, buckets=0, local_epsilon=local_epsilon)
 
 
 def test_a_task_names_its_mechanism() -> None:

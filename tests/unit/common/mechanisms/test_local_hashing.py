@@ -5,9 +5,10 @@ import pytest
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.hash_family import HashFamily
-from common.mechanisms.local_hashing import LocalHashing, family_for
+from common.mechanisms.local_hashing import LocalHashing, family_for, optimal_buckets
 from common.mechanisms.mechanism import is_null, null_reports
 from common.mechanisms.response_weights import ResponseWeights
+from tests.support.mechanisms import Scripted
 
 
 def _hashing(domain_size: int = 100, q: int = 13, epsilon: float = 2.0) -> LocalHashing:
@@ -130,3 +131,80 @@ def test_probabilities_come_from_the_integers() -> None:
 
     assert mechanism.p == weights.true / (weights.true + 12 * weights.other)
     assert mechanism.q == mechanism.q_dummy == 1 / 13
+
+
+@pytest.mark.parametrize(("q", "t"), [(2, 4), (3, 2)])
+def test_over_every_draw_items_are_supported_exactly_as_stated(q: int, t: int) -> None:
+    """
+    Binary hashing (g = 2) and three buckets, weights 3 : 1, every seed with every draw.
+
+    An item's own reports support it true times in W, and each other item once in g, to the count.
+    """
+    weights = ResponseWeights(true=3, other=1)
+    mechanism = LocalHashing(q**t - 1, HashFamily.holding(q**t - 1, q, t), weights, b"n" * 32)
+    seeds, total = mechanism.family.seeds, 3 + q - 1
+    for item in range(mechanism.domain_size):
+        rng = Scripted(np.repeat(np.arange(seeds), total), np.tile(np.arange(total), seeds))
+        reports = mechanism.randomize(np.full(seeds * total, item), rng)
+        expected = np.full(mechanism.domain_size, seeds * total // q)
+        expected[item] = seeds * 3
+        assert expected.tolist() == mechanism.support_counts(mechanism.tally(reports)).tolist()
+    assert (3 / total, 1 / q) == (mechanism.p, mechanism.q)
+
+
+@pytest.mark.parametrize("domain_size", [3, 100, 41_270])
+def test_binary_hashing_has_enough_seeds_and_decodes(domain_size: int) -> None:
+    """At least 63 canonical seeds, and counts exact to the integer."""
+    mechanism, rng = _hashing(domain_size, 2), np.random.default_rng(6)
+    reports = mechanism.randomize(rng.integers(0, domain_size, 300), rng)
+    counts = mechanism.support_counts(mechanism.tally(reports))
+    points = mechanism._place(np.arange(min(domain_size, 50)))
+    hashed = mechanism.family.hash(reports["seed"].astype(np.int64)[:, None], points[None, :])
+
+    assert mechanism.family.rows >= 1 + 63
+    assert (hashed == reports["bucket"][:, None]).sum(axis=0).tolist() == counts[:50].tolist()
+
+
+@pytest.mark.parametrize(
+    ("local_epsilon", "domain_size", "buckets"),
+    [
+        (0.1, 41_270, 2),
+        (1.0, 41_270, 3),
+        (2.0, 41_270, 7),
+        (3.0, 915, 23),
+        (5.0, 915, 149),
+        (8.0, 41_270, 2971),
+        (8.0, 915, 911),
+        (math.inf, 915, 911),
+        (math.inf, 41_270, 4093),
+        (5.0, 2**22, 163),
+        (5.0, 2**24, 2),
+        (1.0, 3, 2),
+    ],
+)
+def test_the_best_number_of_buckets_is_a_prime_near_e_to_the_epsilon(
+    local_epsilon: float, domain_size: int, buckets: int
+) -> None:
+    """Below the number of items, and of a field that can be decoded."""
+    assert buckets == optimal_buckets(local_epsilon, domain_size)
+    assert buckets == family_for(domain_size, buckets).q
+
+
+@pytest.mark.parametrize("local_epsilon", [0.1, 1.0, 2.0, 3.0, 5.0, 8.0])
+def test_no_prime_predicts_less_variance(local_epsilon: float) -> None:
+    """Over all primes, and within a tenth of the best real number: 4 e^ε / (e^ε - 1)²."""
+    power = math.exp(local_epsilon)
+
+    def predicted(buckets: int) -> float:
+        return (power - 1 + buckets) ** 2 / ((power - 1) ** 2 * (buckets - 1))
+
+    best = predicted(optimal_buckets(local_epsilon, 41_270))
+    for buckets in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 139, 149, 151, 157, 2969, 2971, 2999):
+        assert best <= predicted(buckets)
+    assert best == pytest.approx(4 * power / (power - 1) ** 2, rel=0.1)
+
+
+def test_two_items_are_too_few_to_hash() -> None:
+    """No prime is below 2."""
+    with pytest.raises(TaskError, match="more than 2 items"):
+        optimal_buckets(1.0, 2)

@@ -1,0 +1,121 @@
+"""
+Every mechanism's estimates, and the short way to simulate them, against the reports themselves.
+
+Each test has a fixed seed and is over in seconds. The limits are seven standard deviations away or
+more; what is compared are means over thousands of collections, as good as Gaussian, so that over
+seeds each test would fail by chance with probability below 1e-8.
+"""
+
+from typing import Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from common.mechanisms.mechanism import Counts, Mechanism, Mixture
+from tests.support.mechanisms import EXAMPLES, example
+
+_USERS: Final = np.array([9, 1, 0, 4, 6, 0])
+"""Of six items."""
+_DUMMIES: Final = 10
+_RUNS: Final = 8000
+_LIMIT: Final = 7.0
+
+_EVERY = pytest.mark.parametrize("name", EXAMPLES)
+
+
+def _users(mechanism: Mechanism) -> Counts:
+    return _USERS[: mechanism.domain_size]
+
+
+def _one_by_one(mechanism: Mechanism, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Cells of many collections, of which every report is made: shape (runs, cells)."""
+    users = _users(mechanism)
+    n_users = int(users.sum())
+    values = np.tile(np.repeat(np.arange(len(users)), users), _RUNS)
+    own = mechanism.randomize(values, rng).reshape(_RUNS, n_users)
+    dummies = mechanism.dummies(_RUNS * _DUMMIES, rng).reshape(_RUNS, _DUMMIES)
+    reports = np.concatenate([own, dummies], axis=1)
+    return np.array([mechanism.tally(each) for each in reports])
+
+
+def _sampled(mechanism: Mechanism, rng: np.random.Generator) -> NDArray[np.int64]:
+    users = _users(mechanism)
+    return np.array([mechanism.sample_cells(users, _DUMMIES, rng) for _ in range(_RUNS)])
+
+
+def _largest_deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Compare the means of two samples, column by column, in standard errors of the difference."""
+    apart = np.abs(one.mean(axis=0) - other.mean(axis=0))
+    error = np.sqrt((one.var(axis=0) + other.var(axis=0)) / len(one))
+    assert (apart[error == 0] == 0).all()  # a cell that nothing falls into
+    return float((apart[error > 0] / error[error > 0]).max())
+
+
+def _moments(cells: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give cells, and every product of two cells' distances from the centre, in columns."""
+    apart = cells - centre
+    rows, columns = np.triu_indices(cells.shape[1])
+    return np.concatenate([cells.astype(np.float64), apart[:, rows] * apart[:, columns]], axis=1)
+
+
+@_EVERY
+def test_sampled_cells_have_the_law_of_reports_made_one_by_one(name: str) -> None:
+    """
+    Means, variances and covariances of all cells agree, over 8,000 collections each way.
+
+    Seeds 1 and 2. At most 152 figures a mechanism; over six other seeds the largest deviation of
+    any of them was 3.7 standard errors, of 7 that are allowed.
+    """
+    mechanism = example(name)
+    made = _one_by_one(mechanism, np.random.default_rng(1))
+    sampled = _sampled(mechanism, np.random.default_rng(2))
+    centre = made.mean(axis=0)
+
+    assert _largest_deviation(_moments(made, centre), _moments(sampled, centre)) < _LIMIT
+
+
+@pytest.mark.parametrize("name", ["grr", "local-hashing", "square-wave"])
+def test_the_test_above_notices_cells_that_are_drawn_apart(name: str) -> None:
+    """Its power: shuffling every cell over the runs keeps means and variances, and is rejected."""
+    mechanism = example(name)
+    made = _one_by_one(mechanism, np.random.default_rng(3))
+    apart = np.random.default_rng(4).permuted(made, axis=0)
+    centre = made.mean(axis=0)
+
+    assert _largest_deviation(_moments(made, centre), _moments(apart, centre)) > _LIMIT
+
+
+@_EVERY
+def test_estimates_are_unbiased_and_err_as_predicted(name: str) -> None:
+    """
+    Over 8,000 collections of 20 people and 10 dummies: the mean within 7 standard errors of the
+    truth, each item's variance within 20 % of theory.
+
+    Seed 5. Over twelve other seeds the ratio of an item's variance to theory was .957 to 1.044 with
+    standard deviation .021 at most: the limit is nine of these away.
+    """
+    mechanism = example(name)
+    users = _users(mechanism)
+    truth = users / users.sum()
+    mixture = Mixture(n_real=float(users.sum()), n_dummies=float(_DUMMIES))
+    made = _one_by_one(mechanism, np.random.default_rng(5))
+    estimates = np.array([mechanism.debias(cells, mixture) for cells in made])
+    predicted = mechanism.variance(truth, mixture)
+    bias = np.abs(estimates.mean(axis=0) - truth) / np.sqrt(predicted / _RUNS)
+
+    assert bias.max() < _LIMIT
+    np.testing.assert_allclose(estimates.var(axis=0), predicted, rtol=0.2)
+
+
+@pytest.mark.parametrize("name", ["symmetric-unary", "string-hashing", "square-wave"])
+def test_the_test_above_notices_forgotten_dummies(name: str) -> None:
+    """Its power: ten dummies taken for nothing bias every estimate."""
+    mechanism = example(name)
+    mixture = Mixture(n_real=float(_users(mechanism).sum()))
+    made = _one_by_one(mechanism, np.random.default_rng(6))
+    estimates = np.array([mechanism.debias(cells, mixture) for cells in made])
+    truth = _users(mechanism) / _users(mechanism).sum()
+    predicted = mechanism.variance(truth, mixture)
+
+    assert (np.abs(estimates.mean(axis=0) - truth) / np.sqrt(predicted / _RUNS)).max() > _LIMIT

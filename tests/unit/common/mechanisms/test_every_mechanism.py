@@ -1,0 +1,117 @@
+"""What holds for every mechanism alike."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import ReportError
+from common.mechanisms.hash_family import HashFamily
+from common.mechanisms.local_hashing import LocalHashing
+from common.mechanisms.mechanism import Mixture, is_null, null_reports
+from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.unary import SymmetricUnary
+from tests.support.mechanisms import EXAMPLES, NONCE, example
+
+_EVERY = pytest.mark.parametrize("name", EXAMPLES)
+
+
+@pytest.mark.parametrize("items", [2, 7, 8, 16])
+@_EVERY
+@given(junk=st.binary(max_size=100))
+@settings(max_examples=30, deadline=None)
+def test_any_bytes_are_counted_or_refused(name: str, items: int, junk: bytes) -> None:
+    """Reports from anywhere are valid or not, and counting gives counts or a ReportError."""
+    mechanism = example(name, items=items)
+    whole = len(junk) // mechanism.report_dtype.itemsize * mechanism.report_dtype.itemsize
+    reports = np.frombuffer(junk[:whole], dtype=mechanism.report_dtype)
+    valid = mechanism.valid(reports)
+    cells = mechanism.tally(reports[valid])
+
+    assert np.dtype(np.bool_) == valid.dtype
+    assert (len(reports),) == valid.shape
+    assert not (valid & is_null(reports)).any()
+    assert (cells >= 0).all()
+    assert (mechanism.domain_size,) == mechanism.debias(cells, Mixture(n_real=1.0)).shape
+    if not valid.all():
+        with pytest.raises(ReportError):
+            mechanism.tally(reports)
+
+
+@_EVERY
+@pytest.mark.parametrize("items", [2, 3, 7, 8, 9])
+def test_what_is_made_is_valid_and_padding_is_not(name: str, items: int) -> None:
+    """Users' reports and dummies, over their bytes."""
+    mechanism, rng = example(name, items=items), np.random.default_rng(1)
+    values = rng.integers(0, mechanism.domain_size, 200)
+    made = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(200, rng)])
+    reports = np.frombuffer(made.tobytes(), dtype=mechanism.report_dtype)
+
+    assert mechanism.valid(reports).all()
+    assert not is_null(reports).any()
+    padding = null_reports(3, mechanism.report_dtype)
+    assert not mechanism.valid(padding).any()
+    assert mechanism.tally(made).tolist() == mechanism.tally(reports).tolist()
+
+
+@_EVERY
+def test_nobody_is_counted_as_nobody(name: str) -> None:
+    """No users and no dummies: no reports, and cells of 0."""
+    mechanism, rng = example(name), np.random.default_rng(2)
+    nobody = np.zeros(mechanism.domain_size, dtype=np.int64)
+    cells = mechanism.sample_cells(nobody, 0, rng)
+
+    assert not cells.any()
+    assert cells.shape == mechanism.tally(mechanism.dummies(0, rng)).shape
+    assert 0 == len(mechanism.randomize(nobody[:0], rng))
+
+
+def _published(local_epsilon: float, items: int) -> dict[str, float]:
+    """Give n·Var at a share of 0, as [WBLJ17] and [War65] have it."""
+    power, root = math.exp(local_epsilon), math.exp(local_epsilon / 2)
+    keep = power / (power + 1)
+
+    def hashing(buckets: int) -> float:
+        return (power - 1 + buckets) ** 2 / ((power - 1) ** 2 * (buckets - 1))
+
+    return {
+        "warner": keep * (1 - keep) / (2 * keep - 1) ** 2,
+        "grr": (items - 2 + power) / (power - 1) ** 2,
+        "symmetric-unary": root / (root - 1) ** 2,
+        "optimized-unary": 4 * power / (power - 1) ** 2,
+        "binary-hashing": (power + 1) ** 2 / (power - 1) ** 2,
+        "local-hashing": hashing(3),
+        "string-hashing": hashing(4),
+    }
+
+
+@pytest.mark.parametrize("local_epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
+@pytest.mark.parametrize("name", list(_published(1.0, 12)))
+def test_the_variance_of_a_rare_item_is_that_of_the_papers(name: str, local_epsilon: float) -> None:
+    """To what rounding the weights down costs."""
+    half = local_epsilon / 2 if name == "symmetric-unary" else local_epsilon
+    mechanism = example(name, items=12, odds=ResponseWeights.for_epsilon(half))
+    found = mechanism.variance(np.zeros(mechanism.domain_size), Mixture(n_real=1.0))
+
+    assert _published(local_epsilon, 12)[name] == pytest.approx(found[0], rel=1e-7)
+
+
+def test_hashing_to_e_to_the_epsilon_plus_1_buckets_is_as_good_as_oue() -> None:
+    """4 e^ε / (e^ε - 1)² where e^ε + 1 is a number of buckets: 5 of them, at odds of 4."""
+    weights = ResponseWeights(true=4, other=1)
+    field = LocalHashing(12, HashFamily.holding(12, 5, 2), weights, NONCE)
+    strings = StringHashing(("a", "b"), 5, weights, NONCE)
+    for hashing in (field, strings):
+        found = hashing.variance(np.zeros(hashing.domain_size), Mixture(n_real=1.0))
+        assert 4 * 4 / (4 - 1) ** 2 == pytest.approx(found[0], rel=1e-12)
+
+
+def test_one_hot_response_has_its_printed_variance() -> None:
+    """P(1-p) / (2p-1)², whatever its ε."""
+    mechanism = SymmetricUnary(5, ResponseWeights(true=9, other=1))
+    found = mechanism.variance(np.zeros(5), Mixture(n_real=1.0))
+
+    assert 0.9 * 0.1 / 0.8**2 == pytest.approx(found[0], rel=1e-12)
