@@ -29,8 +29,8 @@ Beside it hold formula 1, as if the shuffler added nothing (its dummies are adde
 the bound for noise alone, times p - q: of randomized response the blanket part is the same in both
 worlds, and the rest is an exact report; and the local ε. The least of all counts.
 
-Where the shuffler's noise is so wide that the sum has too many cells, about from a scale of 40 on
-(a central ε of .05), the latter three are left; where only K is large, less of it is counted.
+Where the shuffler's noise is so wide that the sum has too many cells, about from a scale of 80 on
+(a central ε of .025), the latter three are left; where only K is large, less of it is counted.
 """
 
 import math
