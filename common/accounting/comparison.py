@@ -17,7 +17,11 @@ def _asked(bound: SettingBound) -> Bound:
     )
 
 
-_OF_PAPERS: Final = tuple((name, _asked(bound)) for name, bound in PUBLISHED.values())
+_OF_EACH_ITEM: Final = frozenset({"aue", "sbin", "sageo"})
+"""Bounds that speak of dummies of each item: no question here is about them."""
+_OF_PAPERS: Final = tuple(
+    (name, _asked(bound)) for key, (name, bound) in PUBLISHED.items() if key not in _OF_EACH_ITEM
+)
 
 COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
     *_OF_PAPERS,

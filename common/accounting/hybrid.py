@@ -4,31 +4,33 @@ Randomized response, and the shuffler's noise on each item: what both leave to l
 No paper states a bound; this one is our own. The victim holds x or x'. With the reports of the
 others that are not blanket known, and of their blanket reports those on neither x nor x', there are
 K ~ Bin(n_h, 2q) left, n_h honest users and q = γ/k: uniform on {x, x'} and independent. Tell the
-adversary K, and whether the victim's own report is on x or x' at all, which no value makes likelier
-(the chance is p + q). Then the counts of x and x' are all that is left to look at,
+adversary K. With J the law of (H + z, K - H + z'), H ~ Bin(K, 1/2), the counts of x and x' have
+one of three laws: A, which is J one to the right, if the victim's report is on x, with chance p or
+q; B, J one up, if it is on x'; C, J itself, if it is elsewhere, on one of k - 2 items alike, with
+chance w' = 1 - p - q. Of those items the adversary sees the noise, with or without the report: a
+likelihood ratio u = Σ_v r(z_v) / (k - 2), r(z) = P(z - 1) / P(z), whatever else it knows. So
 
-    (H + z + [y = x], K - H + z' + [y = x']),    H ~ Bin(K, 1/2), y = x with odds p : q,
+    δ(ε | K) = E_u Σ (s·A - t·B - u·w·C)_+,   s = p - e^ε·q,  t = e^ε·p - q,  w = (e^ε - 1)·w',
 
-and with J the law of (H + z, K - H + z'), A = J one to the right, B = J one up,
-
-    δ(ε | K) = Σ (s·A - t·B)_+,   s = p - e^ε·q,   t = e^ε·p - q,      δ(ε) = E_K[δ(ε | K)],
-
-for P - e^ε·P' = s·A - t·B. Whoever knows less learns less: an upper bound. For two items and no
-noise of the shuffler's it is exact.
+and δ(ε) = E_K[δ(ε | K)] for whoever knows as much; whoever knows less learns less.
 
 Every figure is an upper bound, by construction:
 
 * δ(ε | K) falls with K, since one more uniform report is added by whoever looks: K is charged at
   the low edge of bins, and what lies below the first bin is charged to δ;
+* u, which has three terms for geometric noise, is counted at a low value; that it is lower is rare,
+  and counted as 0;
 * H and z are cut to windows: what is cut off B lets A count in full, what is cut off A is charged;
-* cells of like ln(A/B) are put together at the upper end, a relative 1e-3 at most.
+* every cell's A is taken for larger and its B for smaller than computed, by more than the rounding
+  of sums of positive products can be. Geometric noise has a quarter of its weight where A/B is next
+  to e^ε, so that below a δ of some 1e-12 this decides, and another bound is less.
 
 Beside it hold formula 1, as if the shuffler added nothing (its dummies are added by whoever looks);
 the bound for noise alone, times p - q: of randomized response the blanket part is the same in both
 worlds, and the rest is an exact report; and the local ε. The least of all counts.
 
-Where the shuffler's noise is so wide that the sum has too many cells, about from a scale of 40 on
-(a central ε of .05), the latter three are left; where only K is large, less of it is counted.
+Where the shuffler's noise is so wide that the sum has too many cells, about from a scale of 80 on
+(a central ε of .025), the latter three are left; where only K is large, less of it is counted.
 """
 
 import math
@@ -42,7 +44,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
 from common.accounting.binomial_window import ROUNDING, BinomialWindow
-from common.accounting.counts import Binomial, quantile
+from common.accounting.counts import Binomial, quantile, upper_quantile
 from common.accounting.crowd import Crowd
 from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
@@ -50,7 +52,7 @@ from common.accounting.surroundings import Bins
 from common.errors import AccountingError
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
-from common.shuffler_spec import ShufflerSpec
+from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-20
 """Probability beyond either side of a window, and below the first bin of K; charged to δ."""
@@ -58,21 +60,19 @@ _MOST_CELLS: Final = 6 * 10**6
 """Of one lattice."""
 _MOST_WORK: Final = 3 * 10**9
 """Products summed for one lattice."""
-_ALL_CELLS: Final = 16 * 10**6
+_ALL_CELLS: Final = 6 * 10**6
 """Of all lattices: what bins of K may cost."""
-_MOST_BINS: Final = 16
-_ERROR: Final = 1e-11
-"""Relative; above that of a cell, a sum of products of masses good to some 1e-12."""
-_LEAST_LOG_RATIO: Final = 1e-7
-_MOST_LOG_RATIO: Final = 1e3
-_LEVEL: Final = 1e-3
-"""Relative width of a class of ln(A/B)."""
-_REMEMBERED: Final = 32
-
-_LOG_RATIOS: Final[Vector] = np.exp(
-    np.arange(math.log(_LEAST_LOG_RATIO), math.log(_MOST_LOG_RATIO) + _LEVEL, _LEVEL)
-)
-"""Upper ends of the classes."""
+_MOST_BINS: Final = 10
+_LEAST_CELL: Final = 1e-25
+"""Cells below are charged to δ in full, and forgotten."""
+_GEOMETRIC_ERROR: Final = 1e-13
+"""Relative; above that of two powers e^x with x > -60."""
+_SUM: Final = 1 + 1e-8
+"""Above the relative error of adding so many positive numbers up."""
+_RARE: Final = 1e-6
+"""Probability that u is lower than counted, for each of two causes."""
+_REMEMBERED: Final = 2
+"""Lattices; each may hold tens of megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +87,11 @@ class HybridRelease:
     """Keeps every report."""
 
     def __post_init__(self) -> None:
-        if self.reduction.collision != 0 or self.shuffler.kept < 1:
-            raise AccountingError("the hybrid bound is for reports that name items, all kept")
+        spec = self.shuffler
+        if self.reduction.collision != 0 or spec.kept < 1 or spec.law != "geometric":
+            raise AccountingError(
+                "the hybrid bound is for reports that name items, all kept, and geometric noise"
+            )
 
     @property
     def local_epsilon(self) -> float:
@@ -149,34 +152,63 @@ class HybridRelease:
 
 
 class _Lattice:
-    """The cells of all K by their ratio A/B: A summed in classes, and what is charged in full."""
+    """The cells of all K: what A and B have of each, and what is charged in full."""
 
-    def __init__(self, reduction: MatchCountReduction, gained: Vector, certain: float) -> None:
+    def __init__(
+        self,
+        reduction: MatchCountReduction,
+        cells: Sequence["_Cells"],
+        certain: float,
+        elsewhere: tuple[float, float],
+    ) -> None:
         """
-        Sum from the top.
+        Put them together.
 
         Args:
             reduction: Of the victim's report.
-            gained: A of each class of _LOG_RATIOS, and at last of what lies above them.
+            cells: Of each K.
             certain: What was cut off; rounded up.
+            elsewhere: A low value of u, and how likely it is lower.
         """
         self._q = reduction.blanket / reduction.answers
         self._p = self._q + reduction.signal
         self._local_epsilon = reduction.local_epsilon
         self._certain = certain
-        self._gained, self._above = gained[:-1] * (1 + _ERROR), float(gained[-1]) * (1 + _ERROR)
-        self._ratios = np.exp(-_LOG_RATIOS * (1 + _ERROR)) * (1 - _ERROR)
+        self._here = np.concatenate([one.here for one in cells])
+        self._there = np.concatenate([one.there for one in cells])
+        self._elsewhere = np.concatenate([one.elsewhere for one in cells])
+        self._others = (reduction.answers - 2) * self._q
+        self._ratio, self._rare = elsewhere
 
     def delta(self, epsilon: float) -> float:
         """Give δ at ε, an upper bound."""
         if epsilon >= self._local_epsilon:
             return 0.0
         growth = math.exp(min(epsilon, MOST_EPSILON))
-        s, t = self._p - growth * self._q, growth * self._p - self._q
-        # Each difference of like numbers, s among them, is off by some roundings of p.
-        room = 8 * ROUNDING * self._p
-        inside = float(np.maximum(s - t * self._ratios + room, 0) @ self._gained)
-        return min(1.0, self._certain + inside + (s + room) * self._above)
+        # s is a difference of like numbers, off by some roundings of p.
+        s = self._p - growth * self._q + 8 * ROUNDING * self._p
+        t = (growth * self._p - self._q) * (1 - 4 * ROUNDING)
+        w = math.expm1(min(epsilon, MOST_EPSILON)) * self._others * (1 - 8 * ROUNDING)
+        excess = s * self._here
+        excess -= t * self._there
+        # As if u were always 0, where it is seldom enough; that is what the rest comes to.
+        rare = float(np.maximum(excess, 0).sum()) * self._rare
+        excess -= w * self._ratio * self._elsewhere
+        np.maximum(excess, 0, out=excess)
+        return min(1.0, self._certain + (rare + float(excess.sum())) * _SUM)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Where A > B: A, rounded up, B and C, rounded down, of one K or weighted by its chance."""
+
+    here: Vector
+    there: Vector
+    elsewhere: Vector
+
+    def weighted(self, chance: float) -> "_Cells":
+        """Multiply by the chance of this K."""
+        return _Cells(chance * self.here, chance * self.there, chance * self.elsewhere)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -193,27 +225,23 @@ def _lattice(reduction: MatchCountReduction, others: int, spec: ShufflerSpec) ->
     number = max(2, min(_MOST_BINS, int(_ALL_CELLS / _cells(high, len(noise)))))
     bins = Bins(np.unique(np.floor(np.linspace(low, high, number))))
     masses, missed = bins.masses(on_either)
-    gained = np.zeros(len(_LOG_RATIOS) + 1)
-    certain = missed
+    certain, cells = missed, []
     for edge, mass in zip(bins.edges, masses, strict=True):
         coins = BinomialWindow.of(Binomial(int(edge), 0.5), _TAIL)
-        _add_classes(gained, mass, _joint(coins.masses, noise))
-        certain += float(mass) * (coins.below + coins.above + 2 * lost)
-    return _Lattice(reduction, gained, certain)
+        found, small = _cells_of(_joint(coins.masses, noise), len(coins.masses))
+        cells.append(found.weighted(float(mass)))
+        certain += float(mass) * (coins.below + coins.above + 2 * lost + small)
+    return _Lattice(reduction, cells, certain, _elsewhere(spec, round(reduction.answers) - 2))
 
 
 def _noise(spec: ShufflerSpec) -> tuple[Vector, float]:
     """Give the law of z where it has weight, and what was cut off on both sides."""
-    law = shuffler_law(spec)
-    if isinstance(law, Binomial):
-        window = BinomialWindow.of(law, _TAIL)
-        return window.masses, window.below + window.above
-    masses = spec.probabilities() * (1 + _ERROR)
+    masses = spec.probabilities() * (1 + _GEOMETRIC_ERROR)
     below, above = np.cumsum(masses), np.cumsum(masses[::-1])[::-1]
     inside = (below > _TAIL) & (above > _TAIL)
     first, last = int(np.argmax(inside)), len(inside) - int(np.argmax(inside[::-1]))
     cut = masses[:first].sum() + masses[last:].sum()
-    return masses[first:last], float(cut) * (1 + _ERROR)
+    return masses[first:last], float(cut) * _SUM
 
 
 def _coins(size: float) -> float:
@@ -245,18 +273,40 @@ def _joint(coins: Vector, noise: Vector) -> Vector:
     return joint
 
 
-def _add_classes(gained: Vector, mass: float, joint: Vector) -> None:
-    """Put the cells where A > B into their classes, weighted by the chance of this K."""
-    rows, columns = joint.shape
-    zeros = np.zeros((1, columns))
-    # A one row down, B one column right: of both only where A may be above 0.
-    a = joint
-    b = np.concatenate([joint[1:], zeros])
-    b = np.concatenate([np.zeros((rows, 1)), b[:, :-1]], axis=1)
-    hot = a > b * (1 - 2 * _ERROR)
-    a, b = a[hot], b[hot]
-    with np.errstate(divide="ignore"):
-        logs = np.maximum(np.log(a) - np.log(b), _LEAST_LOG_RATIO)
-    classes = np.ceil((np.log(logs) - math.log(_LEAST_LOG_RATIO)) / _LEVEL)
-    classes = np.clip(classes, 0, len(_LOG_RATIOS)).astype(np.intp)
-    gained += mass * np.bincount(classes, weights=a, minlength=len(gained))
+def _cells_of(joint: Vector, coins: int) -> tuple[_Cells, float]:
+    """
+    Give the cells where A > B; and the A of cells too small to count.
+
+    Relative to the rest, a mass of the coins is off by 2.5 roundings a step from the mode, and a
+    sum of as many products by half a rounding each.
+    """
+    error = (4 * coins + 64) * ROUNDING + _GEOMETRIC_ERROR
+    a, b, c = joint, np.zeros_like(joint), np.zeros_like(joint)
+    b[:-1, 1:] = joint[1:, :-1]
+    c[:-1] = joint[1:]
+    hot = a > b * (1 - 4 * error)
+    small = hot & (a < _LEAST_CELL)
+    forgotten = float(a[small].sum()) * _SUM
+    hot ^= small
+    kept = _Cells(a[hot] * (1 + error), b[hot] * (1 - error), c[hot] * (1 - error))
+    return kept, forgotten
+
+
+def _elsewhere(spec: ShufflerSpec, items: int) -> tuple[float, float]:
+    """
+    Give a low value of u over so many items, and a bound on how likely it is lower.
+
+    r is 0 at z = 0, `left` up to the peak, 1/`right` beyond: with at most so many of the first and
+    at least so many of the last, u is no less than this.
+    """
+    if items == 0:
+        return 0.0, 0.0
+    law = spec.probabilities()
+    none = Binomial(items, min(1.0, float(law[0]) * _SUM))
+    beyond = Binomial(items, min(1.0, float(law[spec.peak + 1 :].sum()) / _SUM))
+    most, least = upper_quantile(none, _RARE), quantile(beyond, _RARE)
+    least = min(least, items - most)
+    left = spec.left_weight / RATIO_SUM if spec.peak else 0.0
+    between = left * (items - most - least)
+    ratio = (between + least * RATIO_SUM / spec.right_weight) / items
+    return ratio * (1 - 8 * ROUNDING), 2 * _RARE

@@ -159,8 +159,9 @@ def fe1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
         BoundRangeError: Reports carry noise, there are no dummies or too few, or their number has
             another law than a fixed or a binomial one.
     """
-    check_range_of_delta(delta)
     rule = "FE1's bound"
+    check_range_of_delta(delta)
+    _needs_answers(reduction, rule)
     if math.isfinite(reduction.local_epsilon):
         raise BoundRangeError(
             f"{rule} is for reports without noise; here the local ε is "
@@ -208,6 +209,10 @@ def _check(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str
         raise BoundRangeError(
             f"{rule} counts a fixed number of dummies; here their number is random"
         )
+    _needs_answers(reduction, rule)
+
+
+def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
     if reduction.answers != math.floor(reduction.answers):
         raise BoundRangeError(
             f"{rule} is for randomized response and local hashing; "

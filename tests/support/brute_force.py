@@ -112,3 +112,72 @@ def every_function_law(value: int, values: int, buckets: int, local_epsilon: flo
         for seed, function in enumerate(functions)
         for bucket in range(buckets)
     }
+
+
+Histogram = tuple[int, ...]
+Added = Mapping[Histogram, float]
+
+
+def _added_up(parts: Iterable[Added], items: int) -> dict[Histogram, float]:
+    spread: dict[Histogram, float] = {(0,) * items: 1.0}
+    for part in parts:
+        grown: dict[Histogram, float] = defaultdict(float)
+        for counts, chance in spread.items():
+            for more, probability in part.items():
+                total = tuple(one + other for one, other in zip(counts, more, strict=True))
+                grown[total] += chance * probability
+        spread = grown
+    return spread
+
+
+def own_dummies_law(items: int, chance: float, most: int) -> Added:
+    """Law of one user's dummies of each item, conditioned on at most so many."""
+    law = {
+        drawn: math.prod(chance if one else 1 - chance for one in drawn)
+        for drawn in itertools.product((0, 1), repeat=items)
+        if sum(drawn) <= most
+    }
+    total = math.fsum(law.values())
+    return {drawn: probability / total for drawn, probability in law.items()}
+
+
+def true_delta_with_item_noise(
+    laws: Sequence[Law],
+    *,
+    users: int,
+    noise: Mapping[int, float],
+    epsilon: float,
+    kept: float = 1.0,
+    own: Added | None = None,
+) -> float:
+    """
+    Give the largest δ where the shuffler drops reports and adds noise to each item's count.
+
+    Every histogram that the analyzer can see is enumerated, for the victim's two values and every
+    choice of the others' values. `own` is the law of the dummies that each user adds.
+    """
+    items = len(laws)
+
+    def one_hot(item: int) -> Histogram:
+        return tuple(int(item == other) for other in range(items))
+
+    def sent(value: int) -> Added:
+        law = {one_hot(item): kept * chance for (item,), chance in laws[value].items()}
+        return {**law, (0,) * items: 1 - kept}
+
+    added = [
+        {tuple(z if item == other else 0 for other in range(items)): p for z, p in noise.items()}
+        for item in range(items)
+    ]
+    dummies = [own] * users if own is not None else []
+    worst = 0.0
+    for others in itertools.combinations_with_replacement(range(items), users - 1):
+        surroundings = _added_up([*map(sent, others), *added, *dummies], items)
+        worlds = [_added_up([surroundings, sent(value)], items) for value in range(items)]
+        for one, other in itertools.permutations(worlds, 2):
+            excess = math.fsum(
+                max(0.0, chance - math.exp(epsilon) * other.get(counts, 0.0))
+                for counts, chance in one.items()
+            )
+            worst = max(worst, excess)
+    return worst

@@ -1,20 +1,28 @@
+import dataclasses
 import math
+from typing import get_args
 
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.counts import Poisson
+from common.accounting.counts import Binomial, Poisson
 from common.accounting.crowd import Crowd
 from common.accounting.published import (
     PUBLISHED,
     Bound,
+    Setting,
     balle_closed_form,
+    ddps,
+    fe1,
     mix_dump,
     od_hp_theorem_1,
     pure_dump,
 )
+from common.dummy_spec import DummySpec
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
+from common.protocols import PublishedBound
+from common.shuffler_spec import ShufflerSpec
 
 
 def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:
@@ -115,6 +123,19 @@ def test_mix_dump_is_the_printed_formula() -> None:
         (mix_dump, _hashing(56, 4.0), Crowd(users=10**6), "several values"),
         (mix_dump, _grr(56, math.inf), Crowd(users=10, dummies=10**7), "finite local ε"),
         (mix_dump, _grr(56, 4.0), Crowd(users=10), "it counts none"),
+        (ddps, _grr(3, 1.0), Crowd(users=10**6), "3 answers"),
+        (ddps, _grr(2, math.inf), Crowd(users=10**6), "finite local ε"),
+        (ddps, _grr(2, 1.0), Crowd(users=10**6, dummies=5), "here there are 5"),
+        (ddps, _grr(2, 1.0), Crowd(users=100), "holds for ε ≤ 1"),
+        (fe1, _hashing(56, 4.0), Crowd(users=10, dummies=10**7), "the local ε is 4"),
+        (fe1, _hashing(56, math.inf), Crowd(users=10), "it counts none"),
+        (fe1, _hashing(56, math.inf), Crowd(users=10, dummies=1000), "holds for ε ≤ 1"),
+        (
+            fe1,
+            _hashing(56, math.inf),
+            Crowd(users=10, random_dummies=Poisson(1e6)),
+            "number is random",
+        ),
     ],
 )
 def test_each_bound_keeps_to_its_range(
@@ -125,14 +146,81 @@ def test_each_bound_keeps_to_its_range(
         bound(reduction, crowd, 1e-6)
 
 
-@pytest.mark.parametrize("name", sorted(PUBLISHED))
-def test_a_random_number_of_dummies_is_refused(name: str) -> None:
+@pytest.mark.parametrize("bound", [balle_closed_form, pure_dump, mix_dump, od_hp_theorem_1])
+def test_a_random_number_of_dummies_is_refused(bound: Bound) -> None:
     """All count a fixed number."""
     crowd = Crowd(users=10**6, random_dummies=Poisson(1e6))
-    for key, (_, bound) in PUBLISHED.items():
-        if key == name:
-            with pytest.raises(BoundRangeError, match="their number is random"):
-                bound(_grr(56, 4.0), crowd, 1e-6)
+    with pytest.raises(BoundRangeError, match="their number is random"):
+        bound(_grr(56, 4.0), crowd, 1e-6)
+
+
+def test_every_bound_that_a_protocol_may_name_is_there() -> None:
+    """One row each."""
+    assert set(get_args(PublishedBound)) == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_every_bound_answers_any_setting_with_a_figure_or_a_refusal(name: PublishedBound) -> None:
+    """Of users' and shufflers' dummies alike; no bound speaks of what it does not know."""
+    each_item = DummySpec(
+        law="each-item",
+        per_user=0,
+        added_by="user-agent",
+        trials=56,
+        extra_weight=2**30,
+        most=40,
+    )
+    noise = ShufflerSpec(law="binomial", trials=50_000, most=50_000)
+    dummies = Crowd(users=10**6, random_dummies=Binomial(10**6, 0.25))
+    plain = Setting(reduction=_grr(56, 4.0), crowd=Crowd(users=10**6), delta=1e-6)
+    settings = {
+        "plain": plain,
+        "each item": dataclasses.replace(plain, crowd=dummies, dummies=each_item),
+        "noise": dataclasses.replace(plain, shuffler=noise),
+    }
+    answers = set()
+    for key, setting in settings.items():
+        try:
+            assert 0 < PUBLISHED[name][1](setting) <= 1
+        except BoundRangeError:
+            continue
+        answers.add(key)
+
+    expected = {
+        "aue": {"each item"},
+        "sbin": {"noise"},
+        "balle-closed-form": {"plain"},
+        "mixdump": {"plain"},
+        "od-hp-theorem-1": {"plain"},
+    }
+    assert expected.get(name, set()) == answers
+
+
+def test_ddps_is_the_printed_formula() -> None:
+    """λ = 64·ln(4/δ)/ε² up to n/3, and the other branch above; the two meet."""
+    n, log = 10**6, math.log(4e6)
+    few, many = _grr(2, 4.0), _grr(2, 0.5)
+
+    assert ddps(few, Crowd(users=n), 1e-6) == pytest.approx(
+        math.sqrt(64 * log / (few.blanket * n)), rel=1e-12
+    )
+    assert ddps(many, Crowd(users=n), 1e-6) == pytest.approx(
+        (1 - many.blanket) * math.sqrt(432 * log / n), rel=1e-12
+    )
+    third = math.log(5)  # blanket 2 / (e^ε0 + 1) = 1/3
+    below, above = (ddps(_grr(2, third + step), Crowd(users=n), 1e-6) for step in (1e-9, -1e-9))
+    assert below == pytest.approx(above, rel=1e-6)
+
+
+def test_fe1_is_the_printed_formula() -> None:
+    """μ = 32·ln(2/δ)/ε² dummies in each bucket, of which the expected number counts."""
+    reduction = _hashing(101, math.inf)
+    mu = 32 * math.log(2e6) / 0.5**2
+    certain = math.ceil(mu * 101)
+    drawn = Crowd(users=10**5, dummies=certain - 10_000, random_dummies=Binomial(20_000, 0.5))
+
+    assert fe1(reduction, Crowd(users=10**5, dummies=certain), 1e-6) == pytest.approx(0.5, rel=1e-4)
+    assert fe1(reduction, drawn, 1e-6) == pytest.approx(0.5, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +229,8 @@ def test_a_random_number_of_dummies_is_refused(name: str) -> None:
         (balle_closed_form, _grr(56, 4.0), Crowd(users=602_325)),
         (pure_dump, _grr(56, math.inf), Crowd(users=602_325, dummies=602_325)),
         (mix_dump, _grr(56, 6.0), Crowd(users=602_325, dummies=602_325)),
+        (ddps, _grr(2, 4.0), Crowd(users=602_325)),
+        (fe1, _hashing(53, math.inf), Crowd(users=602_325, dummies=602_325)),
     ],
 )
 def test_every_claim_is_above_the_tight_value(

@@ -1,0 +1,215 @@
+"""Noise on each item's count, against enumeration and against products written out in full."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from common.accounting.composition import composed_epsilon
+from common.accounting.counts import Binomial
+from common.accounting.item_noise import Geometric, ItemLaw, ItemNoiseRelease, shuffler_law
+from common.errors import AccountingError
+from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from tests.support.brute_force import grr_law, true_delta_with_item_noise
+
+_HALF, _QUARTER = RATIO_SUM // 2, RATIO_SUM // 4
+
+
+def _law(noise: ItemLaw) -> dict[int, float]:
+    """Probabilities of the noise, in exact fractions until the end."""
+    if isinstance(noise, Binomial):
+        chance = Fraction(noise.chance)
+        weights = {
+            z: math.comb(noise.trials, z) * chance**z * (1 - chance) ** (noise.trials - z)
+            for z in range(noise.trials + 1)
+        }
+    else:
+        left = Fraction(noise.left_weight, RATIO_SUM)
+        right = Fraction(noise.right_weight, RATIO_SUM)
+        weights = {
+            z: left ** (noise.peak - z) if z < noise.peak else right ** (z - noise.peak)
+            for z in range(noise.most + 1)
+        }
+    total = sum(weights.values())
+    return {z: float(weight / total) for z, weight in weights.items()}
+
+
+_NOISES: list[ItemLaw] = [
+    Binomial(0, 0.5),
+    Binomial(1, 0.5),
+    Binomial(4, 0.5),
+    Binomial(3, 0.125),
+    Geometric(2, _HALF, _QUARTER, 4),
+    Geometric(0, _HALF, _HALF, 3),
+    Geometric(3, _QUARTER, _HALF, 3),
+]
+
+
+@pytest.mark.parametrize("users", [1, 2])
+@pytest.mark.parametrize("kept", [1.0, 0.75, 0.25])
+@pytest.mark.parametrize("noise", _NOISES, ids=str)
+def test_delta_is_that_of_the_worst_data_set(noise: ItemLaw, kept: float, users: int) -> None:
+    """Three items; enumerated. Never below, and exact up to rounding."""
+    release = ItemNoiseRelease(noise=noise, kept=kept)
+    exact_reports = [grr_law(value, 3, 500.0) for value in range(3)]
+    for epsilon in (0.0, 1e-6, 0.3, 1.0, 3.0):
+        true = true_delta_with_item_noise(
+            exact_reports, users=users, noise=_law(noise), kept=kept, epsilon=epsilon
+        )
+        assert true * (1 - 1e-12) <= release.delta(epsilon) <= true * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.3])
+def test_wider_noise_is_summed_exactly(kept: float) -> None:
+    """300 coins, in rational arithmetic: where a sum of doubles would have lost all digits."""
+    trials, epsilon = 300, 1.5
+    growth, beta = Fraction(math.exp(epsilon)), Fraction(kept)
+    g = [Fraction(math.comb(trials, z), 2**trials) for z in range(trials + 1)] + [Fraction(0)]
+    f = [(1 - beta) * g[z] + beta * (g[z - 1] if z else 0) for z in range(trials + 2)]
+    true = sum(
+        max(Fraction(0), f[one] * g[two] - growth * g[one] * f[two])
+        for one, two in itertools.product(range(trials + 2), repeat=2)
+        if one > two
+    )
+    release = ItemNoiseRelease(noise=Binomial(trials, 0.5), kept=kept)
+
+    assert float(true) <= release.delta(epsilon)
+    assert release.delta(epsilon) <= float(true) * (1 + 1e-9) + 1e-29
+
+
+@pytest.mark.parametrize("noise", [Binomial(10**6, 0.5), Geometric(300, 10**9, 10**9, 900)])
+def test_delta_falls_with_epsilon_and_with_dropped_reports(noise: ItemLaw) -> None:
+    """Down to what is left of an infinite ratio."""
+    epsilons = [0.0, 1e-6, 1e-3, 0.01, 0.02, 0.1, 1.0, 50.0, 1e4, math.inf]
+    before = [1.0] * len(epsilons)
+    for kept in (1.0, 0.5, 0.01):
+        release = ItemNoiseRelease(noise=noise, kept=kept)
+        deltas = [release.delta(epsilon) for epsilon in epsilons]
+        assert all(0 <= delta <= 1 for delta in deltas)
+        assert all(more >= less for more, less in itertools.pairwise(deltas))
+        assert all(more >= less for more, less in zip(before, deltas, strict=True))
+        before = deltas
+
+
+def test_more_coins_hide_more() -> None:
+    """At one ε, for every number from next to none."""
+    deltas = [
+        ItemNoiseRelease(noise=Binomial(trials, 0.5)).delta(0.5)
+        for trials in (0, 1, 2, 5, 20, 100, 1000, 10**5)
+    ]
+
+    assert deltas == sorted(deltas, reverse=True)
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-12, 1e-15])
+@pytest.mark.parametrize(
+    "noise", [Binomial(10**4, 0.5), Binomial(5000, 0.25), Geometric(3000, 10**9, 10**9, 6000)]
+)
+def test_epsilon_is_where_delta_is_allowed(noise: ItemLaw, delta: float) -> None:
+    """From above, within 1e-4."""
+    release = ItemNoiseRelease(noise=noise)
+    epsilon = release.epsilon(delta)
+
+    assert release.delta(epsilon) <= delta
+    assert release.delta(epsilon * (1 - 1e-4)) > delta
+
+
+def test_the_margin_for_rounding_costs_next_to_nothing() -> None:
+    """A billion trials at δ = 1e-15, against the normal law's curve: 2e-4 of ε at most."""
+    trials = 10**9
+    mu = math.sqrt(2 / (trials / 4))
+    epsilon = ItemNoiseRelease(noise=Binomial(trials, 0.5)).epsilon(1e-15)
+
+    def tail(x: float) -> float:
+        return math.erfc(x / math.sqrt(2)) / 2
+
+    normal = tail(epsilon / mu - mu / 2) - math.exp(epsilon) * tail(epsilon / mu + mu / 2)
+    assert normal == pytest.approx(1e-15, rel=0.02)
+
+
+def test_without_noise_nothing_is_certified() -> None:
+    """And δ is the chance that the report is kept."""
+    release = ItemNoiseRelease(noise=Binomial(0, 0.5), kept=0.25)
+
+    assert math.isinf(release.epsilon(1e-6))
+    assert release.delta(50.0) == pytest.approx(0.25, rel=1e-9)
+    assert math.isinf(release.local_epsilon)
+
+
+def test_noise_that_may_be_missing_is_charged_in_full() -> None:
+    """Whatever ε."""
+    sure = ItemNoiseRelease(noise=Binomial(100, 0.5))
+    unsure = ItemNoiseRelease(noise=Binomial(100, 0.5), missing=0.01)
+
+    assert sure.delta(0.3) + 0.01 == pytest.approx(unsure.delta(0.3))
+    assert math.isinf(unsure.epsilon(1e-3))
+
+
+def test_an_infinite_ratio_is_counted_in_full() -> None:
+    """Two-sided noise cut at a peak of 2: one more than the most betrays the victim's report."""
+    noise = Geometric(2, _HALF, _HALF, 2)
+    release = ItemNoiseRelease(noise=noise, kept=0.5)
+
+    assert _law(noise)[2] / 2 == pytest.approx(release.delta(50.0), rel=1e-9)
+
+
+def test_the_shufflers_law_is_taken_from_its_numbers() -> None:
+    """A shuffler that adds nothing has no trials."""
+    assert Binomial(0, 0.5) == shuffler_law(ShufflerSpec())
+    assert Binomial(9, 0.5) == shuffler_law(ShufflerSpec(law="binomial", trials=9, most=9))
+    spec = ShufflerSpec(law="geometric", peak=1, left_weight=2, right_weight=3, most=4)
+    assert Geometric(1, 2, 3, 4) == shuffler_law(spec)
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+@pytest.mark.parametrize("kept", [1.0, 0.5])
+@pytest.mark.parametrize("noise", [Binomial(12, 0.5), Geometric(3, 3 * _QUARTER, _HALF, 9)])
+def test_rounds_cost_what_the_product_of_their_laws_does(
+    noise: ItemLaw, kept: float, rounds: int
+) -> None:
+    """Never below it, and at most 3 % above."""
+    release, delta = ItemNoiseRelease(noise=noise, kept=kept), 0.05
+    law = _law(noise)
+    g = np.array([*law.values(), 0.0])
+    f = (1 - kept) * g + kept * np.concatenate([[0.0], g[:-1]])
+    here, there = np.outer(f, g).ravel(), np.outer(g, f).ravel()
+    seen = (here > 0) | (there > 0)
+    here, there = here[seen], there[seen]
+    if rounds == 3:
+        # Cells of one likelihood ratio are alike: merging them loses nothing.
+        ratios = np.divide(here, there, out=np.full(len(here), np.inf), where=there > 0)
+        _, index = np.unique(np.round(ratios, 9), return_inverse=True)
+        here, there = np.bincount(index, here), np.bincount(index, there)
+    one, two = here, there
+    for _ in range(rounds - 1):
+        one, two = np.outer(one, here).ravel(), np.outer(two, there).ravel()
+
+    bound = composed_epsilon([release] * rounds, delta)
+
+    def exact(epsilon: float) -> float:
+        return float(np.maximum(one - math.exp(epsilon) * two, 0).sum())
+
+    if math.isinf(bound):
+        assert exact(50.0) > 0.99 * delta
+        return
+    assert exact(bound) <= delta
+    assert exact(0.97 * bound) > delta
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, math.nan])
+def test_epsilon_has_a_range(epsilon: float) -> None:
+    """At least 0."""
+    with pytest.raises(AccountingError, match="epsilon is"):
+        ItemNoiseRelease(noise=Binomial(5, 0.5)).delta(epsilon)
+
+
+def test_chances_have_a_range() -> None:
+    """A report is kept with some chance; noise is missing with one."""
+    for kept in (0.0, 1.1, math.nan):
+        with pytest.raises(AccountingError, match="kept is"):
+            ItemNoiseRelease(noise=Binomial(5, 0.5), kept=kept)
+    for missing in (-0.1, 1.1, math.nan):
+        with pytest.raises(AccountingError, match="missing is"):
+            ItemNoiseRelease(noise=Binomial(5, 0.5), missing=missing)

@@ -1,0 +1,72 @@
+import math
+
+import pytest
+
+from common.accounting.counts import Binomial
+from common.accounting.crowd import Crowd
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.item_noise_calibration import sageo_spec_published, sbin_trials_published
+from common.accounting.published_noise import aue, sageo, sbin
+from common.errors import AccountingError, BoundRangeError
+from common.shuffler_spec import KEEP_SUM, ShufflerSpec
+
+
+def _coins(trials: int, kept: float = 1.0) -> ShufflerSpec:
+    return ShufflerSpec(
+        law="binomial", trials=trials, most=trials, keep_weight=int(kept * KEEP_SUM)
+    )
+
+
+def test_aue_is_the_printed_formula() -> None:
+    """G = 200·ln(4/δ)/(ε²n), turned round; twelve times above the exact figure."""
+    crowd = Crowd(users=602_325, random_dummies=Binomial(602_325, 0.25))
+    expected = math.sqrt(200 * math.log(4e6) / (0.25 * 602_325))
+
+    assert aue(crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
+    exact = ItemNoiseRelease(noise=Binomial(602_325, 0.25)).epsilon(1e-6)
+    assert 5 < expected / exact < 20
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.5])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12)])
+def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float) -> None:
+    """What a paper calibrates for an ε, its bound claims to have it; the exact figure is less."""
+    coins = _coins(sbin_trials_published(epsilon, delta, kept), kept)
+    spec = sageo_spec_published(epsilon, delta, kept)
+
+    assert epsilon == pytest.approx(sbin(coins, delta), rel=1e-2)
+    assert sbin(coins, delta) <= epsilon
+    assert epsilon == pytest.approx(sageo(spec, delta), rel=1e-5)
+    for one, claim in ((coins, sbin(coins, delta)), (spec, sageo(spec, delta))):
+        exact = ItemNoiseRelease(noise=shuffler_law(one), kept=one.kept).epsilon(delta)
+        assert exact <= claim * (1 + 1e-4)
+
+
+def test_each_bound_keeps_to_its_range() -> None:
+    """Another law, or too little noise."""
+    geometric = sageo_spec_published(0.1, 1e-6, 1.0)
+    for bound, spec in ((sbin, geometric), (sbin, ShufflerSpec()), (sageo, _coins(100))):
+        with pytest.raises(BoundRangeError, match="the law is"):
+            bound(spec, 1e-6)
+    with pytest.raises(BoundRangeError, match="more noise than there is"):
+        sbin(_coins(5), 1e-12)
+    narrow = ShufflerSpec(law="geometric", peak=0, left_weight=2**29, right_weight=2**29, most=40)
+    with pytest.raises(BoundRangeError, match="more noise than there is"):
+        sageo(narrow, 1e-12)
+    with pytest.raises(BoundRangeError, match="here are none"):
+        aue(Crowd(users=100), 1e-6)
+    with pytest.raises(BoundRangeError, match="holds for ε ≤ 1"):
+        aue(Crowd(users=100, random_dummies=Binomial(100, 0.5)), 1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
+def test_delta_has_a_range(delta: float) -> None:
+    """Strictly between 0 and 1."""
+    for ask in (
+        lambda: aue(Crowd(users=9), delta),
+        lambda: sbin(_coins(100), delta),
+        lambda: sageo(ShufflerSpec(), delta),
+        lambda: sbin_trials_published(0.1, delta, 1.0),
+    ):
+        with pytest.raises(AccountingError):
+            ask()
