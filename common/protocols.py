@@ -95,7 +95,13 @@ class Protocol:
         return self.mechanism if 0 < buckets < domain_size else self.plain_domain_mechanism
 
 
-def _local(name: str, mechanism: MechanismName, domain: Domain = "any") -> Protocol:
+def _local(
+    name: str,
+    mechanism: MechanismName,
+    domain: Domain = "any",
+    *,
+    refinement: Refinement = "norm-sub",
+) -> Protocol:
     """Give the row of a mechanism that relies on nobody but the device."""
     return Protocol(
         name=name,
@@ -104,7 +110,7 @@ def _local(name: str, mechanism: MechanismName, domain: Domain = "any") -> Proto
         local_noise="required",
         dummy_laws=(),
         dummies_by="user-agent",
-        refinement="norm-sub",
+        refinement=refinement,
         published_bound=None,
         domain=domain,
         amplified=False,
@@ -168,10 +174,10 @@ _ROWS: Final = (
     _local("ldp-grr", "grr"),
     _local("ldp-sue", "symmetric-unary"),
     _local("ldp-oue", "optimized-unary"),
-    _local("ldp-blh", "local-hashing"),
-    _local("ldp-olh", "local-hashing"),
+    _local("ldp-blh", "local-hashing", refinement="em"),
+    _local("ldp-olh", "local-hashing", refinement="em"),
     _local("ldp-olh-strings", "string-hashing", "labelled"),
-    _local("ldp-sw", "square-wave", "ordered"),
+    _local("ldp-sw", "square-wave", "ordered", refinement="ems"),
     # Shuffled randomized response, a report a user and nothing else [BBGN19].
     _plain("sh", "required", "balle-closed-form"),
     # Shuffled local hashing (SOLH), or SH where that is better [WDX+20].

@@ -29,6 +29,9 @@ def maximise_likelihood(
     """
     Estimate the distribution of items from counts by cell. Run by the analyzer.
 
+    A leap stands only if it climbs at least as high as one plain step: so a cycle that gains little
+    is one in which plain steps gain little too.
+
     One EM step is θ_v ← θ_v · Σ_c A[c, v]·(n_c / n) / (Aθ)_c, with A the exact channel, dummies
     included [DLR77].
 
@@ -54,9 +57,9 @@ def maximise_likelihood(
         if value - reached < min_gain:
             break
         reached = value
-        second, _ = likelihood.step(first)
+        second, stepped = likelihood.step(first)
         landed, leapt = likelihood.step(leap(shares, first, second))
-        shares = landed if leapt >= value else second
+        shares = landed if leapt >= stepped else second
     return shares
 
 
@@ -71,8 +74,8 @@ class Likelihood:
         """
         One EM step from `shares`, and the log-likelihood **at** `shares`.
 
-        Without noise and dummies a leap can make impossible what was reported: its likelihood is
-        0, and there is no step from there.
+        Without noise and dummies a share of 0 can make impossible what was reported: its likelihood
+        is 0, and there is no step from there.
         """
         law = np.maximum(self._channel.forward(shares), _TINY)
         if np.any(self._cells[law <= _TINY]):

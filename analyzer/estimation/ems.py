@@ -46,7 +46,7 @@ def smoothed_likelihood(
         Shares, at least 0 with sum 1.
 
     Cost: two transforms of the mechanism a step, some 50 to 350 steps; plain steps would take
-    thousands.
+    up to thousands.
     """
     shares = np.full(domain_size, 1 / domain_size)
     n_reports = int(cells.sum())

@@ -8,6 +8,7 @@ from common.mechanisms.mechanism import Vector
 
 _TINY: Final = 1e-300
 _LEAST: Final = 0.1
+"""Share of the second image that a leap leaves of each item, before all is scaled back."""
 
 
 def leap(start: Vector, first: Vector, second: Vector) -> Vector:

@@ -21,8 +21,8 @@ MAX_LOCAL_EPSILON: Final = 20.0
 
 _DELTA: Final = 1e-6
 _FEWEST_BUCKETS: Final = 3
-_MOST_BUCKETS: Final = 4093
-"""The largest prime whose square can be decoded."""
+_MOST_BUCKETS: Final = 1009
+"""More than a million cells take minutes to refine; hashing is left out where it needs more."""
 _SMOOTH_USERS: Final = 100_000
 
 Collect = Callable[[np.random.Generator], Evidence]

@@ -34,6 +34,10 @@ def test_every_protocol_is_found_by_its_name() -> None:
         ("sbin", ("grr", "none", "no dummies", "norm-sub", "sbin")),
         ("sageo", ("grr", "none", "no dummies", "norm-sub", "sageo")),
         ("hybrid", ("grr", "required", "no dummies", "norm-sub", None)),
+        ("ldp-grr", ("grr", "required", "no dummies", "norm-sub", None)),
+        ("ldp-olh", ("local-hashing", "required", "no dummies", "em", None)),
+        ("ldp-olh-strings", ("string-hashing", "required", "no dummies", "norm-sub", None)),
+        ("ldp-sw", ("square-wave", "required", "no dummies", "ems", None)),
         ("ldp-oue", ("optimized-unary", "required", "no dummies", "norm-sub", None)),
     ],
 )
