@@ -1,11 +1,14 @@
 """Laws of random counts, against 50-digit sums and a library's samples of their tails."""
 
+import math
+
 import mpmath
 import numpy as np
 import pytest
 
 from common.accounting.counts import (
     Binomial,
+    Conditioned,
     CountLaw,
     Groups,
     NegativeBinomial,
@@ -118,3 +121,23 @@ def test_a_law_that_cannot_be_is_refused() -> None:
         NegativeBinomial(0.0, 3.0)
     with pytest.raises(AccountingError, match="a group has 0"):
         Groups(Poisson(1.0), 0)
+
+
+def test_a_conditioned_law_is_bounded_by_its_own_divided_by_what_is_left() -> None:
+    """Tails and probabilities alike."""
+    law = Conditioned(Binomial(10, 0.5), 0.2)
+    outcome = np.arange(-1.0, 12.0)
+    below, above = law.tails(outcome)
+
+    np.testing.assert_allclose(below, Binomial(10, 0.5).tails(outcome)[0] / 0.8)
+    np.testing.assert_allclose(above, Binomial(10, 0.5).tails(outcome)[1] / 0.8)
+    np.testing.assert_allclose(
+        law.probabilities(outcome), Binomial(10, 0.5).probabilities(outcome) / 0.8
+    )
+
+
+@pytest.mark.parametrize("missing", [-0.1, 1.0, math.nan])
+def test_something_must_be_left_of_a_conditioned_law(missing: float) -> None:
+    """With probability above 0."""
+    with pytest.raises(AccountingError, match="missing is"):
+        Conditioned(Binomial(10, 0.5), missing)
