@@ -51,7 +51,7 @@ bench: install  ## measured ratios, as JSON lines
 
 lock: install  ## pin every dependency again, with hashes
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --group dev pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --extra research --group dev pyproject.toml -o requirements.lock
 
 clean:  ## remove what make made
 	rm -rf .venv result.json

@@ -1,10 +1,11 @@
 """`shuffledp simulate`."""
 
+import importlib
 import json as json_writer
 import math
 import sys
 from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
 import typer
 from rich.console import Console
@@ -15,7 +16,7 @@ from common.protocols import PROTOCOLS, protocol_named
 from deploy import plan as planner
 from deploy.commands.options import AsJson
 from deploy.datasets.choice import dataset as read_dataset
-from deploy.simulate import figure, table
+from deploy.simulate import table
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, Row
 from deploy.simulate.sweep import Sweep, central_lines, run
@@ -149,6 +150,13 @@ def _run(sweep: Sweep, console: Console) -> list[Row]:
 
 
 def _plot(sweep: Sweep, rows: list[Row], path: Path, console: Console) -> None:
+    try:
+        figure: Any = importlib.import_module("deploy.simulate.figure")
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            "a figure needs matplotlib: install shuffledp with its extra research "
+            "(pip install 'shuffledp[research]'), or matplotlib beside it"
+        ) from error
     central = {epsilon: central_lines(sweep, epsilon) for epsilon in sweep.central_epsilons}
     drawn = figure.draw(
         rows,

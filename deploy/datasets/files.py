@@ -49,7 +49,7 @@ def _parquet(path: Path) -> Table:
     except ModuleNotFoundError as error:
         raise TaskError(
             f"{path.name} is Parquet, which needs pyarrow: install shuffledp with its extra "
-            "parquet (pip install 'shuffledp[parquet]'), or pyarrow beside it"
+            "research (pip install 'shuffledp[research]'), or pyarrow beside it"
         ) from error
     name = path.name
     broken: Any = importlib.import_module("pyarrow").ArrowException

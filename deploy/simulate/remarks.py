@@ -50,8 +50,12 @@ def _ranking(rows: Sequence[Row]) -> list[str]:
                     beaten.setdefault(rival.setting.protocol, []).append(target)
             where = "; ".join(f"{name} at ε = {_list(at)}" for name, at in beaten.items())
             sentences.append(
-                f"The OD-HP paper ranks OD-HP first: {_WORDS[accounting]}, {words}, "
-                + (f"not so, less error has {where}." if beaten else "so it is at every ε shown.")
+                f"The OD-HP paper ranks OD-HP first; {_WORDS[accounting]}, {words}: "
+                + (
+                    f"less error has {where}."
+                    if beaten
+                    else "nothing has less error at any ε shown."
+                )
             )
     return sentences
 

@@ -394,7 +394,6 @@ def test_an_error_within_reach_is_no_refusal() -> None:
         ({"rounds": 1000, "central_epsilon": 1e-5}, "10 rounds would do"),
         ({"honest_fraction": 0.0}, "the honest fraction is 0"),
         ({"honest_fraction": 0.3, "n_min": 3}, "an n_min of 4 would do"),
-        ({"trust": "shuffler-dummies"}, "shuffler-made dummies are not offered yet"),
         ({"head": (0.7, 0.7)}, "add to 1.4"),
         ({"head": (0.0,)}, "a share of the head"),
         ({"head": (0.01,) * 31}, "the head has 31 shares"),

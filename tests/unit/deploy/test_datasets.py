@@ -248,11 +248,11 @@ def test_more_people_than_a_data_set_has_are_refused_at_once() -> None:
 @pytest.mark.skipif(_PYARROW, reason="pyarrow is there")
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path: Path) -> None:
     """It is an extra: few need it, and it is large."""
-    with pytest.raises(TaskError, match=r"pip install 'shuffledp\[parquet\]'"):
+    with pytest.raises(TaskError, match=r"pip install 'shuffledp\[research\]'"):
         dataset(_write(tmp_path, "", "mine.parquet"))
 
 
-@pytest.mark.skipif(not _PYARROW, reason="the extra parquet is not installed")
+@pytest.mark.skipif(not _PYARROW, reason="the extra research is not installed")
 def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
     """A row a person, a row an item, and what is refused."""
     arrow, parquet = map(importlib.import_module, ("pyarrow", "pyarrow.parquet"))

@@ -135,7 +135,6 @@ def test_a_plan_says_what_would_be_found_out_too_late() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (("--trust", "shuffler-dummies"), PlanError, "not offered yet"),
         (("--trust", "everybody"), PlanError, "trust must be one of"),
         (("--messages-cap", "0.9"), PlanError, "messages cap is 0.9"),
         (("--n-min", "50001"), PlanError, "n_min is 50001 and users is 50000"),
