@@ -9,8 +9,9 @@ import dataclasses
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
@@ -37,6 +38,7 @@ from deploy.simulate.row import Accounting, Repeat, Row, Setting
 _KEY: Final = bytes(31) + b"\x09"
 """Stands where a task has public keys; nothing is sealed."""
 _DEADLINE: Final = 4_000_000_000
+_BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 T = TypeVar("T")
 
@@ -89,7 +91,7 @@ def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
         for accounting in sweep.accounting
         for epsilon in sweep.central_epsilons
     ]
-    with ProcessPoolExecutor(cores, mp_context=context) as pool:
+    with _one_thread_each(), ProcessPoolExecutor(cores, mp_context=context) as pool:
         finding = [
             pool.submit(find, protocol, sweep.wishes(epsilon), accounting)
             for protocol, epsilon, accounting in asked
@@ -126,6 +128,25 @@ def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
         )
         for setting, futures in zip(settings, running, strict=True)
     ]
+
+
+@contextmanager
+def _one_thread_each() -> Generator[None]:
+    """
+    Let workers that are started inside use one thread for linear algebra: the cores are shared out.
+
+    Threads of two workers that wait for each other took twice as long. The library reads its
+    environment when it is loaded, which in a spawned worker is before anything else can be told.
+    """
+    before = os.environ.get(_BLAS_THREADS)
+    os.environ[_BLAS_THREADS] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_BLAS_THREADS]
+        else:
+            os.environ[_BLAS_THREADS] = before
 
 
 def _collected(futures: Sequence[Future[T]], tell: Callable[[int], None]) -> list[T]:

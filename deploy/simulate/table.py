@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -23,7 +24,7 @@ _HEADINGS: Final = {
     "by": "left",
     "msgs": "right",
     "mse": "right",
-    "/ theory": "right",
+    "theory": "right",
     "refined": "right",
     "central ε": "right",
     "local ε": "right",
@@ -46,7 +47,7 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
             "of shares, ± one standard error over the repeats."
         )
     wide = console.width >= _WIDE
-    table = Table()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading, side in (_HEADINGS | (_MORE if wide else {})).items():
         table.add_column(heading, justify="left" if side == "left" else "right", no_wrap=True)
     for row in rows:
@@ -70,7 +71,7 @@ def _cells(row: Row, task: Task) -> tuple[str, ...]:
         _BY[row.setting.accounting],
         f"{row.messages_per_user:.4g}",
         f"{mse.mean:.2e} ±{mse.standard_error / mse.mean if mse.mean else 0:.0%}",
-        f"{mse.mean / row.mse_theory:.2f}" if row.mse_theory else "-",
+        f"×{mse.mean / row.mse_theory:.2f}" if row.mse_theory else "-",
         f"{row.errors['mse_refined'].mean:.2e}",
         rounded_up(task.central_epsilon),
         rounded_up(task.local_epsilon),
