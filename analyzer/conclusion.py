@@ -56,7 +56,7 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
             mechanism,
             intake.cells,
             mixture=mixture,
-            refinement=task.composition.refinement,
+            refinement=task.refinement,
         ),
         guarantees=guarantees(task, manifest.n_users, n_refused),
         published_claim=published_claim(task, manifest.n_users, n_refused),

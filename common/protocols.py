@@ -64,6 +64,9 @@ class Protocol:
     refinement: Refinement
     published_bound: PublishedBound | None
     """None if no paper states one."""
+    plain_domain_refinement: Refinement = "norm-sub"
+    """Where plain items are reported by a protocol that hashes: EM gains little there, and loses
+    where many items are rare."""
     shuffler_law: ShufflerLaw = "none"
     """Law of the dummies that the shuffler adds for each item."""
     samples: bool = False
@@ -76,6 +79,10 @@ class Protocol:
     def mechanisms(self) -> tuple[MechanismName, ...]:
         """The mechanisms that a task of this protocol may name, each once."""
         return tuple(dict.fromkeys((self.mechanism, self.plain_domain_mechanism)))
+
+    def refinement_for(self, mechanism: MechanismName) -> Refinement:
+        """Choose the refinement of what a mechanism counted. Run by the analyzer."""
+        return self.refinement if mechanism == self.mechanism else self.plain_domain_refinement
 
     def mechanism_for(self, *, domain_size: int, buckets: int) -> MechanismName:
         """

@@ -17,7 +17,7 @@ from common.dummy_spec import DummySpec
 from common.errors import TaskError
 from common.hpke import KEY_BYTES, OVERHEAD_BYTES, SUITE_NAME
 from common.mechanism_spec import MAX_DOMAIN_SIZE, MechanismSpec
-from common.protocols import Protocol, protocol_named
+from common.protocols import Protocol, Refinement, protocol_named
 from common.ranges import between, one_of, real, within
 from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 
@@ -243,6 +243,11 @@ class Task:
     def composition(self) -> Protocol:
         """The protocol's row in the table of compositions."""
         return protocol_named(self.protocol)
+
+    @property
+    def refinement(self) -> Refinement:
+        """How the estimate is refined."""
+        return self.composition.refinement_for(self.mechanism.name)
 
     @property
     def reports_per_user(self) -> int:

@@ -4,12 +4,20 @@ import dataclasses
 import datetime
 import tomllib
 import typing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from common.draft import TaskDraft
+from common.dummy_spec import DummySpec
 from common.errors import TaskError
+from common.shuffler_spec import ShufflerSpec
 from common.task import MAX_UNIX_TIME
+
+_TABLES: Final[Mapping[str, tuple[type[DummySpec] | type[ShufflerSpec], dict[str, Any]]]] = {
+    "dummies": (DummySpec, {"added_by": "user-agent"}),
+    "shuffler": (ShufflerSpec, {}),
+}
 
 
 def read(path: Path, shuffler_key: bytes) -> TaskDraft:
@@ -41,6 +49,23 @@ def read(path: Path, shuffler_key: bytes) -> TaskDraft:
     return TaskDraft(**{name: _convert(name, value, kinds[name]) for name, value in fields.items()})
 
 
+def _table(name: str, value: Any) -> DummySpec | ShufflerSpec:  # noqa: ANN401  # TOML holds anything
+    """Read the table [dummies] or [shuffler]; its keys are the fields of a task."""
+    kind, given = _TABLES[name]
+    if not isinstance(value, dict):
+        raise TaskError(f"{name} must be a table, [{name}]")
+    known = {field.name for field in dataclasses.fields(kind)} - set(given)
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise TaskError(f"unknown key in [{name}]: {', '.join(unknown)}")
+    if any(type(number) is not int for key, number in value.items() if key != "law"):
+        raise TaskError(f"every key of [{name}] but law must be a whole number")
+    try:
+        return kind(**value, **given)
+    except TypeError as error:
+        raise TaskError(f"missing key in [{name}]: law, or per_user of dummies") from error
+
+
 def _convert(name: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML holds anything
     if name == "deadline" and isinstance(value, datetime.datetime):
         if value.tzinfo is None:
@@ -48,6 +73,8 @@ def _convert(name: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML h
         return max(0, int(value.timestamp()))
     if name == "labels" and isinstance(value, list) and all(isinstance(v, str) for v in value):
         return tuple(value)
+    if name in _TABLES:
+        return _table(name, value)
     if kind == float | None:
         kind = float
     if kind is float and type(value) is int and abs(value) <= MAX_UNIX_TIME:

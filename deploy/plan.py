@@ -14,6 +14,7 @@ from analyzer.planning import Plan, Prediction, central_gaussian_mse
 from analyzer.wishes import Trust
 from common.errors import PlanError
 from common.guarantee import rounded_up
+from common.shuffler_spec import ShufflerSpec
 from deploy.result_json import guarantee_as_json, number_or_text
 from user_agent.settings import UserAgentSettings
 
@@ -94,6 +95,7 @@ def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
             "local_epsilon": number_or_text(design.local_epsilon),
         },
         "dummies_per_user": design.dummies_per_user,
+        "shuffler": dataclasses.asdict(design.shuffler),
         "messages_per_user": design.messages_per_user,
         "predicted_mse": prediction.mse,
     }
@@ -156,8 +158,24 @@ def draft(plan: Plan, now: float, population: str = "") -> str:
         f"assumed_honest_fraction = {wishes.honest_fraction!r}",
         "# A week ahead: choose your own.",
         f"deadline = {deadline:%Y-%m-%dT%H:%M:%SZ}",
+        *_shuffler_table(design.shuffler),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shuffler_table(spec: ShufflerSpec) -> list[str]:
+    if spec.idle:
+        return []
+    return [
+        "# What the shuffler does besides permuting.",
+        "[shuffler]",
+        f'law = "{spec.law}"',
+        *(
+            f"{field.name} = {getattr(spec, field.name)}"
+            for field in dataclasses.fields(spec)
+            if field.name != "law" and getattr(spec, field.name) != field.default
+        ),
+    ]
 
 
 def _toml_number(value: float) -> str:
@@ -170,7 +188,7 @@ def show(plan: Plan, console: Console) -> None:
     design = best.design
     console.print(
         f"[bold]{design.protocol}[/bold]: {_mechanism_in_words(design)}, "
-        f"{design.dummies_per_user:g} dummies a user; {design.messages_per_user:g} messages and "
+        f"{_dummies_in_words(design)}; {design.messages_per_user:g} messages and "
         f"{design.bytes_per_user:,} bytes a user{' and round' * (wishes.rounds > 1)}."
     )
     console.print(
@@ -252,6 +270,13 @@ def _comparison(plan: Plan) -> Table:
             f"{prediction.mse / least:.3g}",
         )
     return table
+
+
+def _dummies_in_words(design: Design) -> str:
+    mean, _ = design.shuffler.moments()
+    if mean:
+        return f"{mean:.4g} dummies an item by the shuffler"
+    return f"{design.dummies_per_user:g} dummies a user"
 
 
 def _mechanism_in_words(design: Design) -> str:

@@ -67,7 +67,7 @@ def pure_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> flo
     """
     Give the central ε of pureDUMP: values in the clear among dummies [LLF+20].
 
-    ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies.
+    ε = √(14·k·ln(2/δ)/(|S|-1)), for k items and |S| dummies; flexible ones as `_flexible` says.
 
     Raises:
         AccountingError: delta is not between 0 and 1.
@@ -75,14 +75,15 @@ def pure_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> flo
             ε ≤ 1, or there are too few dummies.
     """
     rule = "pureDUMP's bound"
-    _check(reduction, crowd, delta, rule)
+    _check(reduction, crowd, delta, rule, flexible=True)
     _needs_one_histogram(reduction, rule)
     if math.isfinite(reduction.local_epsilon):
         raise BoundRangeError(
             f"{rule} is for reports without noise; here the local ε is "
             f"{reduction.local_epsilon:.4g}"
         )
-    dummies = _fixed_dummies(crowd) - 1
+    counted, delta = _flexible(crowd, delta)
+    dummies = counted - 1
     return _claim(14 * reduction.answers * math.log(2 / delta), dummies, reduction, rule)
 
 
@@ -91,7 +92,7 @@ def mix_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> floa
     Give the central ε of mixDUMP: randomized response among dummies [LLF+20].
 
     ε = √(14·k·ln(4/δ)/(|S| + γ(n-1) - √(2γ(n-1)·ln(2/δ)) - 1)), for k items, |S| dummies and n
-    honest users.
+    honest users; flexible dummies as `_flexible` says.
 
     Raises:
         AccountingError: delta is not between 0 and 1.
@@ -99,7 +100,7 @@ def mix_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> floa
             ε ≤ 1, or the blanket is too small.
     """
     rule = "mixDUMP's bound"
-    _check(reduction, crowd, delta, rule)
+    _check(reduction, crowd, delta, rule, flexible=True)
     _needs_one_histogram(reduction, rule)
     _needs_noise(reduction, rule)
     return _among_dummies(reduction, crowd, delta, rule)
@@ -117,7 +118,7 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
         BoundRangeError: The claim lies outside ε ≤ 1, or the blanket is too small.
     """
     rule = "Theorem 1"
-    _check(reduction, crowd, delta, rule)
+    _check(reduction, crowd, delta, rule, flexible=True)
     return _among_dummies(reduction, crowd, delta, rule)
 
 
@@ -181,8 +182,9 @@ def fe1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
 
 def _among_dummies(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str) -> float:
     """Count the dummies and, but for δ/2, at least so many of the others' reports as blanket."""
+    counted, delta = _flexible(crowd, delta)
     expected = reduction.blanket * crowd.others
-    blanket = _fixed_dummies(crowd) + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
+    blanket = counted + expected - math.sqrt(2 * expected * math.log(2 / delta)) - 1
     return _claim(14 * reduction.answers * math.log(4 / delta), blanket, reduction, rule)
 
 
@@ -202,10 +204,20 @@ def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rul
     return epsilon
 
 
-def _check(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str) -> None:
+def _check(
+    reduction: MatchCountReduction,
+    crowd: Crowd,
+    delta: float,
+    rule: str,
+    *,
+    flexible: bool = False,
+) -> None:
     """Refuse what no theorem here speaks of."""
     check_range_of_delta(delta)
-    if crowd.random_dummies is not None:
+    counted = crowd.random_dummies is None or (
+        flexible and isinstance(crowd.random_dummies, Binomial)
+    )
+    if not counted:
         raise BoundRangeError(
             f"{rule} counts a fixed number of dummies; here their number is random"
         )
@@ -218,6 +230,21 @@ def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
             f"{rule} is for randomized response and local hashing; "
             f"l = {reduction.answers:.4g} is no number of answers"
         )
+
+
+def _flexible(crowd: Crowd, delta: float) -> tuple[float, float]:
+    """
+    Give how many dummies a bound may count on, and the δ that is left for it.
+
+    Of flexible dummies, each there by chance, all but the lower tail: a binomial number of mean μ
+    falls below μ - √(2μ·ln(2/δ)) with probability δ/2 at most [Chernoff], and δ/2 is left.
+    """
+    drawn = crowd.random_dummies
+    if not isinstance(drawn, Binomial):
+        return _fixed_dummies(crowd), delta
+    mean = drawn.trials * drawn.chance
+    tail = max(0.0, mean - math.sqrt(2 * mean * math.log(2 / delta)))
+    return _fixed_dummies(crowd) + tail, delta / 2
 
 
 def _fixed_dummies(crowd: Crowd) -> int:

@@ -102,5 +102,5 @@ def release(
 ) -> tuple[Histogram, Mixture]:
     """Estimate as the analyzer does; and what it takes the counted reports for."""
     mixture = mixture_of(task, n_users, counted=counted.n_reports)
-    refinement = task.composition.refinement
+    refinement = task.refinement
     return estimate(mechanism, counted.cells, mixture=mixture, refinement=refinement), mixture

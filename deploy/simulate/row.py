@@ -119,7 +119,7 @@ class Row:
             "shuffler_keeps": task.shuffler.kept,
             "shuffler_dummies_per_item": mean,
             "shuffler_dummies_variance": spread,
-            "refinement": task.composition.refinement,
+            "refinement": task.refinement,
         }
         for name, summary in self.errors.items():
             fields[name] = summary.mean

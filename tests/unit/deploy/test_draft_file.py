@@ -1,10 +1,13 @@
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 from common.draft import TaskDraft
+from common.dummy_spec import DummySpec
 from common.errors import TaskError
+from common.shuffler_spec import ShufflerSpec
 from deploy import draft_file
 
 _GOOD = """
@@ -89,3 +92,43 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """With the system's reason."""
     with pytest.raises(TaskError, match="cannot be read"):
         draft_file.read(tmp_path / "none.toml", bytes(32))
+
+
+_SHUFFLER = """
+[shuffler]
+law = "geometric"
+peak = 3
+left_weight = 5
+right_weight = 7
+most = 20
+"""
+
+
+def test_laws_of_dummies_are_tables(tmp_path: Path) -> None:
+    """Of users, and of the shuffler; in a task's own integers."""
+    users = '\n[dummies]\nlaw = "binomial"\nper_user = 1\ntrials = 4\nextra_weight = 9\nmost = 4\n'
+    text = _GOOD.replace("dummies_per_user = 1\n", "")
+    draft = _read(tmp_path, text + users + _SHUFFLER)
+
+    assert draft.dummies == DummySpec(
+        law="binomial", per_user=1, added_by="user-agent", trials=4, extra_weight=9, most=4
+    )
+    assert draft.shuffler == ShufflerSpec(
+        law="geometric", peak=3, left_weight=5, right_weight=7, most=20
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (_SHUFFLER + "speed = 3\n", "unknown key in [shuffler]: speed"),
+        (_SHUFFLER.replace("peak = 3", "peak = 3.5"), "every key of [shuffler] but law"),
+        ('[dummies]\nlaw = "fixed"\n', "missing key in [dummies]"),
+        ('[dummies]\nlaw = "fixed"\nper_user = -1\n', "dummies per user is -1"),
+        ('shuffler = "geometric"\n', "shuffler must be a table"),
+    ],
+)
+def test_a_table_that_breaks_a_rule_is_refused(tmp_path: Path, table: str, message: str) -> None:
+    """By its name."""
+    with pytest.raises(TaskError, match=re.escape(message)):
+        _read(tmp_path, _GOOD + table)
