@@ -95,7 +95,7 @@ class Frontier:
             found.append("mixdump")
         if dummies and wishes.may_be_plain:
             found.append("puredump")
-        if len(fields(wishes.domain_size)):
+        if len(fields(wishes.domain_size, wishes.most_seeds)):
             found.append("murs")
             if dummies:
                 found.append("od-hp")
@@ -200,7 +200,7 @@ class Frontier:
 
     def _answers(self, protocol: ProtocolName) -> Vector:
         if protocol in HASHED:
-            return fields(self.wishes.domain_size)
+            return fields(self.wishes.domain_size, self.wishes.most_seeds)
         return np.array([float(self.wishes.domain_size)])
 
     def _numbers_of_dummies(self, protocol: ProtocolName) -> Vector:
@@ -231,11 +231,12 @@ class Frontier:
 
 
 @functools.lru_cache(maxsize=16)
-def fields(domain_size: int) -> Vector:
-    """Give the primes below domain_size that a hash family can be decoded over."""
+def fields(domain_size: int, most_seeds: int = MAX_SEEDS) -> Vector:
+    """Give the primes below domain_size of whose hash family so many seeds are not exceeded."""
     limit = min(domain_size, math.isqrt(MAX_SEEDS) + 1)
     return np.array(
-        [float(g) for g in range(2, limit) if _seeds(domain_size, "od-hp", g)], dtype=np.float64
+        [float(g) for g in range(2, limit) if 0 < _seeds(domain_size, "od-hp", g) <= most_seeds],
+        dtype=np.float64,
     )
 
 

@@ -25,7 +25,7 @@ from common.accounting.item_noise_calibration import (
 )
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.errors import PlanError
-from common.mechanisms.local_hashing import family_for, optimal_buckets
+from common.mechanisms.local_hashing import optimal_buckets
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.support import bernoulli_variance
 from common.shuffler_spec import ShufflerSpec
@@ -33,7 +33,6 @@ from common.task import MAX_LOCAL_EPSILON
 
 _PARTS: Final = np.arange(1, 20) / 20
 """Chances of a single dummy that are tried."""
-_MOST_SEEDS: Final = 2**21
 _OUT_OF_REACH: Final = "its bound cannot reach the target: local epsilon is the target itself"
 
 
@@ -87,7 +86,7 @@ def _hp_sdp(wishes: Wishes) -> Parameters:
 
 def _solh(protocol: str, wishes: Wishes) -> Parameters:
     """Hash into the prime with the least error; e^ε0 = b - g + 1."""
-    blanket, primes = _blanket_of(wishes), fields(wishes.domain_size)
+    blanket, primes = _blanket_of(wishes), fields(wishes.domain_size, wishes.most_seeds)
     primes = primes[primes < blanket]
     if not len(primes):
         return _noisy(protocol, 0.0, 0, wishes)
@@ -182,7 +181,7 @@ def _mix_dump(wishes: Wishes) -> Parameters:
 def _od_hp(wishes: Wishes) -> Parameters:
     """Buckets, local noise and dummies, traded for the least error by Theorem 1 [CC24]."""
     ways = [_Way.plain(wishes)]
-    primes = _quick_fields(wishes)
+    primes = fields(wishes.domain_size, wishes.most_seeds)
     if len(primes):
         ways.append(_Way(answers=primes, hashed=True))
     found = _among_dummies("od-hp", ways, wishes)
@@ -199,16 +198,6 @@ class _Way:
     @classmethod
     def plain(cls, wishes: Wishes) -> "_Way":
         return cls(answers=np.array([float(wishes.domain_size)]), hashed=False)
-
-
-def _quick_fields(wishes: Wishes) -> Vector:
-    """Primes whose seeds are few enough for a refinement of many steps."""
-    found = [
-        prime
-        for prime in fields(wishes.domain_size).tolist()
-        if family_for(wishes.domain_size, int(prime)).seeds <= _MOST_SEEDS
-    ]
-    return np.array(found, dtype=np.float64)
 
 
 def _among_dummies(protocol: str, ways: Sequence[_Way], wishes: Wishes) -> Parameters | None:
@@ -297,7 +286,7 @@ def _fe1(wishes: Wishes) -> Parameters:
     if density * wishes.domain_size <= most - 1:
         buckets, answers = 0, wishes.domain_size
     else:
-        primes = fields(wishes.domain_size)
+        primes = fields(wishes.domain_size, wishes.most_seeds)
         primes = primes[primes * density <= most - 1]
         if not len(primes):
             raise PlanError(

@@ -26,6 +26,8 @@ HYBRID_LOCAL_EPSILON: Final = 8.0
 """Of hybrid where no cap was asked for."""
 _MARGIN: Final = 0.99
 """Of the wished δ, so that what a task then claims, with its own room, is no more than the wish."""
+_BELOW: Final = 1 - 2e-4
+"""Of the wished ε, for the same reason, where ε hardly falls with δ."""
 _CLOSE: Final = 1.01
 _MOST_HALVINGS: Final = 40
 
@@ -143,7 +145,7 @@ def _design(protocol: str, local_epsilon: float, spec: ShufflerSpec, wishes: Wis
 
 def _sharpest(at: Callable[[float], Design], wishes: Wishes) -> Design:
     """Find the design with the least noise, which grows as the ε that it is made for falls."""
-    design = at(wishes.central_epsilon)
+    design = at(_BELOW * wishes.central_epsilon)
     if wishes.rounds == 1 and math.isinf(design.local_epsilon):
         return design  # made for just this
     kept: tuple[float, Design] | None = None

@@ -8,6 +8,7 @@ from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import PlanError
 from common.mechanism_spec import MAX_DOMAIN_SIZE
+from common.mechanisms.hash_family import MAX_SEEDS
 from common.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
 
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
@@ -41,6 +42,8 @@ class Wishes:
     """What the shuffler is trusted with: permuting, or nothing."""
     head: tuple[float, ...] = (0.05,)
     """Expected shares of the most frequent values."""
+    most_seeds: int = MAX_SEEDS
+    """Seeds that a hash family may have: refining the answers to 2^24 takes minutes."""
     max_mse: float = math.inf
     """The largest mean squared error of a share that is of use."""
 

@@ -38,6 +38,8 @@ from deploy.simulate.row import Accounting, Repeat, Row, Setting
 _KEY: Final = bytes(31) + b"\x09"
 """Stands where a task has public keys; nothing is sealed."""
 _DEADLINE: Final = 4_000_000_000
+_MOST_SEEDS: Final = 2**21
+"""Of hash families: answers to them are refined in a second."""
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class Sweep:
             local_cap=self.local_cap,
             messages_cap=self.messages_cap,
             trust="shuffler-dummies",
+            most_seeds=_MOST_SEEDS,
         )
 
 
