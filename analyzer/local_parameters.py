@@ -4,7 +4,6 @@ from typing import Final
 
 from analyzer.parameters import Parameters
 from analyzer.wishes import Wishes
-from common.mechanisms.local_hashing import optimal_buckets
 from common.protocols import PROTOCOLS
 from common.task import MAX_LOCAL_EPSILON
 
@@ -19,14 +18,5 @@ def local_parameters(protocol: str, wishes: Wishes) -> Parameters:
     return Parameters(
         protocol=protocol,
         local_epsilon=epsilon,
-        buckets=_buckets(protocol, epsilon, wishes.domain_size),
         note=_CAPPED if epsilon < wanted else "",
     )
-
-
-def _buckets(protocol: str, epsilon: float, domain_size: int) -> int:
-    if protocol == "ldp-blh":
-        return 2
-    if protocol in {"ldp-olh", "ldp-olh-strings"}:
-        return optimal_buckets(epsilon, domain_size)
-    return 0

@@ -3,10 +3,9 @@ What a protocol runs with if it is to reach a target: by its own published bound
 accountant. Run by whoever compares protocols, and by the planner. Pure.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
-
-from scipy import stats
 
 from analyzer.design import Design
 from analyzer.wishes import Wishes
@@ -47,11 +46,19 @@ class Parameters:
             note=note,
         )
 
-    def draft(self, wishes: Wishes, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
+    def draft(
+        self,
+        wishes: Wishes,
+        *,
+        shuffler_key: bytes,
+        deadline: int,
+        labels: tuple[str, ...] = (),
+    ) -> TaskDraft:
         """Give the draft of a task with these parameters, under the wishes they were found for."""
         return TaskDraft(
             protocol=self.protocol,
             domain_size=wishes.domain_size,
+            labels=labels,
             local_epsilon=self.local_epsilon,
             buckets=self.buckets,
             dummies=self.dummies,
@@ -73,8 +80,11 @@ def each_item(extra_weight: int, wishes: Wishes) -> DummySpec:
         PlanError: No envelope holds so many.
     """
     chance = extra_weight / EXTRA_WEIGHT_SUM
-    cut = stats.binom.isf(_NEVER / wishes.n_users, wishes.domain_size, chance)
-    most = min(int(cut) + 1, wishes.domain_size)
+    mean = wishes.domain_size * chance
+    log = math.log(wishes.n_users / _NEVER)
+    # P(X ≥ mean + t) ≤ exp(-t² / (2·(variance + t/3))): Bernstein's inequality, turned round.
+    reach = log / 3 + math.sqrt(log**2 / 9 + 2 * mean * (1 - chance) * log)
+    most = min(math.ceil(mean + reach), wishes.domain_size)
     if most > MAX_DUMMIES:
         raise PlanError(f"aue would take {most} dummies a user; at most {MAX_DUMMIES} are carried")
     return DummySpec(

@@ -16,6 +16,7 @@ from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
 from common.hpke import SUITE_NAME
 from common.mechanisms.catalogue import specify
+from common.mechanisms.local_hashing import optimal_buckets
 from common.protocols import Protocol, protocol_named
 from common.runtime.clock import Clock
 from common.signing import SignedTask
@@ -84,14 +85,15 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
     protocol = protocol_named(draft.protocol)
     check_domain_size(draft.domain_size)
+    buckets = _buckets(draft, protocol)
     task = Task(
         protocol=draft.protocol,
         domain_size=draft.domain_size,
         labels=draft.labels,
         mechanism=specify(
-            protocol.mechanism_for(domain_size=draft.domain_size, buckets=draft.buckets),
+            protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
             domain_size=draft.domain_size,
-            buckets=draft.buckets,
+            buckets=buckets,
             local_epsilon=draft.local_epsilon,
         ),
         dummies=_dummies(draft, protocol),
@@ -112,6 +114,18 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
+    """Give what a draft hashes into; where it says nothing, what is best without a shuffler."""
+    if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
+        raise TaskError(
+            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the draft says "
+            f"{draft.buckets}"
+        )
+    if draft.buckets or not protocol.hashes or protocol.amplified:
+        return draft.buckets
+    return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
 
 
 def _dummies(draft: TaskDraft, protocol: Protocol) -> DummySpec:

@@ -39,7 +39,7 @@ class Wishes:
     """Tasks that the same users answer."""
     honest_fraction: float = 1.0
     trust: Trust = "anonymity"
-    """What the shuffler is trusted with: permuting, or nothing."""
+    """What the shuffler is trusted with: permuting and dummies, permuting, or nothing."""
     head: tuple[float, ...] = (0.05,)
     """Expected shares of the most frequent values."""
     most_seeds: int = MAX_SEEDS

@@ -69,6 +69,11 @@ class DummySpec:
                 f"most is {self.most} and trials is {self.trials}; they are the same for the law "
                 f"{self.law}"
             )
+        if not self.uniform and self.per_user:
+            raise TaskError(
+                f"dummies per user is {self.per_user}; it is 0 for the law each-item, which names "
+                "each item at most once"
+            )
         if not self.bounded and self.most < 1:
             raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")
 

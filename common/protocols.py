@@ -72,8 +72,15 @@ class Protocol:
     samples: bool = False
     """Whether the shuffler may drop reports at random."""
     domain: Domain = "any"
+    buckets: int = 0
+    """Buckets that it always hashes to; 0 where they are the task's to choose."""
     amplified: bool = True
     """Whether a shuffler is relied on; if not, what is claimed is the local ε, of anybody."""
+
+    @property
+    def hashes(self) -> bool:
+        """Whether reports may answer for a hashed value."""
+        return self.mechanism in _HASHING
 
     @property
     def mechanisms(self) -> tuple[MechanismName, ...]:
@@ -95,7 +102,7 @@ class Protocol:
         Raises:
             TaskError: There are buckets to hash to, and the protocol does not hash.
         """
-        if self.mechanism not in _HASHING and 0 < buckets < domain_size:
+        if not self.hashes and 0 < buckets < domain_size:
             raise TaskError(
                 f"the protocol {self.name} does not hash; buckets is {buckets}, and must be 0"
             )
@@ -108,6 +115,7 @@ def _local(
     domain: Domain = "any",
     *,
     refinement: Refinement = "norm-sub",
+    buckets: int = 0,
 ) -> Protocol:
     """Give the row of a mechanism that relies on nobody but the device."""
     return Protocol(
@@ -120,6 +128,7 @@ def _local(
         refinement=refinement,
         published_bound=None,
         domain=domain,
+        buckets=buckets,
         amplified=False,
     )
 
@@ -181,7 +190,7 @@ _ROWS: Final = (
     _local("ldp-grr", "grr"),
     _local("ldp-sue", "symmetric-unary"),
     _local("ldp-oue", "optimized-unary"),
-    _local("ldp-blh", "local-hashing", refinement="em"),
+    _local("ldp-blh", "local-hashing", refinement="em", buckets=2),
     _local("ldp-olh", "local-hashing", refinement="em"),
     _local("ldp-olh-strings", "string-hashing", "labelled"),
     _local("ldp-sw", "square-wave", "ordered", refinement="ems"),

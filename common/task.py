@@ -172,6 +172,11 @@ class Task:
                 f"the protocol {protocol.name} collects a bit; domain_size is {self.domain_size}, "
                 "and must be 2"
             )
+        if protocol.buckets not in {0, spec.buckets} and spec.name == protocol.mechanism:
+            raise TaskError(
+                f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the task "
+                f"says {spec.buckets}"
+            )
         if protocol.domain == "labelled" and not self.labels:
             raise TaskError(f"the protocol {protocol.name} hashes labels, and there are none")
 

@@ -56,7 +56,7 @@ ITEM_NOISE_COMPOSED: Final = (
 LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
-    "computational: HPKE [RFC 9180], every ciphertext of one length, as many from every user"
+    "computational: HPKE [RFC9180], every ciphertext of one length, as many from every user"
 )
 
 

@@ -237,7 +237,7 @@ def _flexible(crowd: Crowd, delta: float) -> tuple[float, float]:
     Give how many dummies a bound may count on, and the δ that is left for it.
 
     Of flexible dummies, each there by chance, all but the lower tail: a binomial number of mean μ
-    falls below μ - √(2μ·ln(2/δ)) with probability δ/2 at most [Chernoff], and δ/2 is left.
+    falls below μ - √(2μ·ln(2/δ)) with probability δ/2 at most (Chernoff), and δ/2 is left.
     """
     drawn = crowd.random_dummies
     if not isinstance(drawn, Binomial):

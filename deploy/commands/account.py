@@ -50,7 +50,7 @@ def account(
     dummies_per_user: Annotated[
         float, typer.Option(help="More, by each user who does not collude or skip; may be 1.3.")
     ] = 0.0,
-    shuffler_dummies: Annotated[int, typer.Option(help="More, by the shuffler.")] = 0,
+    shuffler_dummies: Annotated[int, typer.Option(help="More uniform ones, by the shuffler.")] = 0,
     known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer knows.")] = 0,
     colluders: Annotated[int, typer.Option(help="Users whose reports the analyzer knows.")] = 0,
     skippers: Annotated[int, typer.Option(help="Users who skip their dummies.")] = 0,

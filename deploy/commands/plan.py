@@ -49,7 +49,8 @@ def plan(
         str, typer.Option(help="Name of the users, for the draft; needed for several rounds.")
     ] = "",
     trust: Annotated[
-        str, typer.Option(help="In the shuffler: anonymity or none (shuffler-dummies: not yet).")
+        str,
+        typer.Option(help="In the shuffler: shuffler-dummies (and anonymity), anonymity, none."),
     ] = "anonymity",
     head: Annotated[
         str, typer.Option(help="Expected shares of the most frequent values.")

@@ -15,6 +15,7 @@ from common.errors import SettingsError
 from common.protocols import PROTOCOLS, protocol_named
 from deploy import plan as planner
 from deploy.commands.options import AsJson
+from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.simulate import table
 from deploy.simulate.remarks import remarks
@@ -49,8 +50,8 @@ def simulate(
     dataset: Annotated[
         str | None,
         typer.Option(
-            help="ipums1940_city, kosarak_prefix, kosarak_reconstructed, zipf:SIZE[,EXPONENT], "
-            "uniform:SIZE, or a CSV or Parquet file with value or value,count.  [ipums1940_city]"
+            help=f"{', '.join(SHIPPED)}, zipf:SIZE[,EXPONENT], uniform:SIZE, or a CSV or Parquet "
+            "file with value or value,count.  [ipums1940_city]"
         ),
     ] = None,
     users: Annotated[
@@ -61,7 +62,8 @@ def simulate(
     ] = "tight",
     repeat: Annotated[int, typer.Option(min=1, help="Collections of each setting.")] = 3,
     messages_cap: Annotated[
-        float | None, typer.Option(help="Most messages expected of a user.  [5 where free]")
+        float | None,
+        typer.Option(help="Most messages expected of a user.  [5, or as many as a bound takes]"),
     ] = None,
     local_cap: Annotated[
         str | None, typer.Option(help="Most local epsilon of a report.  [none]")
@@ -76,20 +78,20 @@ def simulate(
         typer.Option(
             "--figure",
             help="The OD-HP paper's figure 3 (IPUMS), 4 (Kosarak) or 5 (run time): its protocols "
-            "and targets, by their own bounds and by tight accounting.",
+            "and targets, by both accountings; written to figureN.png and .svg unless --plot says "
+            "where.",
         ),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Run protocols on a data set, unsealed, and compare their errors with theory."""
     targets, names, source = central_epsilon, protocol, dataset
-    chosen = _accountings(accounting)
+    chosen = _accountings("both" if figure_number is not None else accounting)
     if figure_number is not None:
         if figure_number not in _FIGURES:
             raise SettingsError(f"figure is {figure_number}; there are 3, 4 and 5")
         data, epsilons = _FIGURES[figure_number]
         targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
-        chosen = get_args(Accounting)
         plot = plot or Path(f"figure{figure_number}")
     for path in (plot, csv):
         if path is not None and not path.resolve().parent.is_dir():

@@ -29,6 +29,7 @@ from common.accounting.coalitions import published_claim
 from common.errors import ShuffleDpError
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Counts, Mechanism
+from common.protocols import protocol_named
 from common.task import Task
 from deploy.datasets.catalogue import Dataset
 from deploy.simulate.collection import count, made_one_by_one, release
@@ -39,7 +40,7 @@ _KEY: Final = bytes(31) + b"\x09"
 """Stands where a task has public keys; nothing is sealed."""
 _DEADLINE: Final = 4_000_000_000
 _MOST_SEEDS: Final = 2**21
-"""Of hash families: answers to them are refined in a second."""
+"""Of hash families: answers to them are refined in seconds, not minutes."""
 _BLAS_THREADS: Final = "OPENBLAS_NUM_THREADS"
 
 T = TypeVar("T")
@@ -59,6 +60,13 @@ class Sweep:
     messages_cap: float
     local_cap: float
     seed: int
+
+    def labels(self, protocol: str) -> tuple[str, ...]:
+        """Give the items' names to a protocol that hashes them; numbers where they have none."""
+        if protocol_named(protocol).domain != "labelled":
+            return ()
+        size = len(self.dataset.counts)
+        return self.dataset.labels or tuple(f"item {item}" for item in range(size))
 
     def wishes(self, central_epsilon: float) -> Wishes:
         """Give a target as the planner takes it."""
@@ -96,7 +104,7 @@ def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
     ]
     with _one_thread_each(), ProcessPoolExecutor(cores, mp_context=context) as pool:
         finding = [
-            pool.submit(find, protocol, sweep.wishes(epsilon), accounting)
+            pool.submit(find, protocol, sweep.wishes(epsilon), accounting, sweep.labels(protocol))
             for protocol, epsilon, accounting in asked
         ]
         settings = _collected(finding, lambda n: progress("Finding parameters", n, len(finding)))
@@ -163,13 +171,15 @@ def _collected(futures: Sequence[Future[T]], tell: Callable[[int], None]) -> lis
     return [future.result() for future in futures]
 
 
-def find(protocol: str, wishes: Wishes, accounting: Accounting) -> Setting:
+def find(
+    protocol: str, wishes: Wishes, accounting: Accounting, labels: tuple[str, ...] = ()
+) -> Setting:
     """Find a protocol's parameters for a target, and the task that they make."""
     asked = Setting(protocol=protocol, target_epsilon=wishes.central_epsilon, accounting=accounting)
     chosen = published_parameters if accounting == "published" else tight_parameters
     try:
         parameters = chosen(protocol, wishes)
-        task = task_of(parameters, wishes)
+        task = task_of(parameters, wishes, labels)
     except ShuffleDpError as error:
         return dataclasses.replace(asked, refusal=str(error))
     published = "" if protocol in LOCAL else published_claim(task, wishes.n_users, 0)
@@ -178,9 +188,9 @@ def find(protocol: str, wishes: Wishes, accounting: Accounting) -> Setting:
     )
 
 
-def task_of(parameters: Parameters, wishes: Wishes) -> Task:
+def task_of(parameters: Parameters, wishes: Wishes, labels: tuple[str, ...] = ()) -> Task:
     """Make a task that differs from a published one in nothing but its keys."""
-    draft = parameters.draft(wishes, shuffler_key=_KEY, deadline=_DEADLINE)
+    draft = parameters.draft(wishes, shuffler_key=_KEY, deadline=_DEADLINE, labels=labels)
     return complete(draft, analyzer_key=_KEY, nonce=bytes(32))
 
 

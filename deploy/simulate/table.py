@@ -12,6 +12,7 @@ from rich.table import Table
 
 from common.guarantee import rounded_up
 from common.task import Task
+from deploy.simulate.errors import Summary
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
 
@@ -29,6 +30,7 @@ _HEADINGS: Final = {
     "central ε": "right",
     "local ε": "right",
 }
+_BY_PLACE: Final = list(_HEADINGS).index("by")
 _MORE: Final = {
     "parameters": "left",
     "bytes": "right",
@@ -48,11 +50,24 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
         )
     wide = console.width >= _WIDE
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading, side in (_HEADINGS | (_MORE if wide else {})).items():
-        table.add_column(heading, justify="left" if side == "left" else "right", no_wrap=True)
-    for row in rows:
-        if row.task is not None:
-            table.add_row(*_cells(row, row.task), *(_more(row, row.task) if wide else ()))
+    lines = [
+        (*_cells(row, row.task), *(_more(row, row.task) if wide else ()))
+        for row in rows
+        if row.task is not None
+    ]
+    both = len({row.setting.accounting for row in rows}) > 1
+    for place, (heading, side) in enumerate((_HEADINGS | (_MORE if wide else {})).items()):
+        widest = max((len(line[place]) for line in lines), default=0)
+        if heading == "by" and not both:
+            continue
+        table.add_column(
+            heading,
+            justify="left" if side == "left" else "right",
+            min_width=0 if heading == "protocol" else max(widest, len(heading)),
+            overflow="fold",
+        )
+    for line in lines:
+        table.add_row(*(line if both else line[:_BY_PLACE] + line[_BY_PLACE + 1 :]))
     console.print(table)
     for sentence in remarks(rows):
         console.print(sentence, style="dim", highlight=False)
@@ -70,12 +85,19 @@ def _cells(row: Row, task: Task) -> tuple[str, ...]:
         f"{row.setting.target_epsilon:g}",
         _BY[row.setting.accounting],
         f"{row.messages_per_user:.4g}",
-        f"{mse.mean:.2e} ±{mse.standard_error / mse.mean if mse.mean else 0:.0%}",
+        _with_error(mse),
         f"×{mse.mean / row.mse_theory:.2f}" if row.mse_theory else "-",
         f"{row.errors['mse_refined'].mean:.2e}",
         rounded_up(task.central_epsilon),
         rounded_up(task.local_epsilon),
     )
+
+
+def _with_error(value: Summary) -> str:
+    """Show a mean and its relative standard error, which a single repeat does not have."""
+    if not (value.standard_error and value.mean):
+        return f"{value.mean:.2e}"
+    return f"{value.mean:.2e} ±{value.standard_error / value.mean:.0%}"
 
 
 def _more(row: Row, task: Task) -> tuple[str, ...]:
@@ -91,8 +113,8 @@ def _more(row: Row, task: Task) -> tuple[str, ...]:
 
 def _parameters(task: Task) -> str:
     said = []
-    if task.mechanism.name == "local-hashing":
-        said.append(f"g {task.mechanism.buckets}")
+    hashes = task.mechanism.name in {"local-hashing", "string-hashing"}
+    said.append(f"g {task.mechanism.buckets}" if hashes else "plain")
     if math.isfinite(task.local_epsilon):
         said.append(f"ε0 {task.local_epsilon:.3g}")
     if task.shuffler.kept < 1:

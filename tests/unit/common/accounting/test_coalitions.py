@@ -189,5 +189,5 @@ def test_the_published_bound_speaks_in_words() -> None:
 
     assert "would claim epsilon" in published_claim(task, 100_000, 0)
     assert "makes no claim here" in published_claim(task, 20, 0)
-    fractional = published(dummies_per_user=1.5).task
-    assert "makes no claim here" in published_claim(fractional, 100_000, 0)
+    flexible = published(dummies_per_user=1.5).task
+    assert "would claim epsilon" in published_claim(flexible, 100_000, 0)
