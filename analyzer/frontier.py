@@ -112,6 +112,8 @@ class Frontier:
             decoded, then by error; nothing if no design keeps the promise.
         """
         answers = self._answers(protocol)[:, None]
+        if not len(answers):
+            return []  # too few items to hash
         most = self._numbers_of_dummies(protocol)
         blanket, dummies = self.solve(protocol, answers, most, _tightness(answers, verdicts))
         errors = self._errors(protocol, answers, blanket, dummies)

@@ -18,6 +18,8 @@ USUAL_MESSAGES: Final = 5.0
 """Messages a user where a protocol lets them be chosen and no cap was asked for."""
 _NEVER: Final = 1e-40
 """Chance, over a whole batch, that a law of dummies is cut."""
+_ROUNDING: Final = 1e-6
+"""By which messages may be above a cap: weights are rounded up."""
 NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0, added_by="user-agent")
 
 
@@ -70,6 +72,28 @@ class Parameters:
             deadline=deadline,
             shuffler_key=shuffler_key,
         )
+
+
+def within_caps(parameters: Parameters, wishes: Wishes) -> Parameters:
+    """
+    Give the parameters back if they keep to the caps.
+
+    Raises:
+        PlanError: Reports carry no noise where a local ε is asked for, or there are more messages
+            than may be.
+    """
+    if math.isinf(parameters.local_epsilon) and not wishes.may_be_plain:
+        raise PlanError(
+            f"{parameters.protocol} reports without local noise; the local cap is "
+            f"{wishes.noise_cap:g}"
+        )
+    messages = 1 + parameters.dummies.expected_per_user
+    if messages > wishes.messages_cap + _ROUNDING:
+        raise PlanError(
+            f"{parameters.protocol} would take {messages:.4g} messages a user; the messages cap "
+            f"is {wishes.messages_cap:g}"
+        )
+    return parameters
 
 
 def each_item(extra_weight: int, wishes: Wishes) -> DummySpec:

@@ -17,7 +17,7 @@ import numpy as np
 
 from analyzer.frontier import fields
 from analyzer.local_parameters import LOCAL, local_parameters
-from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item
+from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item, within_caps
 from analyzer.wishes import Wishes
 from common.accounting.item_noise_calibration import (
     sageo_spec_published,
@@ -32,7 +32,9 @@ from common.shuffler_spec import ShufflerSpec
 from common.task import MAX_LOCAL_EPSILON
 
 _PARTS: Final = np.arange(1, 20) / 20
-"""Chances of a single dummy that are tried."""
+"""Chances of a single dummy that are tried, beside whole numbers below _MOST_PARTED."""
+_MOST_PARTED: Final = 20
+_HASHING: Final = frozenset({"murs", "hp-sdp", "od-hp"})
 _OUT_OF_REACH: Final = "its bound cannot reach the target: local epsilon is the target itself"
 
 
@@ -48,7 +50,7 @@ def published_parameters(protocol: str, wishes: Wishes) -> Parameters:
         return local_parameters(protocol, wishes)
     if protocol not in _PUBLISHED:
         raise PlanError(f"no paper states a bound for {protocol}")
-    return _PUBLISHED[protocol](wishes)
+    return within_caps(_PUBLISHED[protocol](wishes), wishes)
 
 
 def _blanket_of(wishes: Wishes) -> float:
@@ -66,7 +68,7 @@ def _murs(wishes: Wishes) -> Parameters:
     """The better of SOLH, near g = (b+2)/3, and SH [WDX+20]."""
     plain = _blanket_of(wishes) - wishes.domain_size + 1
     hashed = _solh("murs", wishes)
-    if plain <= 1:
+    if plain <= 1 or not hashed.buckets:
         return hashed
     errors = [
         _single_message_error(_blanket_of(wishes), answers, hashed=is_hashed, wishes=wishes)
@@ -87,6 +89,8 @@ def _hp_sdp(wishes: Wishes) -> Parameters:
 def _solh(protocol: str, wishes: Wishes) -> Parameters:
     """Hash into the prime with the least error; e^ε0 = b - g + 1."""
     blanket, primes = _blanket_of(wishes), fields(wishes.domain_size, wishes.most_seeds)
+    if not len(primes):  # too few items to hash
+        return _noisy(protocol, blanket - wishes.domain_size + 1, 0, wishes)
     primes = primes[primes < blanket]
     if not len(primes):
         return _noisy(protocol, 0.0, 0, wishes)
@@ -121,7 +125,7 @@ def _noisy(protocol: str, odds: float, buckets: int, wishes: Wishes) -> Paramete
             buckets=buckets,
         )
     epsilon = min(wishes.central_epsilon, wishes.noise_cap)
-    hashes = protocol in {"murs", "hp-sdp"}
+    hashes = protocol in _HASHING and len(fields(wishes.domain_size)) > 0
     return Parameters(
         protocol=protocol,
         local_epsilon=epsilon,
@@ -161,15 +165,29 @@ def _pure_dump(wishes: Wishes) -> Parameters:
     """As few dummies as the bound takes; a fraction is a flexible dummy [LLF+20]."""
     needed = 14 * wishes.domain_size * math.log(2 / wishes.delta) / wishes.central_epsilon**2 + 1
     flexible = 14 * wishes.domain_size * math.log(4 / wishes.delta) / wishes.central_epsilon**2 + 1
-    fixed = math.ceil(needed / wishes.honest)
-    parts = (np.arange(fixed)[:, None] + _PARTS).ravel()
-    enough = parts[_counted(parts, wishes) >= flexible]
-    least = min(float(enough.min()) if len(enough) else math.inf, fixed)
     return Parameters(
         protocol="puredump",
         local_epsilon=math.inf,
-        dummies=DummySpec.averaging(least, "user-agent"),
+        dummies=_at_least(_fewest(needed, flexible, wishes)),
     )
+
+
+def _fewest(needed: float, flexible: float, wishes: Wishes) -> float:
+    """Give the fewest dummies a user of which a bound counts `needed`, or `flexible` if drawn."""
+    n = wishes.honest
+    fixed = math.ceil(needed / n)
+    whole = math.floor(flexible / n)
+    # n·s - √(2n·s·ln(2/δ)) = rest, for a part s of a dummy.
+    tail = 2 * math.log(2 / wishes.delta)
+    rest = max(0.0, flexible - n * whole)
+    part = ((math.sqrt(tail) + math.sqrt(tail + 4 * rest)) / 2) ** 2 / n
+    return min(whole + part if part < 1 else math.inf, fixed)
+
+
+def _at_least(dummies_per_user: float) -> DummySpec:
+    """Give the law with this mean, the chance of a last one rounded up."""
+    up = math.ceil(dummies_per_user % 1 * EXTRA_WEIGHT_SUM) / EXTRA_WEIGHT_SUM
+    return DummySpec.averaging(math.floor(dummies_per_user) + up, "user-agent")
 
 
 def _mix_dump(wishes: Wishes) -> Parameters:
@@ -209,15 +227,14 @@ def _among_dummies(protocol: str, ways: Sequence[_Way], wishes: Wishes) -> Param
     """
     dummies = _numbers_of_dummies(ways, wishes)
     delta = np.where(dummies % 1 > 0, wishes.delta / 2, wishes.delta)
-    log = 2 * np.log(2 / delta)
+    others = max(wishes.honest - 1, 1)
     best: tuple[float, Parameters] | None = None
     for way in ways:
         answers = way.answers[:, None]
         needed = 14 * answers * np.log(4 / delta) / wishes.central_epsilon**2 + 1
-        short = np.maximum(needed - _counted(dummies, wishes), 0)
-        others = np.where(short > 0, ((np.sqrt(log) + np.sqrt(log + 4 * short)) / 2) ** 2, 0)
-        least = _sharpest(answers, protocol, wishes)
-        blanket = np.maximum(others / max(wishes.honest - 1, 1), least)
+        short = needed - _counted(dummies, wishes)
+        least = others * _sharpest(answers, protocol, wishes)
+        blanket = _enough(short, least, 2 * np.log(2 / delta)) / others
         errors = _errors(answers, blanket, dummies, wishes, hashed=way.hashed)
         row, column = np.unravel_index(int(np.argmin(errors)), errors.shape)
         error = float(errors[row, column])
@@ -231,10 +248,22 @@ def _among_dummies(protocol: str, ways: Sequence[_Way], wishes: Wishes) -> Param
                     if gamma > 0
                     else math.inf,
                     buckets=int(l_best) if way.hashed else 0,
-                    dummies=DummySpec.averaging(float(dummies[column]), "user-agent"),
+                    dummies=_at_least(float(dummies[column])),
                 ),
             )
     return None if best is None else best[1]
+
+
+def _enough(short: Vector, least: Vector, log: Vector) -> Vector:
+    """
+    Give the least x of at least `least` for which x - √(x·log) is no less than `short`.
+
+    A few reports of a blanket count for less than none: between two roots there are too few.
+    """
+    apart = np.sqrt(np.maximum(log + 4 * short, 0))
+    low, high = ((np.sqrt(log) - apart) / 2) ** 2, ((np.sqrt(log) + apart) / 2) ** 2
+    free = (log + 4 * short < 0) | ((short <= 0) & (least <= low))
+    return np.where(free, least, np.maximum(high, least))
 
 
 def _numbers_of_dummies(ways: Sequence[_Way], wishes: Wishes) -> Vector:
@@ -244,7 +273,14 @@ def _numbers_of_dummies(ways: Sequence[_Way], wishes: Wishes) -> Vector:
         needed = 14 * least * math.log(4 / wishes.delta) / wishes.central_epsilon**2 + 1
         most = max(USUAL_MESSAGES - 1, math.ceil(needed / wishes.honest))
     whole = np.arange(1 + max(0, math.floor(most)), dtype=np.float64)
-    return np.concatenate([whole, _PARTS[most >= _PARTS]])
+    parts = (whole[:_MOST_PARTED, None] + _PARTS).ravel()
+    # Where plain items need no noise of their own.
+    needed, flexible = (
+        14 * wishes.domain_size * math.log(share / wishes.delta) / wishes.central_epsilon**2 + 1
+        for share in (4, 8)
+    )
+    found = np.concatenate([whole, parts, [_fewest(needed, flexible, wishes)]])
+    return np.unique(found[found <= most])
 
 
 def _errors(
@@ -298,7 +334,7 @@ def _fe1(wishes: Wishes) -> Parameters:
         protocol="fe1",
         local_epsilon=math.inf,
         buckets=buckets,
-        dummies=DummySpec.averaging(density * answers, "user-agent"),
+        dummies=_at_least(density * answers),
     )
 
 

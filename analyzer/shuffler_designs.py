@@ -26,8 +26,9 @@ HYBRID_LOCAL_EPSILON: Final = 8.0
 """Of hybrid where no cap was asked for."""
 _MARGIN: Final = 0.99
 """Of the wished δ, so that what a task then claims, with its own room, is no more than the wish."""
-_BELOW: Final = 1 - 2e-4
-"""Of the wished ε, for the same reason, where ε hardly falls with δ."""
+CLAIM_ROOM: Final = 1.00015
+"""By which a task's claim may lie above the ε that its noise is made for: it leaves a device room
+to compute for itself, and is rounded up."""
 _CLOSE: Final = 1.01
 _MOST_HALVINGS: Final = 40
 
@@ -95,7 +96,7 @@ def sageo_design(wishes: Wishes) -> Design:
     """
 
     def at(epsilon: float) -> Design:
-        spec = geometric_spec(epsilon, _MARGIN * wishes.delta / wishes.rounds, 1.0)
+        spec = geometric_spec(epsilon / CLAIM_ROOM, _MARGIN * wishes.delta / wishes.rounds, 1.0)
         return _design("sageo", math.inf, spec, wishes)
 
     return _sharpest(at, wishes)
@@ -110,7 +111,7 @@ def sbin_design(wishes: Wishes) -> Design:
     """
 
     def at(epsilon: float) -> Design:
-        trials = binomial_trials(epsilon, _MARGIN * wishes.delta, 1.0)
+        trials = binomial_trials(epsilon / CLAIM_ROOM, _MARGIN * wishes.delta, 1.0)
         spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
         return _design("sbin", math.inf, spec, wishes)
 
@@ -145,7 +146,7 @@ def _design(protocol: str, local_epsilon: float, spec: ShufflerSpec, wishes: Wis
 
 def _sharpest(at: Callable[[float], Design], wishes: Wishes) -> Design:
     """Find the design with the least noise, which grows as the ε that it is made for falls."""
-    design = at(_BELOW * wishes.central_epsilon)
+    design = at(wishes.central_epsilon)
     if wishes.rounds == 1 and math.isinf(design.local_epsilon):
         return design  # made for just this
     kept: tuple[float, Design] | None = None
@@ -176,6 +177,6 @@ def _keeps(design: Design, wishes: Wishes) -> bool:
     terms = design.terms(wishes)
     crowd = terms.crowd(wishes.n_min)
     if wishes.rounds == 1:
-        delta = terms.release(crowd).delta(wishes.central_epsilon)
+        delta = terms.release(crowd).delta(wishes.central_epsilon / CLAIM_ROOM)
         return delta <= _MARGIN * wishes.delta
     return central_epsilon(terms, crowd) <= wishes.central_epsilon

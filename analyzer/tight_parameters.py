@@ -8,8 +8,8 @@ from typing import Final
 
 from analyzer.frontier import NOISELESS, ProtocolName
 from analyzer.local_parameters import LOCAL, local_parameters
-from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item
-from analyzer.shuffler_designs import hybrid_design, sageo_design, sbin_design
+from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item, within_caps
+from analyzer.shuffler_designs import CLAIM_ROOM, hybrid_design, sageo_design, sbin_design
 from analyzer.survey import best_of
 from analyzer.wishes import Wishes
 from common.accounting.coalitions import Terms
@@ -34,7 +34,7 @@ def tight_parameters(protocol: str, wishes: Wishes) -> Parameters:
     if protocol in LOCAL:
         return local_parameters(protocol, wishes)
     if protocol in _ALONE:
-        return _ALONE[protocol](wishes)
+        return within_caps(_ALONE[protocol](wishes), wishes)
     return _best_of(protocol, wishes)
 
 
@@ -49,8 +49,11 @@ def _best_of(protocol: str, wishes: Wishes) -> Parameters:
         wishes = dataclasses.replace(wishes, messages_cap=USUAL_MESSAGES)
     if not wishes.may_be_plain:
         ways = tuple(way for way in ways if way not in NOISELESS)
-    found = [each for way in ways if (each := best_of(way, wishes)) is not None]
-    if not found:
+    for tried in (ways, _BARE.get(protocol, ())):
+        found = [each for way in tried if (each := best_of(way, wishes)) is not None]
+        if found:
+            break
+    else:
         raise PlanError(
             f"{protocol} cannot keep a central epsilon of {wishes.central_epsilon:g} with at most "
             f"{wishes.messages_cap:g} messages a user and a local epsilon of at most "
@@ -95,7 +98,7 @@ def _keeps(parameters: Parameters, wishes: Wishes) -> bool:
         assumed_honest_fraction=wishes.honest_fraction,
     )
     release = terms.release(terms.crowd(wishes.n_min))
-    return release.delta(wishes.central_epsilon) <= _MARGIN * wishes.delta
+    return release.delta(wishes.central_epsilon / CLAIM_ROOM) <= _MARGIN * wishes.delta
 
 
 def _least(keeps: Callable[[int], bool], most: int, protocol: str, wishes: Wishes) -> int:
@@ -141,3 +144,7 @@ _WAYS: Final[Mapping[str, tuple[ProtocolName, ...]]] = MappingProxyType(
     }
 )
 """What the planner draws each protocol as; it runs on plain items where that has less error."""
+_BARE: Final[Mapping[str, tuple[ProtocolName, ...]]] = MappingProxyType(
+    {"mixdump": ("sh",), "od-hp": ("murs", "sh")}
+)
+"""What is left of a protocol where there may be no dummies, or hardly any are needed."""

@@ -61,3 +61,88 @@ def test_a_law_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message: 
     fields: dict[str, Any] = {"law": "fixed", "per_user": 1, "added_by": "user-agent"}
     with pytest.raises(TaskError, match=message):
         DummySpec(**fields | change)
+
+
+_LAWS: dict[str, dict[str, Any]] = {
+    "fractional": {"trials": 1, "most": 1},
+    "binomial": {"trials": 5, "most": 5},
+    "negative-binomial": {"trials": 3, "most": 60},
+    "each-item": {"trials": 8, "most": 4},
+}
+
+
+def _law(law: str, **changes: Any) -> DummySpec:
+    fields: dict[str, Any] = {
+        "law": law,
+        "per_user": 2,
+        "added_by": "user-agent",
+        "extra_weight": EXTRA_WEIGHT_SUM // 4,
+    }
+    return DummySpec(**fields | _LAWS[law] | changes)
+
+
+@pytest.mark.parametrize(
+    ("law", "change", "message"),
+    [
+        ("fractional", {"trials": 2, "most": 2}, "is fractional and trials is 2"),
+        ("fractional", {"trials": 0, "most": 0}, "is fractional and trials is 0"),
+        ("fractional", {"most": 2}, "most is 2 and trials is 1; they are the same for"),
+        ("binomial", {"trials": 1, "most": 1}, "is binomial and trials is 1"),
+        ("binomial", {"most": 4}, "most is 4 and trials is 5"),
+        ("binomial", {"extra_weight": 0}, "is binomial and extra_weight is 0"),
+        ("negative-binomial", {"trials": 0}, "is negative-binomial and trials is 0"),
+        ("negative-binomial", {"most": 0}, "most is 0; it must be at least 1"),
+        ("negative-binomial", {"most": MAX_DUMMIES - 1}, f"most dummies is {MAX_DUMMIES - 1}"),
+        ("each-item", {"trials": 0}, "is each-item and trials is 0"),
+        ("each-item", {"most": 0}, "most is 0; it must be at least 1"),
+        ("each-item", {"trials": 16 * MAX_DUMMIES + 1}, f"dummies is {16 * MAX_DUMMIES + 1}"),
+        ("each-item", {"extra_weight": 2**32}, "extra_weight is 4294967296"),
+    ],
+)
+def test_each_law_has_the_numbers_that_it_needs(
+    law: str, change: dict[str, Any], message: str
+) -> None:
+    """As many trials as it says, and a largest number that is the trials or is stated."""
+    _law(law)
+    with pytest.raises(TaskError, match=message):
+        _law(law, **change)
+
+
+def test_a_fixed_number_has_no_trials() -> None:
+    """Nothing is drawn."""
+    with pytest.raises(TaskError, match="is fixed and trials is 1"):
+        DummySpec(law="fixed", per_user=1, added_by="user-agent", trials=1, most=1)
+
+
+@pytest.mark.parametrize(
+    ("law", "mean", "maximum", "uniform"),
+    [
+        ("fractional", 2.25, 3, True),
+        ("binomial", 3.25, 7, True),
+        ("negative-binomial", 3.0, 62, True),
+        ("each-item", 4.0, 6, False),
+    ],
+)
+def test_a_laws_mean_is_the_direct_sum(
+    law: str,
+    mean: float,
+    maximum: int,
+    uniform: bool,  # noqa: FBT001
+) -> None:
+    """Chance a quarter; of what is not cut, which is next to nothing where the sum says so."""
+    spec = _law(law)
+    chance, trials = 0.25, spec.trials
+    if law == "negative-binomial":
+        summed = sum(
+            k * math.comb(k + trials - 1, k) * chance**k * (1 - chance) ** trials
+            for k in range(spec.most + 1)
+        )
+    else:
+        summed = sum(
+            k * math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k)
+            for k in range(trials + 1)
+        )
+
+    assert (mean, maximum, uniform) == (spec.expected_per_user, spec.maximum, spec.uniform)
+    assert mean == pytest.approx(2 + summed, rel=1e-12)
+    assert (law in {"fractional", "binomial"}) == spec.bounded

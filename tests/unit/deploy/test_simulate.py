@@ -1,0 +1,317 @@
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from common.errors import SettingsError, ShuffleDpError
+from common.result import Histogram
+from deploy.cli import app
+from deploy.simulate import figure
+from deploy.simulate.errors import Errors, Summary
+from deploy.simulate.remarks import remarks
+from deploy.simulate.row import ERRORS, Accounting, Repeat, Row, Setting
+from deploy.simulate.table import as_csv
+from tests.support.tasks import published
+
+_TASK_BYTES: Final = published().task.to_bytes()
+_ISSUED: Final = [
+    "protocol",
+    "target_epsilon",
+    "n_users",
+    "domain_size",
+    "messages_per_user",
+    "mse",
+    "mse_se",
+    "mse_theory",
+    "mse_top50",
+    "max_error",
+    "central_epsilon",
+    "local_epsilon",
+    "seconds",
+]
+
+
+def _errors(mse: float, refined: float | None = None) -> Errors:
+    return Errors(
+        mse=mse,
+        mse_refined=mse if refined is None else refined,
+        mse_top50=mse,
+        mse_top50_refined=mse,
+        max_error=mse,
+        relative_error=mse,
+    )
+
+
+def _row(  # noqa: PLR0917
+    protocol: str,
+    epsilon: float,
+    mses: tuple[float, ...],
+    accounting: Accounting = "tight",
+    note: str = "",
+    refined: float | None = None,
+) -> Row:
+    setting = Setting(
+        protocol=protocol,
+        target_epsilon=epsilon,
+        accounting=accounting,
+        task_bytes=_TASK_BYTES,
+        note=note,
+    )
+    repeats = [Repeat(errors=_errors(mse, refined), mse_theory=2e-6, seconds=0.5) for mse in mses]
+    return Row.of(setting, repeats, n_users=1000, domain_size=100, dataset="made")
+
+
+def _refused(protocol: str) -> Row:
+    setting = Setting(
+        protocol=protocol, target_epsilon=0.1, accounting="published", refusal="it is too much"
+    )
+    return Row.of(setting, [], n_users=1000, domain_size=100, dataset="made")
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def test_errors_by_hand() -> None:
+    """Three items, one of which nobody has: it counts for the mean, not for the top."""
+    histogram = Histogram(
+        frequencies=np.array([0.5, 0.1, 0.5]),
+        standard_errors=np.zeros(3),
+        refined=np.array([0.6, 0.0, 0.4]),
+        mse_theory=0.0,
+    )
+    found = Errors.of(histogram, np.array([0.75, 0.0, 0.25]))
+
+    assert (0.0625 + 0.01 + 0.0625) / 3 == pytest.approx(found.mse)
+    assert (0.0225 + 0.0 + 0.0225) / 3 == pytest.approx(found.mse_refined)
+    assert 0.0625 == pytest.approx(found.mse_top50)
+    assert 0.0225 == pytest.approx(found.mse_top50_refined)
+    assert 0.25 == pytest.approx(found.max_error)
+    assert (0.25 / 0.75 + 1.0) / 2 == pytest.approx(found.relative_error)
+
+
+def test_the_top_are_the_fifty_most_frequent() -> None:
+    """Of sixty items, errors of the ten rarest do not count."""
+    truth = np.arange(1, 61) / np.arange(1, 61).sum()
+    wrong = truth.copy()
+    wrong[:10] += 1.0
+    histogram = Histogram(
+        frequencies=wrong, standard_errors=np.zeros(60), refined=truth, mse_theory=0.0
+    )
+    found = Errors.of(histogram, truth)
+
+    assert 0 == found.mse_top50
+    assert 10 / 60 == pytest.approx(found.mse)
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "error"), [([3.0], 3.0, 0.0), ([1.0, 3.0], 2.0, 1.0), ([2.0] * 4, 2.0, 0.0)]
+)
+def test_a_summary_by_hand(values: list[float], mean: float, error: float) -> None:
+    """Mean, and the sample's deviation over the root of their number; 0 for one."""
+    assert Summary(mean=mean, standard_error=error) == Summary.of(values)
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def test_a_row_has_every_field_that_was_asked_for() -> None:
+    """Flat, with a standard error beside each error, and ready for strict JSON."""
+    fields = _row("od-hp", 0.5, (1e-6, 3e-6)).as_json()
+
+    assert set(_ISSUED) <= set(fields)
+    assert {f"{name}_se" for name in ERRORS} <= set(fields)
+    assert (2e-6, 1e-6, 2e-6) == pytest.approx(
+        (fields["mse"], fields["mse_se"], fields["mse_theory"])
+    )
+    assert (2.0, 0.5, 1000, 100) == (
+        fields["messages_per_user"],
+        fields["seconds"],
+        fields["n_users"],
+        fields["domain_size"],
+    )
+    json.dumps(fields, allow_nan=False)
+
+
+def test_a_refused_setting_says_why_and_nothing_else() -> None:
+    """No number is made up."""
+    row = _refused("aue")
+
+    assert "it is too much" == row.as_json()["refusal"]
+    assert "mse" not in row.as_json()
+    assert math.isnan(row.messages_per_user)
+    json.dumps(row.as_json(), allow_nan=False)
+
+
+def test_csv_has_a_line_a_row_and_empty_cells_where_a_setting_was_refused() -> None:
+    """Columns are those of all rows together."""
+    rows = [_refused("aue"), _row("murs", 0.1, (1e-6,), note="a, note")]
+    refused, found = csv.DictReader(io.StringIO(as_csv(rows)))
+
+    assert ("it is too much", "") == (refused["refusal"], refused["mse"])
+    assert ("", "1e-06", "a, note") == (found["refusal"], found["mse"], found["note"])
+
+
+# --- remarks ------------------------------------------------------------------------------------
+
+
+def test_where_the_papers_ranking_fails_is_said() -> None:
+    """By accounting and estimate, with the targets at which a rival's error is below."""
+    rows = [
+        _row("od-hp", 0.1, (3e-6, 3.1e-6), refined=1e-7),
+        _row("murs", 0.1, (2e-6, 2.1e-6), refined=2e-7),
+        _row("od-hp", 0.2, (3e-6, 3.1e-6), refined=1e-7),
+        _row("murs", 0.2, (1e-6, 1.1e-6), refined=2e-7),
+        _row("mixdump", 0.2, (1e-6, 1.1e-6), refined=2e-7),
+    ]
+
+    assert [
+        "The OD-HP paper ranks OD-HP first; by tight accounting, debiased: less error has "
+        "murs at ε = 0.1, 0.2; mixdump at ε = 0.2.",
+        "The OD-HP paper ranks OD-HP first; by tight accounting, refined: nothing has less error "
+        "at any ε shown.",
+    ] == remarks(rows)
+
+
+def test_a_difference_within_two_standard_errors_is_no_ranking() -> None:
+    """3 ± 1 and 2 ± 1."""
+    rows = [_row("od-hp", 0.1, (2e-6, 4e-6)), _row("murs", 0.1, (1e-6, 3e-6))]
+
+    assert all("nothing has less error" in sentence for sentence in remarks(rows))
+
+
+def test_no_ranking_is_spoken_of_where_the_paper_makes_none() -> None:
+    """Without OD-HP, without a rival, or against protocols that it does not compare."""
+    assert [] == remarks([_row("murs", 0.1, (1e-6,)), _row("sh", 0.1, (1e-6,))])
+    assert [] == remarks([_row("od-hp", 0.1, (1e-6,)), _row("puredump", 0.1, (1e-7,))])
+    apart = [_row("od-hp", 0.1, (2e-6,)), _row("murs", 0.1, (1e-6,), accounting="published")]
+    assert [] == remarks(apart)
+
+
+def test_notes_are_said_once_and_refusals_each() -> None:
+    """With the targets that they are about, in order."""
+    rows = [
+        _row("sh", 0.2, (1e-6,), note="it is blunt"),
+        _row("sh", 0.1, (1e-6,), note="it is blunt"),
+        _refused("aue"),
+    ]
+
+    assert [
+        "sh: it is blunt (ε = 0.1, 0.2).",
+        "aue at ε = 0.1: left out, it is too much.",
+    ] == remarks(rows)
+
+
+# --- figures ------------------------------------------------------------------------------------
+
+_CENTRAL: Final = {0.1: {"central Laplace": 1e-7, "central Gaussian": 2e-7}}
+
+
+def test_a_figure_is_written_as_png_and_as_svg(tmp_path: Path) -> None:
+    """By what the files begin with; refused rows are left out, remarks are in the text."""
+    rows = [
+        _row("od-hp", 0.1, (3e-6,), accounting="published"),
+        _row("od-hp", 0.1, (3e-6,)),
+        _refused("murs"),
+    ]
+    drawn = figure.draw(rows, _CENTRAL, title="title", remarks=["a remark"])
+    png, svg = figure.save(drawn, tmp_path / "picture.png")
+
+    assert (tmp_path / "picture.png", tmp_path / "picture.svg") == (png, svg)
+    assert b"\x89PNG\r\n\x1a\n" == png.read_bytes()[:8]
+    assert svg.read_bytes().startswith(b"<?xml")
+    assert b"</svg>" in svg.read_bytes()
+
+
+def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
+    """So is a folder that is not there."""
+    with pytest.raises(SettingsError, match="every setting was refused"):
+        figure.draw([_refused("murs")], _CENTRAL, title="")
+    drawn = figure.draw([_row("od-hp", 0.1, (3e-6,))], _CENTRAL, title="")
+    with pytest.raises(SettingsError, match="cannot be written"):
+        figure.save(drawn, tmp_path / "nowhere" / "picture")
+
+
+# --- the command --------------------------------------------------------------------------------
+
+_SMALL: Final = [
+    "simulate", "--dataset", "uniform:12", "--users", "3000", "--repeat", "2",
+    "--central-epsilon", "1.0", "--protocol", "murs", "--protocol", "sageo",
+]  # fmt: skip
+
+
+def _rows(*more: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(app, [*_SMALL, "--json", *more])
+    assert 0 == result.exit_code, result.exception
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
+    """But for the seconds; another seed gives other errors. CSV, JSON and figure go together."""
+    picture, table = tmp_path / "picture", tmp_path / "rows.csv"
+    first = _rows("--csv", str(table), "--plot", str(picture))
+    second, other = _rows(), _rows("--seed", "2")
+    for rows in (first, second, other):
+        for row in rows:
+            row.pop("seconds")
+    lines = list(csv.DictReader(io.StringIO(table.read_text())))
+
+    assert first == second
+    assert ["murs", "sageo"] == [row["protocol"] for row in first]
+    assert [row["mse"] for row in first] != [row["mse"] for row in other]
+    assert [row["mse_theory"] for row in first] == pytest.approx(
+        [row["mse_theory"] for row in other], rel=0.01
+    )
+    assert [str(row["mse"]) for row in first] == [line["mse"] for line in lines]
+    assert picture.with_suffix(".png").stat().st_size > 0
+    assert picture.with_suffix(".svg").stat().st_size > 0
+
+
+def test_a_table_is_shown_without_json() -> None:
+    """With the data set, a line a protocol, and what was refused."""
+    result = CliRunner().invoke(
+        app,
+        [
+            "simulate", "--dataset", "zipf:2,1.5", "--users", "500", "--repeat", "1",
+            "--protocol", "ddps", "--protocol", "aue", "--central-epsilon", "0.1",
+            "--accounting", "published",
+        ],
+    )  # fmt: skip
+
+    assert 0 == result.exit_code, result.exception
+    assert "Zipf law of exponent 1.5" in result.stdout
+    assert "500 users, 2 values" in result.stdout
+    assert "left out, aue's bound asks for a chance of" in result.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--protocol", "OD-HP"], "there is no such protocol"),
+        (["--accounting", "loose"], "accounting must be published, tight or both"),
+        (["--figure", "6"], "figure is 6; there are 3, 4 and 5"),
+        (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
+        (["--csv", "nowhere/rows.csv"], "its folder is not there"),
+        (["--dataset", "ipums1940_city", "--users", "700000"], "users is 700000"),
+        (["--dataset", "zipf:many"], "are not numbers"),
+        (["--dataset", "nothing"], "there is no such data set"),
+        (["--users", "0"], "users is 0"),
+        (["--local-cap", "low"], "the local cap must be a number"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+def test_what_cannot_be_simulated_is_refused_before_anything_is_run(
+    arguments: list[str], message: str
+) -> None:
+    """In one sentence."""
+    result = CliRunner().invoke(app, ["simulate", "--dataset", "uniform:5", *arguments])
+
+    assert 1 == result.exit_code
+    assert isinstance(result.exception, ShuffleDpError)
+    assert message in str(result.exception)
