@@ -35,12 +35,8 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
     refused = dict(intake.refused)
     refused["malformed"] += intake.null - padding
     n_refused = sum(refused.values())
-    accepted = intake.counted + padding
     mixture = mixture_of(
-        task,
-        manifest.n_users,
-        counted=intake.counted,
-        accepted=accepted / manifest.n_reports,
+        task, manifest.n_users, counted=intake.counted, padding=padding, refused=n_refused
     )
     return Result(
         task_digest=manifest.task_digest,
@@ -65,33 +61,40 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
     )
 
 
-def mixture_of(task: Task, n_users: int, *, counted: int, accepted: float = 1.0) -> Mixture:
+def mixture_of(
+    task: Task, n_users: int, *, counted: int, padding: int = 0, refused: int = 0
+) -> Mixture:
     """
     Say what the counted reports are. Pure.
+
+    Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
+    never refused. Otherwise users' own reports are taken to be left in proportion.
 
     Args:
         task: Whose batch it is.
         n_users: Of the batch.
         counted: Reports that were counted.
-        accepted: Share of the batch's reports that were not refused; users' own reports are taken
-            to be left in proportion.
+        padding: Null reports that stand where they may.
+        refused: Reports that were not counted for any other cause.
     """
     shuffler, dummies = task.shuffler, task.dummies
     if not shuffler.idle:
         mean, spread = shuffler.moments()
         return Mixture(
-            n_real=n_users * accepted,
+            n_real=max(1.0, n_users - refused / shuffler.kept),
             kept=shuffler.kept,
-            item_mean=mean * accepted,
-            item_variance=spread * accepted,
+            item_mean=mean,
+            item_variance=spread,
         )
-    n_real = min(n_users * accepted, counted)
+    accepted = counted + padding
+    n_real = min(n_users * accepted / max(1, accepted + refused), counted)
     n_dummies = counted - n_real
     if dummies.uniform:
         return Mixture(n_real=n_real, n_dummies=n_dummies)
-    chance = dummies.extra_chance
+    # How many there are in all is known, so that an item's number varies less than by itself.
+    chance, known = dummies.extra_chance, 1 - 1 / task.domain_size
     return Mixture(
         n_real=n_real,
         item_mean=n_dummies / task.domain_size,
-        item_variance=n_real * chance * (1 - chance),
+        item_variance=n_real * chance * (1 - chance) * known,
     )

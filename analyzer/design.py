@@ -33,15 +33,12 @@ class Design:
     local_epsilon: float
     """Infinite for reports without local noise."""
     dummies_per_user: float = 0.0
-    """Expected; by the law with the least spread, unless `dummies` says another."""
-    dummies: DummySpec | None = None
+    """Expected, by the law with the least spread."""
     shuffler: ShufflerSpec = _PERMUTES
 
     @property
     def dummy_spec(self) -> DummySpec:
         """The law of the users' dummies."""
-        if self.dummies is not None:
-            return self.dummies
         return DummySpec.averaging(self.dummies_per_user, "user-agent")
 
     @property
@@ -89,7 +86,6 @@ class Design:
             local_epsilon=self.local_epsilon,
             dummies=self.dummy_spec,
             shuffler=self.shuffler,
-            domain_size=wishes.domain_size,
             delta=wishes.delta,
             assumed_honest_fraction=wishes.honest_fraction,
             rounds=wishes.rounds,
@@ -97,22 +93,18 @@ class Design:
 
     def mse(self, n_users: int, domain_size: int) -> float:
         """Predict the mean squared error of a share, averaged over the values."""
-        return expected_mse(domain_size, self.mixture(n_users, domain_size), self.support)
+        return expected_mse(domain_size, self.mixture(n_users), self.support)
 
-    def variances(self, shares: tuple[float, ...], n_users: int, domain_size: int) -> Vector:
+    def variances(self, shares: tuple[float, ...], n_users: int) -> Vector:
         """Predict the squared error of values that have these shares."""
-        return variance(np.array(shares), self.mixture(n_users, domain_size), self.support)
+        return variance(np.array(shares), self.mixture(n_users), self.support)
 
-    def mixture(self, n_users: int, domain_size: int) -> Mixture:
+    def mixture(self, n_users: int) -> Mixture:
         """Say what would be counted of so many users."""
         mean, spread = self.shuffler.moments()
-        if not self.dummy_spec.uniform:
-            chance = self.dummy_spec.extra_chance
-            mean += n_users * self.dummies_per_user / domain_size
-            spread += n_users * chance * (1 - chance)
         return Mixture(
             n_real=n_users,
-            n_dummies=n_users * self.dummies_per_user if self.dummy_spec.uniform else 0.0,
+            n_dummies=n_users * self.dummies_per_user,
             kept=self.shuffler.kept,
             item_mean=mean,
             item_variance=spread,

@@ -1,15 +1,13 @@
 """Open a batch on all cores and count it by cell; refuse what is not a report, by cause. Pure."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from common.hpke import report_context
-from common.hpke_pool import Opened, Pool
+from common.hpke_pool import Pool, in_order
 from common.mechanisms.mechanism import Counts, Mechanism, Reports, is_null
 from common.result import RefusalCause
 from common.task import Task
@@ -65,7 +63,7 @@ def take_in(
             yield fresh
 
     opening = (pool.open(chunk, size, context) for chunk in fresh_chunks())
-    for opened in _in_order(opening, ahead=_AHEAD * pool.processes):
+    for opened in in_order(opening, ahead=_AHEAD * pool.processes):
         readable = np.frombuffer(opened.readable, dtype=np.bool_)
         reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
         padding, fine = is_null(reports), mechanism.valid(reports)
@@ -86,14 +84,3 @@ def _without_repeats(chunk: bytes, size: int, seen: set[bytes]) -> bytes:
             seen.add(report)
             fresh.append(report)
     return b"".join(fresh)
-
-
-def _in_order(futures: Iterator[Future[Opened]], *, ahead: int) -> Iterator[Opened]:
-    """Give results in order, with a bounded number of chunks handed out ahead."""
-    waiting: deque[Future[Opened]] = deque()
-    for future in futures:
-        waiting.append(future)
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

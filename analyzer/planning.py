@@ -90,9 +90,7 @@ def _prediction(checked: Checked, wishes: Wishes) -> Prediction:
     return Prediction(
         design=checked.design,
         mse=checked.mse,
-        mse_head=tuple(
-            checked.design.variances(wishes.head, wishes.n_users, wishes.domain_size).tolist()
-        ),
+        mse_head=tuple(checked.design.variances(wishes.head, wishes.n_users).tolist()),
     )
 
 

@@ -13,22 +13,17 @@ from typing import Final
 from analyzer.calibration import Checked
 from analyzer.design import Design
 from analyzer.frontier import Verdict
+from analyzer.promise import CLAIM_ROOM, MARGIN, keeps_promise
 from analyzer.wishes import Wishes
-from common.accounting.coalitions import central_epsilon
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON
 from common.accounting.gaussian import gaussian_mu
 from common.accounting.item_noise_calibration import binomial_trials, geometric_spec
-from common.errors import AccountingError, PlanError
+from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import Support, bernoulli_variance
 from common.shuffler_spec import MAX_PER_ITEM, ShufflerSpec
 
 HYBRID_LOCAL_EPSILON: Final = 8.0
 """Of hybrid where no cap was asked for."""
-_MARGIN: Final = 0.99
-"""Of the wished δ, so that what a task then claims, with its own room, is no more than the wish."""
-CLAIM_ROOM: Final = 1.00015
-"""By which a task's claim may lie above the ε that its noise is made for: it leaves a device room
-to compute for itself, and is rounded up."""
 _CLOSE: Final = 1.01
 _MOST_HALVINGS: Final = 40
 
@@ -46,7 +41,7 @@ def shuffler_designs(wishes: Wishes) -> list[Checked]:
     for kind in kinds:
         try:
             design = kind(wishes)
-        except (PlanError, AccountingError):
+        except (PlanError, AccountingError, TaskError):
             continue  # what it would take is more than there can be
         found.append(
             Checked(
@@ -96,7 +91,7 @@ def sageo_design(wishes: Wishes) -> Design:
     """
 
     def at(epsilon: float) -> Design:
-        spec = geometric_spec(epsilon / CLAIM_ROOM, _MARGIN * wishes.delta / wishes.rounds, 1.0)
+        spec = geometric_spec(epsilon / CLAIM_ROOM, MARGIN * wishes.delta / wishes.rounds, 1.0)
         return _design("sageo", math.inf, spec, wishes)
 
     return _sharpest(at, wishes)
@@ -111,7 +106,7 @@ def sbin_design(wishes: Wishes) -> Design:
     """
 
     def at(epsilon: float) -> Design:
-        trials = binomial_trials(epsilon / CLAIM_ROOM, _MARGIN * wishes.delta, 1.0)
+        trials = binomial_trials(epsilon / CLAIM_ROOM, MARGIN * wishes.delta, 1.0)
         spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
         return _design("sbin", math.inf, spec, wishes)
 
@@ -128,7 +123,7 @@ def hybrid_design(wishes: Wishes) -> Design:
     local = _hybrid_local(wishes)
 
     def at(epsilon: float) -> Design:
-        spec = geometric_spec(epsilon, _MARGIN * wishes.delta / wishes.rounds, 1.0)
+        spec = geometric_spec(epsilon, MARGIN * wishes.delta / wishes.rounds, 1.0)
         return _design("hybrid", local, spec, wishes)
 
     return _sharpest(at, wishes)
@@ -156,7 +151,7 @@ def _sharpest(at: Callable[[float], Design], wishes: Wishes) -> Design:
         if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
             break  # hardly any noise is needed, or none is enough
         design = at(epsilon)
-        if _keeps(design, wishes):
+        if keeps_promise(design.terms(wishes), wishes):
             kept = (epsilon, design)
         else:
             broken = epsilon
@@ -171,12 +166,3 @@ def _sharpest(at: Callable[[float], Design], wishes: Wishes) -> Design:
     if kept is None:
         raise PlanError("no number of shuffler-made dummies keeps the promise")
     return kept[1]
-
-
-def _keeps(design: Design, wishes: Wishes) -> bool:
-    terms = design.terms(wishes)
-    crowd = terms.crowd(wishes.n_min)
-    if wishes.rounds == 1:
-        delta = terms.release(crowd).delta(wishes.central_epsilon / CLAIM_ROOM)
-        return delta <= _MARGIN * wishes.delta
-    return central_epsilon(terms, crowd) <= wishes.central_epsilon

@@ -9,7 +9,8 @@ from typing import Final
 from analyzer.frontier import NOISELESS, ProtocolName
 from analyzer.local_parameters import LOCAL, local_parameters
 from analyzer.parameters import USUAL_MESSAGES, Parameters, each_item, within_caps
-from analyzer.shuffler_designs import CLAIM_ROOM, hybrid_design, sageo_design, sbin_design
+from analyzer.promise import keeps_promise
+from analyzer.shuffler_designs import hybrid_design, sageo_design, sbin_design
 from analyzer.survey import best_of
 from analyzer.wishes import Wishes
 from common.accounting.coalitions import Terms
@@ -17,9 +18,6 @@ from common.dummy_spec import EXTRA_WEIGHT_SUM
 from common.errors import PlanError
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
-
-_MARGIN: Final = 0.99
-"""Of the wished δ, so that what a task then claims, with its own room, is no more than the wish."""
 
 
 def tight_parameters(protocol: str, wishes: Wishes) -> Parameters:
@@ -93,12 +91,11 @@ def _keeps(parameters: Parameters, wishes: Wishes) -> bool:
         local_epsilon=parameters.local_epsilon,
         dummies=parameters.dummies,
         shuffler=parameters.shuffler,
-        domain_size=wishes.domain_size,
         delta=wishes.delta,
         assumed_honest_fraction=wishes.honest_fraction,
+        rounds=wishes.rounds,
     )
-    release = terms.release(terms.crowd(wishes.n_min))
-    return release.delta(wishes.central_epsilon / CLAIM_ROOM) <= _MARGIN * wishes.delta
+    return keeps_promise(terms, wishes)
 
 
 def _least(keeps: Callable[[int], bool], most: int, protocol: str, wishes: Wishes) -> int:

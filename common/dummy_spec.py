@@ -10,6 +10,8 @@ from common.ranges import one_of, within
 
 MAX_DUMMIES: Final = 2**20
 """Most dummies of one user; no envelope holds more."""
+MAX_TRIALS: Final = 2**24
+"""A domain has no more items."""
 EXTRA_WEIGHT_SUM: Final = 2**32
 """What an extra_weight is a share of."""
 
@@ -47,7 +49,7 @@ class DummySpec:
         one_of("the law of the dummies", self.law, get_args(DummyLaw))
         one_of("the maker of the dummies", self.added_by, get_args(DummyMaker))
         within("dummies per user", self.per_user, 0, MAX_DUMMIES)
-        within("the trials of the dummies", self.trials, 0, MAX_DUMMIES * 16)
+        within("the trials of the dummies", self.trials, 0, MAX_TRIALS)
         within("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
         within("the most dummies", self.most, 0, MAX_DUMMIES - self.per_user)
         if (self.law != "fixed") != (self.extra_weight > 0):
@@ -73,6 +75,17 @@ class DummySpec:
             raise TaskError(
                 f"dummies per user is {self.per_user}; it is 0 for the law each-item, which names "
                 "each item at most once"
+            )
+        if not self.bounded and self.expected_per_user - self.per_user > self.most:
+            raise TaskError(
+                f"most is {self.most} for a law of mean "
+                f"{self.expected_per_user - self.per_user:.4g}; it must be no less, or dummies "
+                "would be drawn again and again"
+            )
+        if self.expected_per_user > MAX_DUMMIES:
+            raise TaskError(
+                f"{self.expected_per_user:.4g} dummies of a user are expected; at most "
+                f"{MAX_DUMMIES} are carried"
             )
         if not self.bounded and self.most < 1:
             raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")

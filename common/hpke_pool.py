@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -163,3 +164,14 @@ class HpkePool:
 
     def __repr__(self) -> str:
         return f"HpkePool({self.processes} processes)"
+
+
+def in_order(futures: Iterator[Future[T]], *, ahead: int) -> Iterator[T]:
+    """Give results in order, with a bounded number of chunks handed out ahead."""
+    waiting: deque[Future[T]] = deque()
+    for future in futures:
+        waiting.append(future)
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -97,7 +97,8 @@ class Protocol:
 
         Args:
             domain_size: Items, at least 2.
-            buckets: Wanted for hashing; 0, or domain_size and more, reports plain items.
+            buckets: Wanted for hashing; 0, or domain_size and more, reports plain items where a
+                protocol may.
 
         Raises:
             TaskError: There are buckets to hash to, and the protocol does not hash.

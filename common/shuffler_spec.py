@@ -17,6 +17,13 @@ RATIO_SUM: Final = 2**30
 """What the weights of a geometric law are shares of: two of them multiply below 2^63."""
 MAX_PER_ITEM: Final = 2**24
 """Most dummies of one item."""
+MAX_GEOMETRIC: Final = 2**20
+"""The same for a geometric law, which is laid out place by place."""
+LEAST_FALL: Final = 2**12
+"""By which a weight stays below RATIO_SUM: a place takes up to RATIO_SUM / LEAST_FALL draws."""
+
+_LEAST_LENGTH: Final = 0.02
+"""Flanks that are cut sooner would be drawn again and again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +70,8 @@ class ShufflerSpec:
                 f"{self.right_weight}, peak is {self.peak} and most is {self.most}; for geometric "
                 "both weights are above 0, and most is no less than the peak and at least 1"
             )
+        if geometric:
+            self._check_cost()
         if not geometric and (self.peak or self.left_weight or self.right_weight):
             raise TaskError(
                 f"the law of the shuffler's dummies is {self.law}; peak and weights are for "
@@ -70,6 +79,21 @@ class ShufflerSpec:
             )
         if self.law == "none" and self.most:
             raise TaskError(f"most is {self.most}; without a law it must be 0")
+
+    def _check_cost(self) -> None:
+        """Refuse flanks that hardly fall: drawing from them would take for ever."""
+        within("left_weight", self.left_weight, 1, RATIO_SUM - LEAST_FALL)
+        within("right_weight", self.right_weight, 1, RATIO_SUM - LEAST_FALL)
+        within("the most dummies of one item", self.most, 1, MAX_GEOMETRIC)
+        for name, weight, length in (
+            ("left", self.left_weight, self.peak),
+            ("right", self.right_weight, self.most - self.peak + 1),
+        ):
+            if 0 < length * -math.log(weight / RATIO_SUM) < _LEAST_LENGTH:
+                raise TaskError(
+                    f"the {name} flank of the shuffler's dummies has {length} steps of weight "
+                    f"{weight}; it must fall by a share of {_LEAST_LENGTH:g} or more in all"
+                )
 
     @property
     def kept(self) -> float:

@@ -37,6 +37,8 @@ MAX_POPULATION_CHARACTERS: Final = 64
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Most dummies that the shuffler may have to expect to make for one batch."""
 
+_FAR_OFF: Final = 100
+"""Reports: room where few are drawn and the law is far from normal."""
 _INFINITE: Final = "inf"
 """How the canonical bytes say that a number is infinite; JSON has no number for it."""
 
@@ -188,7 +190,7 @@ class Task:
                 f"the protocol {protocol.name} keeps every report; keep_weight is "
                 f"{spec.keep_weight}, and must be {KEEP_SUM}"
             )
-        expected = math.ceil(self.domain_size * spec.moments()[0])
+        expected = self.expected_shuffler_dummies
         within("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
 
     def _check_labels(self) -> None:
@@ -260,6 +262,11 @@ class Task:
         return 1 + self.dummies.maximum
 
     @property
+    def expected_shuffler_dummies(self) -> int:
+        """Dummies that the shuffler makes for one batch, on average; rounded up."""
+        return math.ceil(self.domain_size * self.shuffler.moments()[0])
+
+    @property
     def sealed_report_bytes(self) -> int:
         """Length of every sealed report of this task."""
         return self.mechanism.report_bytes + OVERHEAD_BYTES
@@ -270,10 +277,21 @@ class Task:
         return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user)
 
     def batch_reports(self, n_users: int) -> tuple[int, int]:
-        """Give the fewest and the most reports that the shuffler delivers for so many users."""
+        """
+        Give the fewest and the most reports that the shuffler delivers for so many users.
+
+        Where their number is drawn, all but what happens once in 10^12 batches at most: sums that
+        lie ten standard deviations off, and some, mean that dummies were lost or made twice.
+        """
         sent = n_users * self.reports_per_user
-        added = self.domain_size * self.shuffler.most
-        return (sent if self.shuffler.kept == 1 else 0), sent + added
+        if self.shuffler.idle:
+            return sent, sent
+        kept, (mean, spread) = self.shuffler.kept, self.shuffler.moments()
+        middle = sent * kept + self.domain_size * mean
+        deviation = math.sqrt(sent * kept * (1 - kept) + self.domain_size * spread)
+        reach = 10 * deviation + _FAR_OFF
+        most = sent + self.domain_size * self.shuffler.most
+        return max(0, math.floor(middle - reach)), min(most, math.ceil(middle + reach))
 
     def honest_users(self, n_users: int) -> int:
         """Give how many of n_users a guarantee may take for honest: ⌊n · fraction⌋."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from common.batch import BatchManifest
 from common.errors import PeerRefusalError, ShuffleDpError
 from common.hpke import report_context
-from common.hpke_pool import Pool
+from common.hpke_pool import Pool, in_order
 from common.plain_report import plain_reports
 from common.runtime import logs
 from common.runtime.clock import Clock
@@ -31,6 +31,8 @@ from shuffler.spool import Permuted, Spool, StoredBatch
 
 _CHUNK_REPORTS: Final = 1000
 """Sealed reports stored and delivered together, unless they are long."""
+_AHEAD: Final = 4
+"""Chunks handed out ahead for each worker that seals."""
 _TICK: Final = 0.25
 """Seconds between looks at the clock."""
 _FIRST_PAUSE: Final = 1.0
@@ -139,7 +141,6 @@ class Deliveries:
 
         A crash before it is saved leaves no trace of it.
         """
-        started = time.perf_counter()
         key, size = found.held_key(), found.task.sealed_report_bytes
         rows = await self._spool.submissions(found.batch_id)
         together = min(_CHUNK_REPORTS, MAX_CHUNK_BYTES // size)
@@ -147,14 +148,15 @@ class Deliveries:
         def permuted() -> Permuted:
             joined = np.frombuffer(b"".join(key.open(row) for row in rows), dtype=np.uint8)
             reports = self._with_dummies(joined.reshape(-1, size), found)
+            # Not the time of making dummies: it would tell how many there are.
+            started = time.perf_counter()
             reports = permute(reports, self._rng)
+            seconds = time.perf_counter() - started
             chunks = [
                 key.seal(reports[start : start + together].tobytes())
                 for start in range(0, len(reports), together)
             ]
-            return Permuted(
-                chunks=chunks, n_reports=len(reports), seconds=time.perf_counter() - started
-            )
+            return Permuted(chunks=chunks, n_reports=len(reports), seconds=seconds)
 
         return await asyncio.to_thread(permuted)
 
@@ -167,13 +169,13 @@ class Deliveries:
         counts = draw_item_dummies(task.shuffler, task.domain_size, self._rng)
         plain = plain_reports(np.repeat(np.arange(task.domain_size), counts))
         context, length = report_context(found.digest), task.mechanism.report_bytes
-        sealing = [
+        sealing = (
             self._pool.seal(
                 task.analyzer_key, plain[start : start + _CHUNK_REPORTS].tobytes(), length, context
             )
             for start in range(0, len(plain), _CHUNK_REPORTS)
-        ]
-        sealed = b"".join(future.result() for future in sealing)
+        )
+        sealed = b"".join(in_order(sealing, ahead=_AHEAD * self._pool.processes))
         dummies = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, task.sealed_report_bytes)
         return np.concatenate([kept, dummies])
 

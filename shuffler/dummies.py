@@ -43,7 +43,8 @@ def draw_item_dummies(
     Returns:
         Numbers, shape (domain_size,), each 0 .. spec.most.
 
-    Cost: `trials` bits an item, or some 1 / (1 - r) integers.
+    Cost: `trials` bits an item; or some 1/(1-l) + 1/(1-r) integers, times what its flanks are cut
+    by: 1/(1-l^peak) for the left one.
     """
     if spec.law == "binomial":
         return _heads(spec.trials, domain_size, rng)
@@ -77,9 +78,11 @@ def _flanked(spec: ShufflerSpec, count: int, rng: np.random.Generator) -> NDArra
     """
     left, right = spec.left_weight, spec.right_weight
     chances = np.array([left * (RATIO_SUM - right), RATIO_SUM * (RATIO_SUM - left)])
+    if spec.peak == 0:
+        chances[0] = 0  # there is no left flank, and the right one is kept as it comes
     drawn = np.full(count, -1, dtype=np.int64)
     while (open_ := np.flatnonzero(drawn < 0)).size:
-        above = rng.integers(0, 2, size=len(open_), dtype=np.int64)
+        above = rng.integers(0 if spec.peak else 1, 2, size=len(open_), dtype=np.int64)
         accepted = rng.integers(0, chances.max(), size=len(open_), dtype=np.int64) < chances[above]
         steps = np.empty(len(open_), dtype=np.int64)
         for side, weight in ((0, left), (1, right)):

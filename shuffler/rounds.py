@@ -63,6 +63,7 @@ class Rounds:
         identity: PublicIdentity,
         key: HpkePublicKey,
         minimum_batch: int,
+        most_dummies: int,
         rng: np.random.Generator,
     ) -> None:
         self._spool = spool
@@ -71,6 +72,7 @@ class Rounds:
         self._identity = identity
         self._key = key
         self._minimum_batch = minimum_batch
+        self._most_dummies = most_dummies
         self._rng = rng
         self._rounds: dict[TaskDigest, Round] = {}
         self._beginning: dict[TaskDigest, asyncio.Task[Round]] = {}
@@ -155,8 +157,14 @@ class Rounds:
         if signed.digest() != digest:
             raise SignatureError("the analyzer gave another task than the one that was asked for")
         self._identity.verify(signed)
-        if Task.from_bytes(signed.task_bytes).shuffler_key != self._key.raw:
+        task = Task.from_bytes(signed.task_bytes)
+        if task.shuffler_key != self._key.raw:
             raise TaskError("the task is sealed to another shuffler's key")
+        if task.expected_shuffler_dummies > self._most_dummies:
+            raise TaskError(
+                f"the task expects {task.expected_shuffler_dummies} dummies of the shuffler; this "
+                f"one makes at most {self._most_dummies}"
+            )
         batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
         self._state.secret(_key_file(batch_id), BatchKey.generate)
         self.settle(await self._spool.open_batch(batch_id, signed))

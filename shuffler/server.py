@@ -73,6 +73,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         identity=identity_from_hex(settings.analyzer_identity),
         key=key.public_key(),
         minimum_batch=settings.minimum_batch,
+        most_dummies=settings.most_dummies,
         rng=rng,
     )
     await rounds.resume()

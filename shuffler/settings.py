@@ -17,10 +17,15 @@ class ShufflerSettings(ServiceSettings):
     minimum_batch: int = 1
     """Batches with fewer users are never released, whatever a task says; only raises its n_min."""
     opening_processes: int = 0
-    """Worker processes that open bulk submissions; 0 means one for each core."""
+    """Worker processes that open bulk submissions and seal dummies; 0 means one for each core."""
+    most_dummies: int = 10_000_000
+    """Tasks that expect this shuffler to make more dummies are not collected for: some 50 bytes and
+    a tenth of a millisecond of one core each."""
 
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)
         if self.minimum_batch < 1:
             raise SettingsError(f"minimum_batch is {self.minimum_batch}; it must be at least 1")
+        if self.most_dummies < 0:
+            raise SettingsError(f"most_dummies is {self.most_dummies}; it must be at least 0")
         check_processes(self.opening_processes)

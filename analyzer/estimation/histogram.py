@@ -27,12 +27,12 @@ def estimate(
         TaskError: The refinement does not fit the mechanism.
     """
     evidence = gather(mechanism, cells, mixture)
-    uniform = np.full(mechanism.domain_size, 1 / mechanism.domain_size)
+    refined = refine(evidence, refinement)
     return Histogram(
         frequencies=evidence.shares,
         standard_errors=evidence.standard_errors,
-        refined=refine(evidence, refinement),
-        mse_theory=float(mechanism.variance(uniform, mixture).mean()),
+        refined=refined,
+        mse_theory=float(mechanism.variance(refined, mixture).mean()),
     )
 
 

@@ -53,7 +53,7 @@ ITEM_NOISE_COMPOSED: Final = (
     "noise on each item's count for each round, dominating pairs composed ([MSE25], [ZDW22]; "
     "common/accounting)"
 )
-LOCAL: Final = "randomized response with integer weights: the likelihood ratio is at most e^ε"
+LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
 NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
 ENCRYPTION: Final = (
     "computational: HPKE [RFC9180], every ciphertext of one length, as many from every user"
@@ -75,8 +75,6 @@ class Terms:
     """What is promised; no less than the reduction's own."""
     dummies: DummySpec
     shuffler: ShufflerSpec = _PERMUTES
-    domain_size: int = 0
-    """Items; where dummies name each of them."""
     delta: float
     """For all rounds together."""
     assumed_honest_fraction: float
@@ -91,7 +89,6 @@ class Terms:
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
             shuffler=task.shuffler,
-            domain_size=task.domain_size,
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
         )
@@ -323,7 +320,7 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
 def _alone(coalition: Coalition, terms: Terms) -> Guarantee:
     """Say what holds whoever else is dishonest: the pure local ε."""
     uncounted = []
-    if terms.dummies.maximum or (terms.shuffler.idle and terms.reduction is not None):
+    if terms.dummies.maximum:
         uncounted.append("your dummies are not counted")
     if not terms.shuffler.idle:
         uncounted.append("what the shuffler adds and drops is known to it, and not counted")

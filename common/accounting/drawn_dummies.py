@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from common.accounting.counts import (
+    MAX_COUNT,
     Binomial,
     Conditioned,
     CountLaw,
@@ -30,6 +31,8 @@ def uniform_dummies(spec: DummySpec, users: int) -> CountLaw:
     of probability (1 - P(X > most))^users. Where next to nothing is left of it, none is counted:
     fewer dummies never protect more.
     """
+    # Of users beyond what is counted the dummies are left out.
+    users = min(users, MAX_COUNT // max(1, spec.trials))
     trials, chance = users * spec.trials, spec.extra_chance
     if spec.law != "negative-binomial":
         return Binomial(trials, chance)

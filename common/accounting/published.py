@@ -5,9 +5,9 @@ Errors of print are corrected, and the name of the bound says which.
 
 They are kept beside the tight figure so that a reader can see what each paper would have claimed;
 no guarantee rests on them. Those for uniform dummies rest on the closed form of [BBGN19], whose
-proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports, and count a fixed number of dummies;
-all others are taken for ε ≤ 1 too, or for what their calibration can be inverted for. Those of
-protocols with noise on each item are in `published_noise.py`.
+proof needs ε ≤ 1 and a blanket of at least 27·l/ε reports, and count dummies whose number is fixed
+or flexible; all others are taken for ε ≤ 1 too, or for what their calibration can be inverted for.
+Those of protocols with noise on each item are in `published_noise.py`.
 """
 
 import math

@@ -214,8 +214,9 @@ def _each(
     seeds: Sequence[tuple[int, int, int]],
 ) -> Iterator[Repeat]:
     for seed in seeds:
-        rng = np.random.default_rng(seed)
-        yield repeat(task, mechanism, dataset.sample_counts(n_users, rng), rng)
+        # The same people for every protocol, so that what is compared differs in nothing else.
+        people = dataset.sample_counts(n_users, np.random.default_rng((seed[0], seed[2])))
+        yield repeat(task, mechanism, people, np.random.default_rng(seed))
 
 
 def repeat(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> Repeat:

@@ -29,6 +29,7 @@ class Shuffler:
     path: Path
     case: PublishedTask = CASE
     minimum_batch: int = 1
+    most_dummies: int = 10_000
 
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed)
@@ -46,6 +47,7 @@ class Shuffler:
             identity=self.case.identity.public_identity(),
             key=self.case.shuffler_key.public_key(),
             minimum_batch=self.minimum_batch,
+            most_dummies=self.most_dummies,
             rng=self.rng,
         )
         await self.rounds.resume()
