@@ -20,10 +20,21 @@ from deploy.simulate.table import as_csv
 from tests.support.tasks import published
 
 _TASK_BYTES: Final = published().task.to_bytes()
-_ISSUED: Final = (
-    "protocol target_epsilon n_users domain_size messages_per_user mse mse_se mse_theory "
-    "mse_top50 max_error central_epsilon local_epsilon seconds"
-).split()
+_ISSUED: Final = [
+    "protocol",
+    "target_epsilon",
+    "n_users",
+    "domain_size",
+    "messages_per_user",
+    "mse",
+    "mse_se",
+    "mse_theory",
+    "mse_top50",
+    "max_error",
+    "central_epsilon",
+    "local_epsilon",
+    "seconds",
+]
 
 
 def _errors(mse: float, refined: float | None = None) -> Errors:
@@ -160,10 +171,14 @@ def test_where_the_papers_ranking_fails_is_said() -> None:
     ]
 
     assert [
-        "The OD-HP paper ranks OD-HP first; by tight accounting, debiased: less error has "
-        "murs at ε = 0.1, 0.2; mixdump at ε = 0.2.",
-        "The OD-HP paper ranks OD-HP first; by tight accounting, refined: nothing has less error "
-        "at any ε shown.",
+        (
+            "The OD-HP paper ranks OD-HP first; by tight accounting, debiased: less error has "
+            "murs at ε = 0.1, 0.2; mixdump at ε = 0.2."
+        ),
+        (
+            "The OD-HP paper ranks OD-HP first; by tight accounting, refined: nothing has less "
+            "error at any ε shown."
+        ),
     ] == remarks(rows)
 
 
