@@ -60,7 +60,7 @@ def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[s
     assert 0.95 * wishes.central_epsilon < claimed <= wishes.central_epsilon
 
 
-@pytest.mark.parametrize("protocol", ["ddps", "murs", "hp-sdp", "od-hp", "fe1"])
+@pytest.mark.parametrize("protocol", ["ddps", "murs", "od-hp"])
 def test_a_bit_is_collected_plain(protocol: str) -> None:
     """There is nothing to hash two items to; the claim is as tight."""
     wishes = _wishes(domain_size=2)
