@@ -128,12 +128,7 @@ def test_a_papers_own_bound_claims_the_target(
     Where the bound cannot reach the target, the report keeps it by itself and the note says so.
     """
     wishes = _wishes(central_epsilon=epsilon, **data)
-    try:
-        found = published_parameters(protocol, wishes)
-    except PlanError as error:
-        assert protocol in {"aue", "fe1"}  # the only ones that ask for more than there can be
-        assert "it must be below 1" in str(error) or "the messages cap leaves" in str(error)
-        return
+    found = published_parameters(protocol, wishes)
     if _OUT_OF_REACH in found.note:
         assert epsilon == found.local_epsilon
         return
@@ -145,7 +140,7 @@ def test_a_papers_own_bound_claims_the_target(
         assert 0.99 * epsilon < claim
         assert epsilon < _claim_of(less, wishes)
     else:
-        # Whole dummies: one fewer would not do, even with the blunt reports that go with it.
+        # Whole dummies, or reports as sharp as there are: short by a part of a dummy.
         assert 0.85 * epsilon < claim
 
 
@@ -252,17 +247,12 @@ def test_flexible_dummies_are_as_few_as_the_bound_allows() -> None:
     assert _claim_of(dataclasses.replace(found, dummies=fewer), wishes) > 0.5
 
 
-@pytest.mark.parametrize("cap", [1.0, 1.35, 2.5, 9.0])
+@pytest.mark.parametrize("cap", [1.01, 1.35, 2.5, 9.0])
 @pytest.mark.parametrize("protocol", ["mixdump", "od-hp", "fe1"])
 def test_a_cap_on_messages_binds(protocol: str, cap: float) -> None:
-    """Fewer dummies, and more noise or fewer buckets instead, or a refusal; never more messages."""
+    """Fewer dummies, and more noise or fewer buckets instead; never more messages."""
     wishes = _wishes(central_epsilon=0.5, messages_cap=cap, **_CITIES)
-    try:
-        found = published_parameters(protocol, wishes)
-    except PlanError as error:
-        assert protocol == "fe1"
-        assert f"the messages cap leaves {cap - 1:g}" in str(error)
-        return
+    found = published_parameters(protocol, wishes)
 
     assert 1 + found.dummies.expected_per_user <= cap + 1e-6
     assert _claim_of(found, wishes) <= 0.5 or _OUT_OF_REACH in found.note
@@ -305,6 +295,8 @@ def test_what_a_paper_has_no_answer_to_is_refused() -> None:
         published_parameters("ddps", _wishes())
     with pytest.raises(PlanError, match=r"a chance of 15\.2 at 20000 users; it must be below 1"):
         published_parameters("aue", _wishes(central_epsilon=0.1))
+    with pytest.raises(PlanError, match="even for two buckets; the messages cap leaves 0"):
+        published_parameters("fe1", _wishes(messages_cap=1.0, **_CITIES))
     with pytest.raises(PlanError, match=r"fe1 needs 4\.64 dummies a user even for two buckets"):
         published_parameters("fe1", _wishes(central_epsilon=0.1))
 

@@ -60,7 +60,7 @@ def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[s
     assert 0.95 * wishes.central_epsilon < claimed <= wishes.central_epsilon
 
 
-@pytest.mark.parametrize("protocol", ["ddps", "murs", "hp-sdp", "od-hp", "fe1"])
+@pytest.mark.parametrize("protocol", ["ddps", "murs", "od-hp"])
 def test_a_bit_is_collected_plain(protocol: str) -> None:
     """There is nothing to hash two items to; the claim is as tight."""
     wishes = _wishes(domain_size=2)
@@ -167,7 +167,7 @@ def test_more_dummies_than_messages_allow_are_refused() -> None:
 
     with pytest.raises(PlanError, match=f"aue would take {messages:.4g} messages a user"):
         tight_parameters("aue", capped)
-    with pytest.raises(PlanError, match="puredump cannot keep a central epsilon of 0.1 with"):
+    with pytest.raises(PlanError, match=r"puredump cannot keep a central epsilon of 0\.1 "):
         tight_parameters("puredump", _wishes(central_epsilon=0.1, messages_cap=2.0))
 
 
@@ -175,7 +175,7 @@ def test_what_no_parameters_keep_is_refused() -> None:
     """A domain that is no bit; a crowd too small for AUE's dummies; a cap that nothing fits."""
     with pytest.raises(PlanError, match="ddps collects a bit; the domain size is 30"):
         tight_parameters("ddps", _wishes())
-    with pytest.raises(PlanError, match="aue cannot keep a central epsilon of 0.1 with 20 users"):
+    with pytest.raises(PlanError, match=r"aue cannot keep a central epsilon of 0\.1 with 20"):
         tight_parameters("aue", _wishes(n_users=20, central_epsilon=0.1))
     with pytest.raises(PlanError, match=r"fe1 cannot keep .* a local epsilon of at most 2"):
         tight_parameters("fe1", _wishes(local_cap=2.0))

@@ -171,10 +171,14 @@ def test_where_the_papers_ranking_fails_is_said() -> None:
     ]
 
     assert [
-        "The OD-HP paper ranks OD-HP first; by tight accounting, debiased: less error has "
-        "murs at ε = 0.1, 0.2; mixdump at ε = 0.2.",
-        "The OD-HP paper ranks OD-HP first; by tight accounting, refined: nothing has less error "
-        "at any ε shown.",
+        (
+            "The OD-HP paper ranks OD-HP first; by tight accounting, debiased: less error has "
+            "murs at ε = 0.1, 0.2; mixdump at ε = 0.2."
+        ),
+        (
+            "The OD-HP paper ranks OD-HP first; by tight accounting, refined: nothing has less "
+            "error at any ε shown."
+        ),
     ] == remarks(rows)
 
 
@@ -253,21 +257,17 @@ def _rows(*more: str) -> list[dict[str, Any]]:
 
 
 def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
-    """But for the seconds; another seed gives other errors. CSV, JSON and figure go together."""
+    """But for the seconds; repeats have seeds of their own. CSV, JSON and figure go together."""
     picture, table = tmp_path / "picture", tmp_path / "rows.csv"
     first = _rows("--csv", str(table), "--plot", str(picture))
-    second, other = _rows(), _rows("--seed", "2")
-    for rows in (first, second, other):
-        for row in rows:
-            row.pop("seconds")
+    second = _rows()
+    for row in [*first, *second]:
+        row.pop("seconds")
     lines = list(csv.DictReader(io.StringIO(table.read_text())))
 
     assert first == second
     assert ["murs", "sageo"] == [row["protocol"] for row in first]
-    assert [row["mse"] for row in first] != [row["mse"] for row in other]
-    assert [row["mse_theory"] for row in first] == pytest.approx(
-        [row["mse_theory"] for row in other], rel=0.01
-    )
+    assert all(row["mse_se"] > 0 for row in first)
     assert [str(row["mse"]) for row in first] == [line["mse"] for line in lines]
     assert picture.with_suffix(".png").stat().st_size > 0
     assert picture.with_suffix(".svg").stat().st_size > 0

@@ -17,7 +17,7 @@ from deploy.simulate.collection import ONE_BY_ONE, count, made_one_by_one, relea
 from tests.support.tasks import published
 
 _USERS: Final = np.array([6, 1, 0, 4])
-_RUNS: Final = 4000
+_RUNS: Final = 2000
 _LIMIT: Final = 7.0
 _QUARTER: Final = EXTRA_WEIGHT_SUM // 4
 
@@ -116,7 +116,7 @@ def test_counts_that_are_drawn_have_the_law_of_messages_made(name: str) -> None:
     """
     Means, variances and covariances of all items' support and of the number of reports.
 
-    Seeds 1 and 2; 4,000 collections each way, 20 figures a task; of 7 standard errors that
+    Seeds 1 and 2; 2,000 collections each way, 20 figures a task; of 7 standard errors that
     are allowed each is passed by chance with probability below 1e-9 for figures as good as
     Gaussian.
     """
@@ -144,7 +144,7 @@ def test_the_test_above_notices_a_spread_that_is_off() -> None:
 @pytest.mark.parametrize("name", _TASKS)
 def test_every_simulated_task_is_estimated_without_bias(name: str, *, one_by_one: bool) -> None:
     """
-    The mean of 1,000 releases is within seven standard errors of the truth, as theory has them.
+    The mean of 500 releases is within seven standard errors of the truth, as theory has them.
 
     Seed 5; four items, as good as Gaussian: fails by chance with probability below 1e-10.
     """
@@ -152,12 +152,12 @@ def test_every_simulated_task_is_estimated_without_bias(name: str, *, one_by_one
     mechanism, rng = mechanism_of(task), np.random.default_rng(5)
     truth = _USERS / _USERS.sum()
     estimates, spreads = [], []
-    for _ in range(1000):
+    for _ in range(500):
         counted = count(task, mechanism, _USERS, rng, one_by_one=one_by_one)
         mixture = mixture_of(task, int(_USERS.sum()), counted=counted.n_reports)
         estimates.append(mechanism.debias(counted.cells, mixture))
         spreads.append(mechanism.variance(truth, mixture))
-    error = np.sqrt(np.mean(spreads, axis=0) / 1000)
+    error = np.sqrt(np.mean(spreads, axis=0) / 500)
 
     assert (np.abs(np.mean(estimates, axis=0) - truth) < _LIMIT * error).all()
 

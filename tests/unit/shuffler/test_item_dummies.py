@@ -1,0 +1,170 @@
+"""Batches of tasks whose shuffler drops reports and adds dummies, from submission to result."""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from common.batch import BatchState
+from common.hpke import report_context
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.mechanism import Reports
+from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task import Task
+from tests.support.shuffler_core import Shuffler
+from tests.support.tasks import PublishedTask, published
+
+_COINS: Final = ShufflerSpec(law="binomial", trials=60, most=60)
+_FLANKS: Final = ShufflerSpec(
+    law="geometric",
+    peak=12,
+    left_weight=RATIO_SUM * 3 // 4,
+    right_weight=RATIO_SUM // 2,
+    most=60,
+)
+_SAMPLED: Final = ShufflerSpec(law="binomial", trials=40, most=40, keep_weight=KEEP_SUM // 2)
+
+
+def _case(protocol: str, spec: ShufflerSpec) -> PublishedTask:
+    fields: dict[str, Any] = {
+        "protocol": protocol,
+        "local_epsilon": math.inf,
+        "dummies_per_user": 0,
+        "buckets": 0,
+        "shuffler": spec,
+        "n_min": 3,
+        "target_size": 8,
+        "domain_size": 5,
+        "delta": 1e-2,
+    }
+    return published(**fields)
+
+
+_CASES: Final = {
+    "coins": _case("sbin", _COINS),
+    "flanks": _case("sageo", _FLANKS),
+    "sampled": _case("sbin", _SAMPLED),
+}
+
+
+@pytest.fixture(params=list(_CASES))
+async def shuffler(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shuffler]:
+    """A started shuffler of each task."""
+    started = Shuffler(tmp_path, case=_CASES[request.param])
+    await started.start()
+    yield started
+    started.spool.close()
+
+
+def _opened(case: PublishedTask, blob: bytes) -> Reports:
+    """What the analyzer's key makes of a batch; it fails if a report does not open."""
+    size, context = case.task.sealed_report_bytes, report_context(case.signed.digest())
+    plain = [
+        case.analyzer_key.open(blob[start : start + size], context)
+        for start in range(0, len(blob), size)
+    ]
+    return np.frombuffer(b"".join(plain), dtype=mechanism_of(case.task).report_dtype)
+
+
+async def test_a_batch_is_the_kept_reports_and_the_dummies(shuffler: Shuffler) -> None:
+    """All of one length, all opening; eight users hold item 2, and dummies stay in their law."""
+    digest, task = shuffler.case.signed.digest(), shuffler.case.task
+    envelopes = [shuffler.envelope(2) for _ in range(8)]
+    await shuffler.collection.submit_bulk(digest, envelopes)
+    await shuffler.deliveries.advance()
+    [(manifest, blob)] = shuffler.analyzer.delivered
+    reports = _opened(shuffler.case, blob)
+    counts = np.bincount(reports["item"].astype(np.int64), minlength=5)
+    kept_for_certain = 8 if task.shuffler.kept == 1 else 0
+
+    assert 8 == manifest.n_users
+    assert len(reports) == manifest.n_reports
+    assert manifest.n_reports * task.sealed_report_bytes == len(blob)
+    assert mechanism_of(task).valid(reports).all()
+    assert (counts <= task.shuffler.most + 8 * (np.arange(5) == 2)).all()
+    assert counts[2] >= kept_for_certain
+    assert counts.sum() > 8
+    least, most = task.batch_reports(8)
+    assert least <= manifest.n_reports <= most
+    size = task.sealed_report_bytes
+    parts = [blob[start : start + size] for start in range(0, len(blob), size)]
+    assert 1 == max(Counter(parts).values())
+
+
+async def test_a_restart_before_delivery_draws_nothing_anew(shuffler: Shuffler) -> None:
+    """The saved batch goes out, byte for byte: two draws of dummies would be averaged."""
+    await shuffler.submit(8)
+    shuffler.analyzer.lose_answers = True
+    await shuffler.deliveries.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    shuffler.spool.close()
+    await shuffler.start()
+    shuffler.analyzer.lose_answers = False
+    await shuffler.deliveries.advance()
+    first, second = shuffler.analyzer.delivered
+
+    assert first == second
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_restart_while_the_analyzer_is_away_draws_nothing_anew(
+    shuffler: Shuffler,
+) -> None:
+    """What was permuted before it came back is what it gets; a crash in between changes nothing."""
+    await shuffler.submit(8)
+    shuffler.analyzer.reachable = False
+    await shuffler.deliveries.advance()
+    before = await shuffler.spool.get(shuffler.case.signed.digest())
+    shuffler.spool.close()
+    await shuffler.start()
+    shuffler.analyzer.reachable = True
+    await shuffler.deliveries.advance()
+    [(manifest, _)] = shuffler.analyzer.delivered
+
+    assert BatchState.PERMUTED is before.state
+    assert before.n_reports == manifest.n_reports
+
+
+async def test_dummies_are_spread_among_the_reports(tmp_path: Path) -> None:
+    """
+    Users' reports stand in every part of a batch, not before the dummies.
+
+    Thirty batches of eight users who hold item 2; the others' dummies tell which places are not
+    theirs. A place's mean rank is a half within six standard deviations: the shuffler's seed is 1,
+    fails by chance with probability below 1e-8.
+    """
+    ranks: list[float] = []
+    for number in range(30):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        one = Shuffler(folder, case=_CASES["flanks"])
+        one.rng = np.random.default_rng([1, number])
+        await one.start()
+        await one.collection.submit_bulk(
+            one.case.signed.digest(), [one.envelope(2) for _ in range(8)]
+        )
+        await one.deliveries.advance()
+        [(_, blob)] = one.analyzer.delivered
+        items = _opened(one.case, blob)["item"]
+        ranks.extend((np.flatnonzero(items == 2) + 0.5) / len(items))
+        one.spool.close()
+        await asyncio.sleep(0)
+
+    assert abs(np.mean(ranks) - 0.5) < 6 / np.sqrt(12 * len(ranks))
+
+
+def test_the_fewest_and_the_most_reports_of_a_batch() -> None:
+    """All users' and no dummy, to all users' and the most of each item; none if it samples."""
+
+    def of(task: Task) -> tuple[int, int]:
+        return task.batch_reports(10)
+
+    assert (10, 10 + 5 * 60) == of(_CASES["coins"].task)
+    assert (10, 10 + 5 * 60) == of(_CASES["flanks"].task)
+    assert (0, 10 + 5 * 40) == of(_CASES["sampled"].task)
+    assert (20, 20) == of(published().task)
