@@ -1,4 +1,4 @@
-"""Whether a design keeps what is wished for, with the room that its task will claim on top. Pure."""
+"""Whether a design keeps the wish, with the room that its task will claim on top. Pure."""
 
 from typing import Final
 

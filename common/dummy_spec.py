@@ -12,8 +12,13 @@ MAX_DUMMIES: Final = 2**20
 """Most dummies of one user; no envelope holds more."""
 MAX_TRIALS: Final = 2**24
 """A domain has no more items."""
+MAX_GEOMETRICS: Final = 2**16
 EXTRA_WEIGHT_SUM: Final = 2**32
 """What an extra_weight is a share of."""
+
+_LEAST_CHANCE: Final = 2.0**-8
+"""Laws that come to their largest number more seldom than this, and to less yet more seldom, would
+be drawn for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +81,35 @@ class DummySpec:
                 f"dummies per user is {self.per_user}; it is 0 for the law each-item, which names "
                 "each item at most once"
             )
-        if not self.bounded and self.expected_per_user - self.per_user > self.most:
+        if not self.bounded and self.most < 1:
+            raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")
+        if not self.bounded and self._log_chance_of_most() < math.log(_LEAST_CHANCE):
             raise TaskError(
                 f"most is {self.most} for a law of mean "
-                f"{self.expected_per_user - self.per_user:.4g}; it must be no less, or dummies "
-                "would be drawn again and again"
+                f"{self.expected_per_user - self.per_user:.4g}: dummies would be drawn again and "
+                "again"
+            )
+        if self.law == "negative-binomial" and self.trials > MAX_GEOMETRICS:
+            raise TaskError(
+                f"trials is {self.trials}; a negative binomial number is of at most "
+                f"{MAX_GEOMETRICS} geometric ones"
             )
         if self.expected_per_user > MAX_DUMMIES:
             raise TaskError(
                 f"{self.expected_per_user:.4g} dummies of a user are expected; at most "
                 f"{MAX_DUMMIES} are carried"
             )
-        if not self.bounded and self.most < 1:
-            raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")
+
+    def _log_chance_of_most(self) -> float:
+        """Give ln P(drawing `most`) where the mean lies above it: no more than ln P(X ≤ most)."""
+        n, k, chance = self.trials, self.most, self.extra_chance
+        if self.expected_per_user - self.per_user <= k:
+            return 0.0
+        if self.law == "negative-binomial":
+            ways = math.lgamma(n + k) - math.lgamma(n) - math.lgamma(k + 1)
+            return ways + n * math.log1p(-chance) + k * math.log(chance)
+        ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        return ways + k * math.log(chance) + (n - k) * math.log1p(-chance)
 
     @classmethod
     def averaging(cls, dummies_per_user: float, added_by: DummyMaker) -> Self:

@@ -19,11 +19,10 @@ MAX_PER_ITEM: Final = 2**24
 """Most dummies of one item."""
 MAX_GEOMETRIC: Final = 2**20
 """The same for a geometric law, which is laid out place by place."""
-LEAST_FALL: Final = 2**12
-"""By which a weight stays below RATIO_SUM: a place takes up to RATIO_SUM / LEAST_FALL draws."""
-
-_LEAST_LENGTH: Final = 0.02
-"""Flanks that are cut sooner would be drawn again and again."""
+_FAR_OFF: Final = 20
+"""Reports: room where few are drawn and the law is far from normal."""
+MAX_DRAWS: Final = 2**20
+"""Draws that one item's number may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,19 +80,31 @@ class ShufflerSpec:
             raise TaskError(f"most is {self.most}; without a law it must be 0")
 
     def _check_cost(self) -> None:
-        """Refuse flanks that hardly fall: drawing from them would take for ever."""
-        within("left_weight", self.left_weight, 1, RATIO_SUM - LEAST_FALL)
-        within("right_weight", self.right_weight, 1, RATIO_SUM - LEAST_FALL)
+        """Refuse flanks that hardly fall, or are cut at once: drawing from them would not end."""
         within("the most dummies of one item", self.most, 1, MAX_GEOMETRIC)
-        for name, weight, length in (
-            ("left", self.left_weight, self.peak),
-            ("right", self.right_weight, self.most - self.peak + 1),
-        ):
-            if 0 < length * -math.log(weight / RATIO_SUM) < _LEAST_LENGTH:
-                raise TaskError(
-                    f"the {name} flank of the shuffler's dummies has {length} steps of weight "
-                    f"{weight}; it must fall by a share of {_LEAST_LENGTH:g} or more in all"
-                )
+        if self.draws_per_item > MAX_DRAWS:
+            raise TaskError(
+                f"one item would take {self.draws_per_item:.3g} draws with weights "
+                f"{self.left_weight} and {self.right_weight}, peak {self.peak} and most "
+                f"{self.most}; it may take at most {MAX_DRAWS}"
+            )
+
+    @property
+    def draws_per_item(self) -> float:
+        """
+        About how many bounded integers, or words of fair bits, one item's number takes.
+
+        A step on a flank of ratio x goes on 1/(1-x) times; the place falls on its `length` places
+        with probability 1 - x^length, and is drawn again otherwise.
+        """
+        if self.law != "geometric":
+            return self.trials / 64
+        sides = ((self.left_weight, self.peak), (self.right_weight, self.most - self.peak + 1))
+        return sum(
+            RATIO_SUM / (RATIO_SUM - weight) / -math.expm1(length * math.log(weight / RATIO_SUM))
+            for weight, length in sides
+            if length
+        )
 
     @property
     def kept(self) -> float:
@@ -104,6 +115,22 @@ class ShufflerSpec:
     def idle(self) -> bool:
         """Whether the shuffler does nothing but permute."""
         return self.law == "none" and self.keep_weight == KEEP_SUM
+
+    def batch_reports(self, sent: int, domain_size: int) -> tuple[int, int]:
+        """
+        Give the fewest and the most reports that leave the shuffler of so many that users sent.
+
+        Where their number is drawn, all but what happens once in 10^12 batches at most: sums that
+        lie ten standard deviations off, and some, mean that dummies were lost or made twice.
+        """
+        if self.idle:
+            return sent, sent
+        mean, spread = self.moments()
+        middle = sent * self.kept + domain_size * mean
+        deviation = math.sqrt(sent * self.kept * (1 - self.kept) + domain_size * spread)
+        reach = 10 * deviation + _FAR_OFF
+        most = min(sent + domain_size * self.most, math.ceil(middle + reach))
+        return max(0, math.floor(middle - reach)), most
 
     def probabilities(self) -> NDArray[np.float64]:
         """

@@ -36,9 +36,9 @@ MAX_UNIX_TIME: Final = 2**40
 MAX_POPULATION_CHARACTERS: Final = 64
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Most dummies that the shuffler may have to expect to make for one batch."""
+MAX_SHUFFLER_DRAWS: Final = 10**10
+"""Most integers that it may have to draw for them: minutes."""
 
-_FAR_OFF: Final = 100
-"""Reports: room where few are drawn and the law is far from normal."""
 _INFINITE: Final = "inf"
 """How the canonical bytes say that a number is infinite; JSON has no number for it."""
 
@@ -192,6 +192,8 @@ class Task:
             )
         expected = self.expected_shuffler_dummies
         within("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
+        draws = math.ceil(self.domain_size * spec.draws_per_item)
+        within("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
 
     def _check_labels(self) -> None:
         if not self.labels:
@@ -277,21 +279,8 @@ class Task:
         return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user)
 
     def batch_reports(self, n_users: int) -> tuple[int, int]:
-        """
-        Give the fewest and the most reports that the shuffler delivers for so many users.
-
-        Where their number is drawn, all but what happens once in 10^12 batches at most: sums that
-        lie ten standard deviations off, and some, mean that dummies were lost or made twice.
-        """
-        sent = n_users * self.reports_per_user
-        if self.shuffler.idle:
-            return sent, sent
-        kept, (mean, spread) = self.shuffler.kept, self.shuffler.moments()
-        middle = sent * kept + self.domain_size * mean
-        deviation = math.sqrt(sent * kept * (1 - kept) + self.domain_size * spread)
-        reach = 10 * deviation + _FAR_OFF
-        most = sent + self.domain_size * self.shuffler.most
-        return max(0, math.floor(middle - reach)), min(most, math.ceil(middle + reach))
+        """Give the fewest and the most reports that the shuffler delivers for so many users."""
+        return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
 
     def honest_users(self, n_users: int) -> int:
         """Give how many of n_users a guarantee may take for honest: ⌊n · fraction⌋."""

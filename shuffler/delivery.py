@@ -175,8 +175,10 @@ class Deliveries:
             )
             for start in range(0, len(plain), _CHUNK_REPORTS)
         )
-        sealed = b"".join(in_order(sealing, ahead=_AHEAD * self._pool.processes))
-        dummies = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, task.sealed_report_bytes)
+        sealed = list(in_order(sealing, ahead=_AHEAD * self._pool.processes))
+        dummies = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(
+            -1, task.sealed_report_bytes
+        )
         return np.concatenate([kept, dummies])
 
     async def _deliver(self, stored: StoredBatch, found: Round) -> Event:

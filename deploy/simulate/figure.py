@@ -133,16 +133,29 @@ def _times(axes: Axes, rows: Sequence[Row], names: Sequence[str]) -> None:
             for row in rows
             if row.setting.accounting == accounting and row.setting.target_epsilon == least
         }
-        axes.bar(
+        bars = axes.bar(
             [place + (number - (len(accountings) - 1) / 2) * width for place in range(len(names))],
             [seconds.get(name, math.nan) for name in names],
             width,
             color=["#9AA5B1", "#4B5B6B"][number % 2],
             label=accounting,
         )
+        sampled = {
+            row.setting.protocol
+            for row in rows
+            if row.setting.accounting == accounting
+            and row.setting.target_epsilon == least
+            and not row.one_by_one
+        }
+        for name, bar in zip(names, bars, strict=True):
+            if name in sampled:
+                bar.set_hatch("//")
     axes.set_xticks(range(len(names)), names, rotation=20, ha="right")
     axes.set_ylabel("seconds")
-    axes.set_title(f"one collection at ε = {least:g}, one core, without sealing")
+    axes.set_title(
+        f"one collection at ε = {least:g}, unsealed, all cores busy\n"
+        "hatched: counts drawn, not messages"
+    )
     axes.legend(title="parameters by", fontsize=8)
 
 

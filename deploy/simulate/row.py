@@ -46,7 +46,10 @@ class Repeat:
     mse_theory: float
     """Mean over values of the exact variance at the true shares."""
     seconds: float
-    """From values to shares: randomizing, counting, estimating, refining."""
+    """From values to shares: randomizing, counting, estimating, refining. Where counts are drawn
+    instead of messages, the first two are left out."""
+    one_by_one: bool = True
+    """Whether every message was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,7 @@ class Row:
     errors: dict[str, Summary]
     mse_theory: float
     seconds: float
+    one_by_one: bool
 
     @classmethod
     def of(
@@ -89,6 +93,7 @@ class Row:
             if repeats
             else math.nan,
             seconds=statistics.fmean(each.seconds for each in repeats) if repeats else math.nan,
+            one_by_one=all(each.one_by_one for each in repeats),
         )
 
     @property
@@ -133,4 +138,5 @@ class Row:
             "published": setting.published,
             "note": setting.note,
             "seconds": self.seconds,
+            "one_by_one": self.one_by_one,
         }

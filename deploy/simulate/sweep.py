@@ -9,7 +9,7 @@ import dataclasses
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,6 +60,8 @@ class Sweep:
     messages_cap: float
     local_cap: float
     seed: int
+    one_by_one: bool = False
+    """Make every message, however many: for comparing times."""
 
     def labels(self, protocol: str) -> tuple[str, ...]:
         """Give the items' names to a protocol that hashes them; numbers where they have none."""
@@ -123,6 +125,7 @@ def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
                             (sweep.seed, place, number)
                             for number in range(start, min(start + together, sweep.repeats))
                         ],
+                        one_by_one=sweep.one_by_one,
                     )
                     for start in starts
                 ]
@@ -201,29 +204,35 @@ def _mechanism(task_bytes: bytes) -> tuple[Task, Mechanism]:
 
 
 def _repeats(
-    task_bytes: bytes, dataset: Dataset, n_users: int, seeds: list[tuple[int, int, int]]
-) -> list[Repeat]:
-    return list(_each(*_mechanism(task_bytes), dataset, n_users, seeds))
-
-
-def _each(
-    task: Task,
-    mechanism: Mechanism,
+    task_bytes: bytes,
     dataset: Dataset,
     n_users: int,
-    seeds: Sequence[tuple[int, int, int]],
-) -> Iterator[Repeat]:
+    seeds: list[tuple[int, int, int]],
+    *,
+    one_by_one: bool,
+) -> list[Repeat]:
+    task, mechanism = _mechanism(task_bytes)
+    found = []
     for seed in seeds:
         # The same people for every protocol, so that what is compared differs in nothing else.
         people = dataset.sample_counts(n_users, np.random.default_rng((seed[0], seed[2])))
-        yield repeat(task, mechanism, people, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        found.append(repeat(task, mechanism, people, rng, one_by_one=one_by_one))
+    return found
 
 
-def repeat(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Generator) -> Repeat:
-    """Collect once and compare with the truth among these very users."""
+def repeat(
+    task: Task,
+    mechanism: Mechanism,
+    users: Counts,
+    rng: np.random.Generator,
+    *,
+    one_by_one: bool = False,
+) -> Repeat:
+    """Collect once, each message made if asked for or if few, and compare with the truth."""
     n_users = int(users.sum())
     started = time.perf_counter()
-    one_by_one = made_one_by_one(task, n_users)
+    one_by_one = one_by_one or made_one_by_one(task, n_users)
     counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
     histogram, mixture = release(task, mechanism, counted, n_users)
     seconds = time.perf_counter() - started
@@ -232,6 +241,7 @@ def repeat(task: Task, mechanism: Mechanism, users: Counts, rng: np.random.Gener
         errors=Errors.of(histogram, truth),
         mse_theory=float(mechanism.variance(truth, mixture).mean()),
         seconds=seconds,
+        one_by_one=one_by_one,
     )
 
 

@@ -16,7 +16,7 @@ from common.runtime.state import StateDirectory
 from common.task import Task
 from common.task_digest import TaskDigest
 from tests.support.clocks import ManualClock
-from tests.support.tasks import draft
+from tests.support.tasks import draft, published
 
 
 def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
@@ -130,3 +130,22 @@ def test_the_operators_token_is_compared_whole() -> None:
     assert token.matches("secret")
     assert not token.matches("secre")
     assert not token.matches("")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "buckets", "found"),
+    [("ldp-blh", 0, 2), ("ldp-blh", 2, 2), ("ldp-olh", 0, 7), ("ldp-olh", 5, 5)],
+)
+def test_a_protocol_chooses_buckets_where_the_draft_does_not(
+    protocol: str, buckets: int, found: int
+) -> None:
+    """Two for binary local hashing; about e^2 + 1 for the optimal one at a local epsilon of 2."""
+    task = published(protocol=protocol, buckets=buckets, dummies_per_user=0).task
+
+    assert found == task.mechanism.buckets
+
+
+def test_binary_local_hashing_is_binary() -> None:
+    """Whatever a draft says."""
+    with pytest.raises(TaskError, match="hashes into 2 buckets; the draft says 13"):
+        published(protocol="ldp-blh", dummies_per_user=0)

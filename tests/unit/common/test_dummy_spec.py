@@ -74,7 +74,7 @@ _LAWS: dict[str, dict[str, Any]] = {
 def _law(law: str, **changes: Any) -> DummySpec:
     fields: dict[str, Any] = {
         "law": law,
-        "per_user": 2,
+        "per_user": 0 if law == "each-item" else 2,
         "added_by": "user-agent",
         "extra_weight": EXTRA_WEIGHT_SUM // 4,
     }
@@ -120,7 +120,7 @@ def test_a_fixed_number_has_no_trials() -> None:
         ("fractional", 2.25, 3, True),
         ("binomial", 3.25, 7, True),
         ("negative-binomial", 3.0, 62, True),
-        ("each-item", 4.0, 6, False),
+        ("each-item", 2.0, 4, False),
     ],
 )
 def test_a_laws_mean_is_the_direct_sum(
@@ -144,5 +144,5 @@ def test_a_laws_mean_is_the_direct_sum(
         )
 
     assert (mean, maximum, uniform) == (spec.expected_per_user, spec.maximum, spec.uniform)
-    assert mean == pytest.approx(2 + summed, rel=1e-12)
+    assert mean == pytest.approx(spec.per_user + summed, rel=1e-12)
     assert (law in {"fractional", "binomial"}) == spec.bounded

@@ -62,7 +62,7 @@ def test_a_law_that_breaks_a_rule_cannot_exist(
         {"peak": 0},
         {"peak": 12},
         {"left_weight": 1},
-        {"left_weight": RATIO_SUM - 1, "right_weight": RATIO_SUM - 1},
+        {"left_weight": RATIO_SUM - 2**21, "right_weight": RATIO_SUM - 2**21},
     ],
     ids=str,
 )

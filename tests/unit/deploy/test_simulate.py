@@ -207,7 +207,7 @@ def test_notes_are_said_once_and_refusals_each() -> None:
 
     assert [
         "sh: it is blunt (ε = 0.1, 0.2).",
-        "aue at ε = 0.1: left out, it is too much.",
+        "aue by own bounds, ε = 0.1: left out, it is too much.",
     ] == remarks(rows)
 
 
