@@ -39,10 +39,13 @@ _TALL = _spec(7, 0.1, 0.5, 11)
 """So unlikely to add nothing that other items' counts tell little of where a report is."""
 
 
-@pytest.mark.parametrize("spec", [*_SPECS, _TALL], ids=lambda spec: f"{spec.peak}-{spec.most}")
+_FEW_ITEMS = [(1, 2, 1.0), (4, 2, 1.0), (1, 3, 2.0), (3, 3, 0.7), (3, 3, 3.0)]
+
+
 @pytest.mark.parametrize(
-    ("users", "items", "local_epsilon"),
-    [(1, 2, 1.0), (4, 2, 1.0), (1, 3, 2.0), (3, 3, 0.7), (3, 3, 3.0), (2, 4, 2.0)],
+    ("users", "items", "local_epsilon", "spec"),
+    [(*instance, spec) for instance in _FEW_ITEMS for spec in (*_SPECS, _TALL)]
+    + [(2, 4, 2.0, spec) for spec in _SPECS],
 )
 def test_delta_is_never_below_that_of_the_worst_data_set(
     users: int, items: int, local_epsilon: float, spec: ShufflerSpec
