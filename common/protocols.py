@@ -233,5 +233,7 @@ def protocol_named(name: str) -> Protocol:
         TaskError: There is no protocol of this name.
     """
     if name not in PROTOCOLS:
-        raise TaskError(f"there is no such protocol; the known ones are {', '.join(PROTOCOLS)}")
+        raise TaskError(
+            f"there is no protocol {name[:64]!r}; the known ones are {', '.join(PROTOCOLS)}"
+        )
     return PROTOCOLS[name]

@@ -241,6 +241,12 @@ def _notes(plan: Plan) -> list[str]:
             f"a device spends a central epsilon of {central:g} "
             f"in all unless its owner allows more; this takes {rounded_up(plan.promise.epsilon)}."
         )
+    made = math.ceil(wishes.domain_size * design.shuffler.moments()[0])
+    if made:
+        notes.append(
+            f"the shuffler makes some {made:,} dummies; one collects for tasks up to its setting "
+            "most_dummies, 10,000,000 unless its operator allows more."
+        )
     if wishes.n_min == wishes.n_users:
         notes.append(
             f"with fewer than {wishes.n_min:,} users nothing is released; plan for fewer with "

@@ -88,7 +88,8 @@ def check(
     if task.local_epsilon > policy.local_epsilon_cap:
         raise PolicyError(
             f"the task's local epsilon is {task.local_epsilon}; "
-            f"this device answers up to {policy.local_epsilon_cap}"
+            f"this device answers up to {policy.local_epsilon_cap}: its owner may raise "
+            "local_epsilon_cap, and total_local_epsilon_cap, in its settings"
         )
     if not mechanism_of(task).keeps_promise(task.local_epsilon):
         raise PolicyError(

@@ -125,6 +125,8 @@ def simulate(
         sys.stdout.write(json_writer.dumps(fields, indent=1, allow_nan=False) + "\n")
         return
     table.show(rows, people.title, console)
+    if all(row.task is None for row in rows):
+        raise SettingsError("every setting was left out")
 
 
 def _accountings(text: str) -> tuple[Accounting, ...]:

@@ -39,7 +39,8 @@ def read(path: Path) -> Dataset:
         else:
             raise TaskError(f"{name} ends with none of {', '.join(ENDINGS)}")
     except (OSError, EOFError) as error:  # OSError: gzip's own errors too
-        raise TaskError(f"{name} cannot be read: {type(error).__name__}") from error
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise TaskError(f"{name} cannot be read: {reason or 'it is cut or damaged'}") from error
     return dataset_of(table, name=name, title=f"The file {name}")
 
 

@@ -56,11 +56,12 @@ def _ranking(rows: Sequence[Row]) -> list[str]:
                     beaten.setdefault(rival.setting.protocol, []).append(target)
             where = "; ".join(f"{name} at ε = {_list(at)}" for name, at in beaten.items())
             sentences.append(
-                f"The OD-HP paper ranks OD-HP first; {_WORDS[accounting]}, {words}: "
+                f"The OD-HP paper ranks OD-HP before MURS, HP-SDP and mixDUMP; "
+                f"{_WORDS[accounting]}, {words}: "
                 + (
                     f"less error has {where}."
                     if beaten
-                    else "nothing has less error at any ε shown."
+                    else "none of them has less error at any ε shown."
                 )
             )
     return sentences

@@ -66,6 +66,7 @@ class Row:
     mse_theory: float
     seconds: float
     one_by_one: bool
+    repeats: int
 
     @classmethod
     def of(
@@ -94,6 +95,7 @@ class Row:
             else math.nan,
             seconds=statistics.fmean(each.seconds for each in repeats) if repeats else math.nan,
             one_by_one=all(each.one_by_one for each in repeats),
+            repeats=len(repeats),
         )
 
     @property
@@ -128,7 +130,7 @@ class Row:
         }
         for name, summary in self.errors.items():
             fields[name] = summary.mean
-            fields[f"{name}_se"] = summary.standard_error
+            fields[f"{name}_se"] = summary.standard_error if self.repeats > 1 else None
         return fields | {
             "mse_theory": self.mse_theory,
             "central_epsilon": number_or_text(task.central_epsilon),
@@ -137,6 +139,7 @@ class Row:
             "neighbouring": REPLACE_ONE,
             "published": setting.published,
             "note": setting.note,
+            "repeats": self.repeats,
             "seconds": self.seconds,
             "one_by_one": self.one_by_one,
         }

@@ -170,15 +170,10 @@ def test_where_the_papers_ranking_fails_is_said() -> None:
         _row("mixdump", 0.2, (1e-6, 1.1e-6), refined=2e-7),
     ]
 
+    claim = "The OD-HP paper ranks OD-HP before MURS, HP-SDP and mixDUMP; by tight accounting"
     assert [
-        (
-            "The OD-HP paper ranks OD-HP first; by tight accounting, debiased: less error has "
-            "murs at ε = 0.1, 0.2; mixdump at ε = 0.2."
-        ),
-        (
-            "The OD-HP paper ranks OD-HP first; by tight accounting, refined: nothing has less "
-            "error at any ε shown."
-        ),
+        f"{claim}, debiased: less error has murs at ε = 0.1, 0.2; mixdump at ε = 0.2.",
+        f"{claim}, refined: none of them has less error at any ε shown.",
     ] == remarks(rows)
 
 
@@ -186,7 +181,7 @@ def test_a_difference_within_two_standard_errors_is_no_ranking() -> None:
     """3 ± 1 and 2 ± 1."""
     rows = [_row("od-hp", 0.1, (2e-6, 4e-6)), _row("murs", 0.1, (1e-6, 3e-6))]
 
-    assert all("nothing has less error" in sentence for sentence in remarks(rows))
+    assert all("none of them has less error" in sentence for sentence in remarks(rows))
 
 
 def test_no_ranking_is_spoken_of_where_the_paper_makes_none() -> None:
@@ -293,7 +288,7 @@ def test_a_table_is_shown_without_json() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--protocol", "OD-HP"], "there is no such protocol"),
+        (["--protocol", "OD-HP"], "there is no protocol 'OD-HP'"),
         (["--accounting", "loose"], "accounting must be published, tight or both"),
         (["--figure", "6"], "figure is 6; there are 3, 4 and 5"),
         (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
