@@ -14,11 +14,10 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
     """
     Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
 
-    The number of dummies that came is known where nothing was refused: all reports but users' own
-    and null ones. Once reports were refused, users' own are taken to be among them in proportion:
-    as large a share of them is left as of all reports, and the others that were counted are
-    dummies. The guarantee takes every refused report for another honest user's. How many of the
-    shuffler's dummies there are, and how many reports it kept, is never known but by their law.
+    The number of users' dummies that came is known where nothing was refused: all reports but
+    users' own and null ones. How many the shuffler added, and how many reports it kept, is never
+    known but by their law. What refused reports are taken for, `mixture_of` says; the guarantee
+    takes every one for another honest user's.
 
     Null reports fill submissions up to the task's largest number of dummies. More of them than the
     law leaves room for (none, where the number is fixed) stand where a report should: malformed.
@@ -68,7 +67,8 @@ def mixture_of(
     Say what the counted reports are. Pure.
 
     Where the shuffler adds dummies, every refused report is a user's: an honest shuffler's are
-    never refused. Otherwise users' own reports are taken to be left in proportion.
+    never refused. Otherwise users' own reports are taken to be left in proportion: as large a share
+    of them as of all reports, and the others that were counted are dummies.
 
     Args:
         task: Whose batch it is.

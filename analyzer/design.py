@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -15,10 +14,8 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import Support, expected_mse, variance
 from common.plain_report import PLAIN_REPORT
-from common.shuffler_spec import ShufflerSpec
+from common.shuffler_spec import PERMUTES, ShufflerSpec
 from common.task import envelope_bytes
-
-_PERMUTES: Final = ShufflerSpec()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +31,7 @@ class Design:
     """Infinite for reports without local noise."""
     dummies_per_user: float = 0.0
     """Expected, by the law with the least spread."""
-    shuffler: ShufflerSpec = _PERMUTES
+    shuffler: ShufflerSpec = PERMUTES
 
     @property
     def dummy_spec(self) -> DummySpec:

@@ -10,9 +10,9 @@ from typing import Final
 from analyzer.design import Design
 from analyzer.wishes import Wishes
 from common.draft import TaskDraft
-from common.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
+from common.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, NO_DUMMIES, DummySpec
 from common.errors import PlanError
-from common.shuffler_spec import ShufflerSpec
+from common.shuffler_spec import PERMUTES, ShufflerSpec
 
 USUAL_MESSAGES: Final = 5.0
 """Messages a user where a protocol lets them be chosen and no cap was asked for."""
@@ -20,7 +20,6 @@ _NEVER: Final = 1e-40
 """Chance, over a whole batch, that a law of dummies is cut."""
 _ROUNDING: Final = 1e-6
 """By which messages may be above a cap: weights are rounded up."""
-NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0, added_by="user-agent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +31,12 @@ class Parameters:
     buckets: int = 0
     """For hashing; 0 for plain items."""
     dummies: DummySpec = NO_DUMMIES
-    shuffler: ShufflerSpec = ShufflerSpec()  # noqa: RUF009  # frozen
+    shuffler: ShufflerSpec = PERMUTES
     note: str = ""
     """What a reader must know of how they came about."""
 
     @classmethod
-    def of(cls, design: Design, protocol: str | None = None, note: str = "") -> "Parameters":
+    def of(cls, design: Design, protocol: str | None = None) -> "Parameters":
         """Take them from a planner's design, perhaps under another name."""
         return cls(
             protocol=protocol or design.protocol,
@@ -45,7 +44,6 @@ class Parameters:
             buckets=design.answers if design.hashed else 0,
             dummies=design.dummy_spec,
             shuffler=design.shuffler,
-            note=note,
         )
 
     def draft(

@@ -20,7 +20,7 @@ from common.accounting.gaussian import gaussian_mu
 from common.accounting.item_noise_calibration import binomial_trials, geometric_spec
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import Support, bernoulli_variance
-from common.shuffler_spec import MAX_PER_ITEM, ShufflerSpec
+from common.shuffler_spec import PERMUTES, ShufflerSpec
 
 HYBRID_LOCAL_EPSILON: Final = 8.0
 """Of hybrid where no cap was asked for."""
@@ -62,7 +62,7 @@ def drawn_mse(wishes: Wishes) -> float:
     """
     n, rounds, epsilon = wishes.n_users, wishes.rounds, wishes.central_epsilon
     laplace = 8 * (rounds / (epsilon * n)) ** 2
-    support = hybrid_support(wishes)
+    support = _hybrid_support(wishes)
     alone = bernoulli_variance(
         1 / wishes.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
     )
@@ -73,9 +73,9 @@ def drawn_mse(wishes: Wishes) -> float:
     return min(drawn)
 
 
-def hybrid_support(wishes: Wishes) -> Support:
+def _hybrid_support(wishes: Wishes) -> Support:
     """Give p and q of hybrid's reports."""
-    return _design("hybrid", _hybrid_local(wishes), ShufflerSpec(), wishes).support
+    return _design("hybrid", _hybrid_local(wishes), PERMUTES, wishes).support
 
 
 def _hybrid_local(wishes: Wishes) -> float:
@@ -141,28 +141,26 @@ def _design(protocol: str, local_epsilon: float, spec: ShufflerSpec, wishes: Wis
 
 def _sharpest(at: Callable[[float], Design], wishes: Wishes) -> Design:
     """Find the design with the least noise, which grows as the ε that it is made for falls."""
-    design = at(wishes.central_epsilon)
+    epsilon = wishes.central_epsilon
+    design = at(epsilon)
     if wishes.rounds == 1 and math.isinf(design.local_epsilon):
         return design  # made for just this
     kept: tuple[float, Design] | None = None
     broken: float | None = None
-    epsilon = wishes.central_epsilon
     for _ in range(_MOST_HALVINGS):
-        if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
-            break  # hardly any noise is needed, or none is enough
-        design = at(epsilon)
         if keeps_promise(design.terms(wishes), wishes):
             kept = (epsilon, design)
         else:
             broken = epsilon
-        if kept is not None and broken is not None:
-            if broken / kept[0] < _CLOSE:
-                break
-            epsilon = math.sqrt(kept[0] * broken)
-        else:
+        if kept is None or broken is None:
             epsilon = epsilon * 2 if broken is None else epsilon / 2
-        if kept is not None and max(kept[1].shuffler.most, 1) >= MAX_PER_ITEM:
+        elif broken / kept[0] < _CLOSE:
             break
+        else:
+            epsilon = math.sqrt(kept[0] * broken)
+        if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
+            break  # hardly any noise is needed, or none is enough
+        design = at(epsilon)
     if kept is None:
         raise PlanError("no number of shuffler-made dummies keeps the promise")
     return kept[1]

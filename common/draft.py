@@ -1,12 +1,9 @@
 """What an operator asks for; the analyzer makes a task of it by adding weights, claims and keys."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from common.dummy_spec import DummySpec
-from common.shuffler_spec import ShufflerSpec
-
-_PERMUTES: Final = ShufflerSpec()
+from common.shuffler_spec import PERMUTES, ShufflerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +23,12 @@ class TaskDraft:
     labels: tuple[str, ...] = ()
     buckets: int = 0
     """For hashing: a prime below domain_size. 0, or domain_size and more, reports plain items, as
-    protocols that do not hash always do."""
+    protocols that do not hash always do; 0 without a shuffler's help is the best number."""
     dummies_per_user: float = 0.0
     """On average, 0 or more: with 1.3 each user adds one, and one more with probability .3."""
     dummies: DummySpec | None = None
     """Any other law of the users' dummies; dummies_per_user is then 0."""
-    shuffler: ShufflerSpec = _PERMUTES
+    shuffler: ShufflerSpec = PERMUTES
     """What the shuffler drops and adds."""
     assumed_honest_fraction: float = 1.0
     population: str = ""

@@ -8,7 +8,7 @@ from common.dummy_spec import MAX_DUMMIES, DummySpec
 from common.hpke import KEY_BYTES
 from common.mechanism_spec import MAX_DOMAIN_SIZE
 from common.protocols import DummyLaw, ShufflerLaw
-from common.shuffler_spec import ShufflerSpec
+from common.shuffler_spec import PERMUTES, ShufflerSpec
 from common.task import MAX_LABEL_CHARACTERS, MAX_POPULATION_CHARACTERS, MAX_USERS
 from common.wire_fields import amount, count, exactly, short, word
 from protos.shuffledp.v1 import analyzer_pb2
@@ -61,9 +61,7 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
         budget_delta=message.budget_delta if message.HasField("budget_delta") else None,
         dummies=_dummies_from_wire(message.dummies) if message.HasField("dummies") else None,
         shuffler=(
-            _shuffler_from_wire(message.shuffler)
-            if message.HasField("shuffler")
-            else ShufflerSpec()
+            _shuffler_from_wire(message.shuffler) if message.HasField("shuffler") else PERMUTES
         ),
     )
 

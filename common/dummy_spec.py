@@ -13,6 +13,7 @@ MAX_DUMMIES: Final = 2**20
 MAX_TRIALS: Final = 2**24
 """A domain has no more items."""
 MAX_GEOMETRICS: Final = 2**16
+"""Most geometric numbers that a negative binomial one is added up from."""
 EXTRA_WEIGHT_SUM: Final = 2**32
 """What an extra_weight is a share of."""
 
@@ -63,6 +64,7 @@ class DummySpec:
                 "it is 0 for the law fixed, and above 0 for every other law"
             )
         self._check_trials()
+        self._check_drawing()
 
     def _check_trials(self) -> None:
         least = {"fixed": 0, "fractional": 1, "binomial": 2}.get(self.law, 1)
@@ -83,6 +85,9 @@ class DummySpec:
             )
         if not self.bounded and self.most < 1:
             raise TaskError(f"most is {self.most}; it must be at least 1 for the law {self.law}")
+
+    def _check_drawing(self) -> None:
+        """Refuse laws that a device could not draw from in time."""
         if not self.bounded and self._log_chance_of_most() < math.log(_LEAST_CHANCE):
             raise TaskError(
                 f"most is {self.most} for a law of mean "
@@ -169,3 +174,6 @@ class DummySpec:
     def extra_chance(self) -> float:
         """extra_weight / EXTRA_WEIGHT_SUM; from 0 to below 1, exact."""
         return self.extra_weight / EXTRA_WEIGHT_SUM
+
+
+NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0, added_by="user-agent")

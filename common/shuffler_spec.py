@@ -157,3 +157,7 @@ class ShufflerSpec:
         law, z = self.probabilities(), np.arange(self.most + 1)
         mean = float(law @ z)
         return mean, float(law @ (z - mean) ** 2)
+
+
+PERMUTES: Final = ShufflerSpec()
+"""A shuffler that permutes, and nothing else."""

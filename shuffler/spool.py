@@ -68,7 +68,7 @@ class Permuted:
     """Under the batch's key."""
     n_reports: int
     seconds: float
-    """How long it took."""
+    """How long the permutation alone took."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

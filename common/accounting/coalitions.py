@@ -30,7 +30,7 @@ from common.errors import AccountingError, BoundRangeError
 from common.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
-from common.shuffler_spec import ShufflerSpec
+from common.shuffler_spec import PERMUTES, ShufflerSpec
 from common.task import Task, honest_share
 
 FORMULA_1: Final = (
@@ -60,7 +60,6 @@ ENCRYPTION: Final = (
 )
 
 
-_PERMUTES: Final = ShufflerSpec()
 _WORTH_SAYING: Final = 0.99
 """Own dummies that leave more than this share of the local ε are not worth a row."""
 
@@ -74,7 +73,7 @@ class Terms:
     local_epsilon: float
     """What is promised; no less than the reduction's own."""
     dummies: DummySpec
-    shuffler: ShufflerSpec = _PERMUTES
+    shuffler: ShufflerSpec = PERMUTES
     delta: float
     """For all rounds together."""
     assumed_honest_fraction: float

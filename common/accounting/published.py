@@ -19,14 +19,11 @@ from typing import Final
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.published_noise import at_most_one, aue, check_range_of_delta, sageo, sbin
-from common.dummy_spec import DummySpec
+from common.dummy_spec import NO_DUMMIES, DummySpec
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
-from common.shuffler_spec import ShufflerSpec
-
-_NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0, added_by="user-agent")
-_PERMUTES: Final = ShufflerSpec()
+from common.shuffler_spec import PERMUTES, ShufflerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +33,9 @@ class Setting:
     reduction: MatchCountReduction
     crowd: Crowd
     delta: float
-    dummies: DummySpec = _NO_DUMMIES
+    dummies: DummySpec = NO_DUMMIES
     """The law of the users' dummies; how many are honest, the crowd says."""
-    shuffler: ShufflerSpec = _PERMUTES
+    shuffler: ShufflerSpec = PERMUTES
 
 
 def balle_closed_form(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:

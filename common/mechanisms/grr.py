@@ -11,7 +11,7 @@ from common.errors import ReportError
 from common.mechanism_spec import MechanismSpec
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.wanted import Wanted
 from common.plain_report import PLAIN_REPORT, plain_reports
@@ -29,7 +29,7 @@ class _Identity:
 
 
 @dataclass(frozen=True)
-class Grr(SupportCounting):
+class Grr(OddsOfWeights, SupportCounting):
     """Report the own item with weight `true`, each other item with weight `other`."""
 
     domain_size: int
@@ -57,15 +57,6 @@ class Grr(SupportCounting):
     def report_dtype(self) -> np.dtype[Any]:
         """One unsigned 32-bit item."""
         return PLAIN_REPORT
-
-    @property
-    def local_epsilon(self) -> float:
-        """ln(true / other): no two values make an answer more than so much likelier."""
-        return self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon)
 
     @cached_property
     def _total(self) -> int:

@@ -14,7 +14,7 @@ from common.mechanisms.hash_family import MAX_SEEDS, MIN_DIGITS, HashFamily, che
 from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
 from common.mechanisms.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.wanted import Wanted
 from common.task import Task
@@ -96,11 +96,12 @@ class _HashIncidence:
 
 
 @dataclass(frozen=True)
-class LocalHashing(SupportCounting):
+class LocalHashing(OddsOfWeights, SupportCounting):
     """
     Hash the item with a fresh uniform seed, then randomized response over the buckets.
 
-    A report (seed, bucket) supports every item that its seed hashes to its bucket.
+    A report (seed, bucket) supports every item that its seed hashes to its bucket. The seed is
+    drawn whatever the value, so that the bucket gives away the odds of the weights.
     """
 
     domain_size: int
@@ -137,15 +138,6 @@ class LocalHashing(SupportCounting):
     def report_dtype(self) -> np.dtype[Any]:
         """A 64-bit seed and a 32-bit bucket."""
         return REPORT_DTYPE
-
-    @property
-    def local_epsilon(self) -> float:
-        """ln(true / other): the seed is drawn whatever the value."""
-        return self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon)
 
     @cached_property
     def _total(self) -> int:

@@ -128,6 +128,25 @@ class ResponseWeights:
         return np.where(draw < self.true, truth, other + (other >= truth))
 
 
+class OddsOfWeights:
+    """
+    A mechanism whose report gives away the odds of its weights, and no more; to be inherited.
+
+    Why that is so, each mechanism says.
+    """
+
+    weights: ResponseWeights
+
+    @property
+    def local_epsilon(self) -> float:
+        """ln(true / other), rounded up."""
+        return self.weights.local_epsilon
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
+        return self.weights.keeps_promise(local_epsilon)
+
+
 def _promise(local_epsilon: float) -> Decimal:
     """Give e^local_epsilon, a relative 1e-27 too low."""
     return _EXACT.multiply(_EXACT.exp(Decimal(local_epsilon)), _ONE_DOWN)

@@ -19,7 +19,7 @@ from common.mechanism_spec import MAX_WEIGHT_SUM, MechanismSpec
 from common.mechanisms.band import Band
 from common.mechanisms.mechanism import Channel, Counts, Mixture, Reports, Vector, check_values
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.wanted import Wanted, check_answers
 from common.plain_report import PLAIN_REPORT, plain_reports
 from common.task import Task
@@ -50,8 +50,12 @@ def best_reach(domain_size: int, local_epsilon: float) -> int:
 
 
 @dataclass(frozen=True)
-class SquareWave:
-    """Report a place around the item, or any: place j is around item v if v ≤ j ≤ v+2b."""
+class SquareWave(OddsOfWeights):
+    """
+    Report a place around the item, or any: place j is around item v if v ≤ j ≤ v+2b.
+
+    All weights add to the same for every item, so that a place gives away their odds.
+    """
 
     domain_size: int
     reach: int
@@ -125,15 +129,6 @@ class SquareWave:
     def report_dtype(self) -> np.dtype[Any]:
         """One unsigned 32-bit place."""
         return PLAIN_REPORT
-
-    @property
-    def local_epsilon(self) -> float:
-        """ln(true / other): W is the same for every item."""
-        return self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon)
 
     @property
     def reduction(self) -> MatchCountReduction | None:

@@ -23,7 +23,7 @@ from common.mechanisms.local_hashing import REPORT_DTYPE
 from common.mechanisms.mechanism import Counts, Reports, check_values
 from common.mechanisms.mixing import mix
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.wanted import Wanted, check_answers
 from common.task import Task
@@ -58,11 +58,12 @@ def bucket_of(seeds: Words, digests: Words, buckets: int) -> Words:
 
 
 @dataclass(frozen=True)
-class StringHashing(SupportCounting):
+class StringHashing(OddsOfWeights, SupportCounting):
     """
     Hash the string with a fresh uniform seed, then randomized response over the buckets.
 
-    A report (seed, bucket) supports every candidate that its seed hashes to its bucket.
+    A report (seed, bucket) supports every candidate that its seed hashes to its bucket. The seed is
+    drawn whatever the value, so that the bucket gives away the odds of the weights.
     """
 
     candidates: tuple[str, ...]
@@ -113,15 +114,6 @@ class StringHashing(SupportCounting):
     def report_dtype(self) -> np.dtype[Any]:
         """A 64-bit seed and a 32-bit bucket."""
         return REPORT_DTYPE
-
-    @property
-    def local_epsilon(self) -> float:
-        """ln(true / other): the seed is drawn whatever the value."""
-        return self.weights.local_epsilon
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
-        return self.weights.keeps_promise(local_epsilon)
 
     @cached_property
     def _total(self) -> int:

@@ -10,6 +10,7 @@ from rich.console import Console
 from common.errors import SettingsError
 from deploy import demo as demonstration
 from deploy.commands.options import AsJson
+from deploy.commands.output import check_folder
 from deploy.datasets import catalogue
 from deploy.result_json import dumps
 
@@ -35,8 +36,7 @@ def demo(
     """Collect the IPUMS 1940 city histogram privately, with three processes on this machine."""
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise SettingsError("users must be a whole number, or 'all'")
-    if not output.resolve().parent.is_dir():
-        raise SettingsError(f"{output} cannot be written: its folder is not there")
+    check_folder(output)
     console = Console(stderr=json)
     n_users = None if users == "all" else int(users)
     finished = demonstration.run(n_users, seed=seed, output=output, console=console)

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from analyzer import planning
 from analyzer.wishes import Wishes
-from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from deploy import plan as planner
 from deploy.commands.options import AsJson
+from deploy.commands.output import check_folder, write
 from deploy.result_json import dumps
 
 app = typer.Typer()
@@ -64,8 +64,7 @@ def plan(
     json: AsJson = False,
 ) -> None:
     """Find the protocol and parameters with the least error that keep a promise."""
-    if output is not None and not output.resolve().parent.is_dir():
-        raise SettingsError(f"{output} cannot be written: its folder is not there")
+    check_folder(output)
     wishes = Wishes(
         n_users=users,
         n_min=users if n_min is None else n_min,
@@ -84,17 +83,10 @@ def plan(
     with console.status("Judging designs with the exact accountant"):
         found = planning.plan(wishes)
     if output is not None:
-        _write(output, planner.draft(found, SystemClock().now(), population))
+        write(output, planner.draft(found, SystemClock().now(), population))
     if json:
         sys.stdout.write(dumps(planner.to_json(found)) + "\n")
         return
     planner.show(found, console)
     if output is not None:
         console.print(f"Written to {output}.")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error

@@ -15,6 +15,7 @@ from common.errors import SettingsError
 from common.protocols import PROTOCOLS, protocol_named
 from deploy import plan as planner
 from deploy.commands.options import AsJson
+from deploy.commands.output import check_folder, write
 from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.simulate import table
@@ -96,8 +97,7 @@ def simulate(
         targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
         plot = plot or Path(f"figure{figure_number}")
     for path in (plot, csv):
-        if path is not None and not path.resolve().parent.is_dir():
-            raise SettingsError(f"{path} cannot be written: its folder is not there")
+        check_folder(path)
     for name in names or []:
         protocol_named(name)
     people = read_dataset(source or "ipums1940_city", users)
@@ -117,7 +117,7 @@ def simulate(
     console = Console(stderr=json)
     rows = _run(sweep, console)
     if csv is not None:
-        _write(csv, table.as_csv(rows))
+        write(csv, table.as_csv(rows))
     if plot is not None:
         _plot(sweep, rows, plot, console)
     if json:
@@ -174,10 +174,3 @@ def _plot(sweep: Sweep, rows: list[Row], path: Path, console: Console) -> None:
     )
     for written in figure.save(drawn, path):
         console.print(f"Written to {written}.")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
