@@ -36,7 +36,7 @@ class Design:
     @property
     def dummy_spec(self) -> DummySpec:
         """The law of the users' dummies."""
-        return DummySpec.averaging(self.dummies_per_user, "user-agent")
+        return DummySpec.averaging(self.dummies_per_user)
 
     @property
     def reduction(self) -> MatchCountReduction:

@@ -112,7 +112,6 @@ def each_item(extra_weight: int, wishes: Wishes) -> DummySpec:
     return DummySpec(
         law="each-item",
         per_user=0,
-        added_by="user-agent",
         trials=wishes.domain_size,
         extra_weight=extra_weight,
         most=most,

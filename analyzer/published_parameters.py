@@ -187,7 +187,7 @@ def _fewest(needed: float, flexible: float, wishes: Wishes) -> float:
 def _at_least(dummies_per_user: float) -> DummySpec:
     """Give the law with this mean, the chance of a last one rounded up."""
     up = math.ceil(dummies_per_user % 1 * EXTRA_WEIGHT_SUM) / EXTRA_WEIGHT_SUM
-    return DummySpec.averaging(math.floor(dummies_per_user) + up, "user-agent")
+    return DummySpec.averaging(math.floor(dummies_per_user) + up)
 
 
 def _mix_dump(wishes: Wishes) -> Parameters:

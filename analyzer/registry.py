@@ -96,7 +96,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
             buckets=buckets,
             local_epsilon=draft.local_epsilon,
         ),
-        dummies=_dummies(draft, protocol),
+        dummies=_dummies(draft),
         shuffler=draft.shuffler,
         delta=draft.delta,
         n_min=draft.n_min,
@@ -128,9 +128,9 @@ def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
     return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
 
 
-def _dummies(draft: TaskDraft, protocol: Protocol) -> DummySpec:
+def _dummies(draft: TaskDraft) -> DummySpec:
     if draft.dummies is None:
-        return DummySpec.averaging(draft.dummies_per_user, protocol.dummies_by)
+        return DummySpec.averaging(draft.dummies_per_user)
     if draft.dummies_per_user:
         raise TaskError(
             f"dummies_per_user is {draft.dummies_per_user}; with a law in dummies it must be 0"

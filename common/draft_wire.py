@@ -80,7 +80,6 @@ def _dummies_from_wire(message: analyzer_pb2.DummySpec) -> DummySpec:
     return DummySpec(
         law=word("the law of the dummies", message.law, get_args(DummyLaw)),
         per_user=message.per_user,
-        added_by="user-agent",
         trials=message.trials,
         extra_weight=message.extra_weight,
         most=message.most,

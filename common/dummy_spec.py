@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Self, get_args
 
 from common.errors import TaskError
-from common.protocols import DummyLaw, DummyMaker
+from common.protocols import DummyLaw
 from common.ranges import one_of, within
 
 MAX_DUMMIES: Final = 2**20
@@ -44,7 +44,6 @@ class DummySpec:
     law: DummyLaw
     per_user: int
     """Dummies that each user adds for certain."""
-    added_by: DummyMaker
     trials: int = 0
     extra_weight: int = 0
     """Of the chance above; 0 .. EXTRA_WEIGHT_SUM-1."""
@@ -53,7 +52,6 @@ class DummySpec:
 
     def __post_init__(self) -> None:
         one_of("the law of the dummies", self.law, get_args(DummyLaw))
-        one_of("the maker of the dummies", self.added_by, get_args(DummyMaker))
         within("dummies per user", self.per_user, 0, MAX_DUMMIES)
         within("the trials of the dummies", self.trials, 0, MAX_TRIALS)
         within("extra_weight", self.extra_weight, 0, EXTRA_WEIGHT_SUM - 1)
@@ -117,14 +115,13 @@ class DummySpec:
         return ways + k * math.log(chance) + (n - k) * math.log1p(-chance)
 
     @classmethod
-    def averaging(cls, dummies_per_user: float, added_by: DummyMaker) -> Self:
+    def averaging(cls, dummies_per_user: float) -> Self:
         """
         Give the law with this mean and the least spread. Run by the analyzer.
 
         Args:
             dummies_per_user: 0 .. MAX_DUMMIES; 1.3 is one for certain and one more with
                 probability .3, rounded to 1 / EXTRA_WEIGHT_SUM. A whole number is the law `fixed`.
-            added_by: Who adds them.
 
         Raises:
             TaskError: dummies_per_user is out of range, or no number.
@@ -141,7 +138,6 @@ class DummySpec:
         return cls(
             law="fractional" if drawn else "fixed",
             per_user=certain + more,
-            added_by=added_by,
             trials=drawn,
             extra_weight=extra_weight,
             most=drawn,
@@ -176,4 +172,4 @@ class DummySpec:
         return self.extra_weight / EXTRA_WEIGHT_SUM
 
 
-NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0, added_by="user-agent")
+NO_DUMMIES: Final = DummySpec(law="fixed", per_user=0)

@@ -1,6 +1,6 @@
 """
-The named compositions of the literature, as data: which mechanism, which dummies, who adds them,
-how the estimate is refined, and which published bound belongs to it.
+The named compositions of the literature, as data: which mechanism, which dummies, what the
+shuffler adds, how the estimate is refined, and which published bound belongs to it.
 
 A task names its protocol; everything that differs between two protocols stands in this table.
 Run by nobody; read by every party.
@@ -24,7 +24,6 @@ MechanismName = Literal[
 ]
 DummyLaw = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
 """How many dummies a user adds: see common/dummy_spec.py."""
-DummyMaker = Literal["user-agent"]
 ShufflerLaw = Literal["none", "binomial", "geometric"]
 """How many dummies of each item the shuffler adds: see common/shuffler_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
@@ -58,9 +57,7 @@ class Protocol:
     """Used where there would be at least as many buckets as items: hashing gains nothing."""
     local_noise: LocalNoise
     dummy_laws: tuple[DummyLaw, ...]
-    """Laws that the number of a user's dummies may have; nothing in a protocol without dummies."""
-    dummies_by: DummyMaker
-    """Who adds them, if there are any."""
+    """Laws that the number of dummies a device adds may have; nothing where it adds none."""
     refinement: Refinement
     published_bound: PublishedBound | None
     """None if no paper states one."""
@@ -125,7 +122,6 @@ def _local(
         plain_domain_mechanism="grr" if mechanism == "local-hashing" else mechanism,
         local_noise="required",
         dummy_laws=(),
-        dummies_by="user-agent",
         refinement=refinement,
         published_bound=None,
         domain=domain,
@@ -152,7 +148,6 @@ def _plain(
         plain_domain_mechanism=mechanism,
         local_noise=local_noise,
         dummy_laws=dummy_laws,
-        dummies_by="user-agent",
         refinement="norm-sub",
         published_bound=published_bound,
         shuffler_law=shuffler_law,
@@ -176,7 +171,6 @@ def _hashed(
         plain_domain_mechanism="grr",
         local_noise=local_noise,
         dummy_laws=dummy_laws,
-        dummies_by="user-agent",
         refinement=refinement,
         published_bound=published_bound,
     )

@@ -162,7 +162,6 @@ class Task:
                     f"the task has up to {dummies.maximum} for each user"
                 )
             one_of("the law of this protocol's dummies", dummies.law, protocol.dummy_laws)
-            one_of("the maker of this protocol's dummies", dummies.added_by, (protocol.dummies_by,))
         if dummies.law == "each-item" and dummies.trials != self.domain_size:
             raise TaskError(
                 f"the trials of the dummies are {dummies.trials}; a dummy for each item needs "

@@ -14,9 +14,9 @@ from common.errors import TaskError
 from common.shuffler_spec import ShufflerSpec
 from common.task import MAX_UNIX_TIME
 
-_TABLES: Final[Mapping[str, tuple[type[DummySpec] | type[ShufflerSpec], dict[str, Any]]]] = {
-    "dummies": (DummySpec, {"added_by": "user-agent"}),
-    "shuffler": (ShufflerSpec, {}),
+_TABLES: Final[Mapping[str, type[DummySpec] | type[ShufflerSpec]]] = {
+    "dummies": DummySpec,
+    "shuffler": ShufflerSpec,
 }
 
 
@@ -51,17 +51,17 @@ def read(path: Path, shuffler_key: bytes) -> TaskDraft:
 
 def _table(name: str, value: Any) -> DummySpec | ShufflerSpec:  # noqa: ANN401  # TOML holds anything
     """Read the table [dummies] or [shuffler]; its keys are the fields of a task."""
-    kind, given = _TABLES[name]
+    kind = _TABLES[name]
     if not isinstance(value, dict):
         raise TaskError(f"{name} must be a table, [{name}]")
-    known = {field.name for field in dataclasses.fields(kind)} - set(given)
+    known = {field.name for field in dataclasses.fields(kind)}
     unknown = sorted(set(value) - known)
     if unknown:
         raise TaskError(f"unknown key in [{name}]: {', '.join(unknown)}")
     if any(type(number) is not int for key, number in value.items() if key != "law"):
         raise TaskError(f"every key of [{name}] but law must be a whole number")
     try:
-        return kind(**value, **given)
+        return kind(**value)
     except TypeError as error:
         raise TaskError(f"missing key in [{name}]: law, or per_user of dummies") from error
 

@@ -140,7 +140,7 @@ def crowd_of(
             f"{colluders} colluders and {skippers} skippers are more than the {users} users"
         )
     try:
-        each = DummySpec.averaging(dummies_per_user, "user-agent")
+        each = DummySpec.averaging(dummies_per_user)
     except TaskError as error:
         raise AccountingError(str(error)) from error
     if each.law == "fractional" and adding > 0:

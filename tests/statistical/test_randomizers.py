@@ -88,7 +88,7 @@ def test_grr_has_its_channel_with_dummies() -> None:
 @pytest.mark.parametrize("mean", [0.3, 1.5, 4.999])
 def test_a_fractional_number_of_dummies_has_its_law(mean: float) -> None:
     """400,000 users: as many for certain, and one more with its very weight."""
-    law = DummySpec.averaging(mean, "user-agent")
+    law = DummySpec.averaging(mean)
     counts = draw_dummy_counts(law, 400_000, _generator(22)) - law.per_user
     weights = np.array([EXTRA_WEIGHT_SUM - law.extra_weight, law.extra_weight], dtype=np.float64)
 
@@ -97,7 +97,7 @@ def test_a_fractional_number_of_dummies_has_its_law(mean: float) -> None:
 
 def test_the_test_above_notices_a_hundredth() -> None:
     """Its power: a chance of .31 for .3 is rejected at this sample size."""
-    law = DummySpec.averaging(0.31, "user-agent")
+    law = DummySpec.averaging(0.31)
     counts = draw_dummy_counts(law, 400_000, _generator(23))
 
     assert not _fits(np.bincount(counts, minlength=2), np.array([0.7, 0.3]))

@@ -36,7 +36,6 @@ _FLANKS: Final = ShufflerSpec(
 _EACH: Final = DummySpec(
     law="each-item",
     per_user=0,
-    added_by="user-agent",
     trials=5,
     extra_weight=EXTRA_WEIGHT_SUM // 4,
     most=5,

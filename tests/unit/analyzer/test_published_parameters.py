@@ -110,7 +110,7 @@ def _with_less_noise(parameters: Parameters) -> Parameters | None:
         return dataclasses.replace(parameters, dummies=rarer)
     if dummies.law == "fractional":
         mean = dummies.expected_per_user
-        fewer_dummies = DummySpec.averaging(mean - 0.05 * dummies.extra_chance, dummies.added_by)
+        fewer_dummies = DummySpec.averaging(mean - 0.05 * dummies.extra_chance)
         return dataclasses.replace(parameters, dummies=fewer_dummies)
     if dummies.per_user == 0:
         sharper = dataclasses.replace(parameters, local_epsilon=parameters.local_epsilon + 0.1)

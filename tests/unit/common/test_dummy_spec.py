@@ -24,7 +24,7 @@ def test_a_mean_is_as_many_for_certain_and_a_chance_of_one_more(
     mean: float, law: str, certain: int, extra: int, maximum: int
 ) -> None:
     """The fraction is rounded to 2^-32, up to the next whole number or down to this one."""
-    spec = DummySpec.averaging(mean, "user-agent")
+    spec = DummySpec.averaging(mean)
 
     assert (law, certain, extra) == (spec.law, spec.per_user, spec.extra_weight)
     assert maximum == spec.maximum
@@ -33,14 +33,14 @@ def test_a_mean_is_as_many_for_certain_and_a_chance_of_one_more(
 
 def test_a_whole_number_may_be_an_int() -> None:
     """Programs that count dummies need not know of fractions."""
-    assert DummySpec.averaging(2.0, "user-agent") == DummySpec.averaging(2, "user-agent")
+    assert DummySpec.averaging(2.0) == DummySpec.averaging(2)
 
 
 @pytest.mark.parametrize("mean", [-0.1, -1.0, math.nan, math.inf, MAX_DUMMIES + 0.5])
 def test_a_mean_has_a_range(mean: float) -> None:
     """Neither negative nor endless."""
     with pytest.raises(TaskError, match="dummies_per_user is"):
-        DummySpec.averaging(mean, "user-agent")
+        DummySpec.averaging(mean)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,11 @@ def test_a_mean_has_a_range(mean: float) -> None:
         ({"law": "fractional", "extra_weight": True}, "extra_weight must be a whole number"),
         ({"per_user": -1}, "dummies per user is -1"),
         ({"law": "poisson"}, "the law of the dummies must be one of: fixed, fractional"),
-        ({"added_by": "nobody"}, "the maker of the dummies must be one of"),
     ],
 )
 def test_a_law_that_breaks_a_rule_cannot_exist(change: dict[str, Any], message: str) -> None:
     """Law and weight say the same thing, so that one law has one form."""
-    fields: dict[str, Any] = {"law": "fixed", "per_user": 1, "added_by": "user-agent"}
+    fields: dict[str, Any] = {"law": "fixed", "per_user": 1}
     with pytest.raises(TaskError, match=message):
         DummySpec(**fields | change)
 
@@ -75,7 +74,6 @@ def _law(law: str, **changes: Any) -> DummySpec:
     fields: dict[str, Any] = {
         "law": law,
         "per_user": 0 if law == "each-item" else 2,
-        "added_by": "user-agent",
         "extra_weight": EXTRA_WEIGHT_SUM // 4,
     }
     return DummySpec(**fields | _LAWS[law] | changes)
@@ -111,7 +109,7 @@ def test_each_law_has_the_numbers_that_it_needs(
 def test_a_fixed_number_has_no_trials() -> None:
     """Nothing is drawn."""
     with pytest.raises(TaskError, match="is fixed and trials is 1"):
-        DummySpec(law="fixed", per_user=1, added_by="user-agent", trials=1, most=1)
+        DummySpec(law="fixed", per_user=1, trials=1, most=1)
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ def test_every_length_on_the_wire_follows_from_the_task() -> None:
 def test_a_submission_that_would_not_fit_is_refused() -> None:
     """At most 1 MiB travels in one envelope."""
     task = published().task
-    many = DummySpec(law="fixed", per_user=20_000, added_by="user-agent")
+    many = DummySpec(law="fixed", per_user=20_000)
 
     with pytest.raises(TaskError, match="a submission would have"):
         dataclasses.replace(task, dummies=many)

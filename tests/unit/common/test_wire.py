@@ -36,7 +36,6 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
         dummies=DummySpec(
             law="negative-binomial",
             per_user=1,
-            added_by="user-agent",
             trials=8,
             extra_weight=2**30,
             most=90,

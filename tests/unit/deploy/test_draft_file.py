@@ -110,9 +110,7 @@ def test_laws_of_dummies_are_tables(tmp_path: Path) -> None:
     text = _GOOD.replace("dummies_per_user = 1\n", "")
     draft = _read(tmp_path, text + users + _SHUFFLER)
 
-    assert draft.dummies == DummySpec(
-        law="binomial", per_user=1, added_by="user-agent", trials=4, extra_weight=9, most=4
-    )
+    assert draft.dummies == DummySpec(law="binomial", per_user=1, trials=4, extra_weight=9, most=4)
     assert draft.shuffler == ShufflerSpec(
         law="geometric", peak=3, left_weight=5, right_weight=7, most=20
     )

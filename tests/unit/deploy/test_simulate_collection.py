@@ -24,7 +24,7 @@ _QUARTER: Final = EXTRA_WEIGHT_SUM // 4
 
 def _dummies(law: str, **fields: Any) -> DummySpec:
     """Give a law whose chance is a quarter."""
-    wanted: dict[str, Any] = {"per_user": 0, "added_by": "user-agent", "extra_weight": _QUARTER}
+    wanted: dict[str, Any] = {"per_user": 0, "extra_weight": _QUARTER}
     return DummySpec(law=law, **wanted | fields)  # type: ignore[arg-type]
 
 

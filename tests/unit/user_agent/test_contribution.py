@@ -73,9 +73,7 @@ def test_the_extra_dummy_follows_its_weight_exactly() -> None:
             assert (4, np.int64) == (size, dtype)
             return np.array([0, 6, 7, 2**32 - 1])
 
-    law = DummySpec(
-        law="fractional", per_user=2, added_by="user-agent", trials=1, extra_weight=7, most=1
-    )
+    law = DummySpec(law="fractional", per_user=2, trials=1, extra_weight=7, most=1)
 
     assert [3, 3, 2, 2] == draw_dummy_counts(law, 4, Draws()).tolist()  # type: ignore[arg-type]
 
@@ -84,7 +82,7 @@ def test_a_fixed_number_of_dummies_draws_nothing() -> None:
     """What follows it in the stream stays where it was."""
     rng = np.random.default_rng(1)
     before = rng.bit_generator.state
-    law = DummySpec(law="fixed", per_user=2, added_by="user-agent")
+    law = DummySpec(law="fixed", per_user=2)
 
     assert [2, 2, 2] == draw_dummy_counts(law, 3, rng).tolist()
     assert before == rng.bit_generator.state

@@ -23,7 +23,7 @@ _CHANCE: Final = 1e-7
 
 
 def _law(law: str, **fields: Any) -> DummySpec:
-    wanted: dict[str, Any] = {"per_user": 0, "added_by": "user-agent", "extra_weight": _QUARTER}
+    wanted: dict[str, Any] = {"per_user": 0, "extra_weight": _QUARTER}
     return DummySpec(law=law, **wanted | fields)  # type: ignore[arg-type]
 
 

@@ -68,7 +68,7 @@ def test_many_own_dummies_help_against_shuffler_and_analyzer_but_not_the_pure_ep
     terms = Terms(
         reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
         local_epsilon=4.0,
-        dummies=DummySpec(law="fixed", per_user=15, added_by="user-agent"),
+        dummies=DummySpec(law="fixed", per_user=15),
         delta=1e-6,
         assumed_honest_fraction=1.0,
     )

@@ -26,7 +26,6 @@ def _each_item(items: int, chance: float, most: int) -> DummySpec:
     return DummySpec(
         law="each-item",
         per_user=0,
-        added_by="user-agent",
         trials=items,
         extra_weight=int(chance * EXTRA_WEIGHT_SUM),
         most=most,
@@ -80,7 +79,6 @@ def _negative_binomial(trials: int, chance: float, most: int) -> DummySpec:
     return DummySpec(
         law="negative-binomial",
         per_user=0,
-        added_by="user-agent",
         trials=trials,
         extra_weight=int(chance * EXTRA_WEIGHT_SUM),
         most=most,
@@ -134,8 +132,6 @@ def test_what_is_cut_beyond_recognition_is_not_counted() -> None:
 
 def test_other_laws_are_what_they_are() -> None:
     """Binomial, over all users."""
-    spec = DummySpec(
-        law="binomial", per_user=1, added_by="user-agent", trials=3, extra_weight=2**30, most=3
-    )
+    spec = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=2**30, most=3)
 
     assert Binomial(30, 0.25) == uniform_dummies(spec, 10)

@@ -29,7 +29,6 @@ from tests.support.tasks import published
 _EACH_ITEM: Final = DummySpec(
     law="each-item",
     per_user=0,
-    added_by="user-agent",
     trials=100,
     extra_weight=2**29,
     most=40,
@@ -37,14 +36,11 @@ _EACH_ITEM: Final = DummySpec(
 _NEGATIVE_BINOMIAL: Final = DummySpec(
     law="negative-binomial",
     per_user=1,
-    added_by="user-agent",
     trials=2,
     extra_weight=2**31,
     most=60,
 )
-_BINOMIAL: Final = DummySpec(
-    law="binomial", per_user=1, added_by="user-agent", trials=3, extra_weight=2**31, most=3
-)
+_BINOMIAL: Final = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=2**31, most=3)
 _COINS: Final = ShufflerSpec(law="binomial", trials=20_000, most=20_000, keep_weight=KEEP_SUM // 2)
 _GEOMETRIC: Final = ShufflerSpec(
     law="geometric", peak=90, left_weight=900_000_000, right_weight=900_000_000, most=300
@@ -214,7 +210,7 @@ def test_where_no_paper_states_a_bound_that_is_said(protocol: str) -> None:
 def test_what_no_formula_counts_is_refused() -> None:
     """Dummies of each item by both, and under hashing."""
     reduction = MatchCountReduction.for_epsilon(answers=13, local_epsilon=2.0, hashed=True)
-    nothing = DummySpec(law="fixed", per_user=0, added_by="user-agent")
+    nothing = DummySpec(law="fixed", per_user=0)
     for dummies, shuffler in (
         (_EACH_ITEM, _COINS),
         (nothing, _COINS),

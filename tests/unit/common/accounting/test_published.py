@@ -165,7 +165,6 @@ def test_every_bound_answers_any_setting_with_a_figure_or_a_refusal(name: Publis
     each_item = DummySpec(
         law="each-item",
         per_user=0,
-        added_by="user-agent",
         trials=56,
         extra_weight=2**30,
         most=40,
