@@ -1,7 +1,7 @@
 """What a reader of a figure must know: how parameters came about, and which rankings hold."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from deploy.simulate.row import Row
@@ -11,6 +11,8 @@ _RIVALS: Final = frozenset({"murs", "hp-sdp", "mixdump"})
 """The OD-HP paper ranks itself first against these, at every target [CC24]."""
 _FAR: Final = 4.0
 """Standard errors of a difference; of five repeats each, exceeded by chance once in 500."""
+_ENOUGH: Final = 5
+"""Repeats; of so many, a standard error is known to a third of itself."""
 _WORDS: Final = {"published": "by own bounds", "tight": "by tight accounting"}
 _ESTIMATES: Final = {"mse": "debiased", "mse_refined": "refined"}
 
@@ -36,7 +38,16 @@ def remarks(rows: Sequence[Row]) -> list[str]:
         f"{protocol} {words}, ε = {_list(targets)}: left out, {refusal}."
         for (protocol, words, refusal), targets in left.items()
     ]
-    return [*sentences, *_ranking(shown)]
+    return [*sentences, *_ranking(shown), *_few_repeats(shown)]
+
+
+def _few_repeats(rows: Sequence[Row]) -> list[str]:
+    """Warn of standard errors that rest on two to four repeats."""
+    fewest = min((row.repeats for row in rows), default=_ENOUGH)
+    if not 1 < fewest < _ENOUGH:
+        return []
+    uncertain = 1 / math.sqrt(2 * (fewest - 1))
+    return [f"A standard error of {fewest} repeats is itself uncertain by some {uncertain:.0%}."]
 
 
 def _ranking(rows: Sequence[Row]) -> list[str]:
@@ -49,12 +60,12 @@ def _ranking(rows: Sequence[Row]) -> list[str]:
         if not own or not rivals:
             continue
         for estimate, words in _ESTIMATES.items():
-            beaten: dict[str, list[float]] = {}
+            beaten: dict[str, list[Row]] = {}
             for rival in rivals:
-                target = rival.setting.target_epsilon
-                if target in own and _below(rival, own[target], estimate):
-                    beaten.setdefault(rival.setting.protocol, []).append(target)
-            where = "; ".join(f"{name} at ε = {_list(at)}" for name, at in beaten.items())
+                claimant = own.get(rival.setting.target_epsilon)
+                if claimant is not None and _below(rival, claimant, estimate):
+                    beaten.setdefault(rival.setting.protocol, []).append(rival)
+            where = "; ".join(_where(winners, own) for winners in beaten.values())
             sentences.append(
                 f"The OD-HP paper ranks OD-HP before MURS, HP-SDP and mixDUMP; "
                 f"{_WORDS[accounting]}, {words}: "
@@ -65,6 +76,21 @@ def _ranking(rows: Sequence[Row]) -> list[str]:
                 )
             )
     return sentences
+
+
+def _where(winners: Sequence[Row], own: Mapping[float, Row]) -> str:
+    """Say at which targets a rival wins, and what messages of a user this takes of the two."""
+    targets = [row.setting.target_epsilon for row in winners]
+    return (
+        f"{winners[0].setting.protocol} at ε = {_list(targets)} "
+        f"(messages of a user: {_range([row.messages_per_user for row in winners])}, "
+        f"{_CLAIMED_BEST} {_range([own[target].messages_per_user for target in targets])})"
+    )
+
+
+def _range(numbers: Sequence[float]) -> str:
+    least, most = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _is_claimant(row: Row) -> bool:

@@ -171,17 +171,30 @@ def test_where_the_papers_ranking_fails_is_said() -> None:
     ]
 
     claim = "The OD-HP paper ranks OD-HP before MURS, HP-SDP and mixDUMP; by tight accounting"
+    sent = "(messages of a user: 2, od-hp 2)"
     assert [
-        f"{claim}, debiased: less error has murs at ε = 0.1, 0.2; mixdump at ε = 0.2.",
+        f"{claim}, debiased: less error has murs at ε = 0.1, 0.2 {sent}; mixdump at ε = 0.2 {sent}.",
         f"{claim}, refined: none of them has less error at any ε shown.",
-    ] == remarks(rows)
+    ] == remarks(rows)[:2]
 
 
-def test_a_difference_within_two_standard_errors_is_no_ranking() -> None:
+def test_standard_errors_of_few_repeats_are_called_uncertain() -> None:
+    """Of two to four: one has none, and five are enough."""
+    warned = {
+        repeats: [s for s in remarks([_row("sh", 0.1, (1e-6,) * repeats)]) if "uncertain" in s]
+        for repeats in (1, 2, 4, 5)
+    }
+
+    assert {1: 0, 2: 1, 4: 1, 5: 0} == {repeats: len(said) for repeats, said in warned.items()}
+    assert "of 2 repeats is itself uncertain by some 71%" in warned[2][0]
+    assert "of 4 repeats is itself uncertain by some 41%" in warned[4][0]
+
+
+def test_a_difference_within_chance_is_no_ranking() -> None:
     """3 ± 1 and 2 ± 1."""
     rows = [_row("od-hp", 0.1, (2e-6, 4e-6)), _row("murs", 0.1, (1e-6, 3e-6))]
 
-    assert all("none of them has less error" in sentence for sentence in remarks(rows))
+    assert all("none of them has less error" in sentence for sentence in remarks(rows)[:2])
 
 
 def test_no_ranking_is_spoken_of_where_the_paper_makes_none() -> None:
