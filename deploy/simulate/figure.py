@@ -91,14 +91,18 @@ def _errors(
         )
     for name, dashes in _CENTRAL.items():
         targets = sorted(central)
-        axes.plot(
-            targets,
-            [central[target][name] for target in targets],
-            dashes,
-            color="#555555",
-            linewidth=1,
-            label=name,
-        )
+        errors = [central[target][name] for target in targets]
+        style: dict[str, Any] = {
+            "linestyle": dashes,
+            "color": "#555555",
+            "linewidth": 1,
+            "label": name,
+        }
+        if len(targets) == 1:
+            axes.axhline(errors[0], **style)
+            axes.set_xticks(targets)
+        else:
+            axes.plot(targets, errors, **style)
     axes.set_yscale("log")
     axes.set_xlabel("central ε against the analyzer")
     axes.set_ylabel("mean squared error of a share")

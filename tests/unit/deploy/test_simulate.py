@@ -172,8 +172,9 @@ def test_where_the_papers_ranking_fails_is_said() -> None:
 
     claim = "The OD-HP paper ranks OD-HP before MURS, HP-SDP and mixDUMP; by tight accounting"
     sent = "(messages of a user: 2, od-hp 2)"
+    murs, mixdump = f"murs at ε = 0.1, 0.2 {sent}", f"mixdump at ε = 0.2 {sent}"
     assert [
-        f"{claim}, debiased: less error has murs at ε = 0.1, 0.2 {sent}; mixdump at ε = 0.2 {sent}.",
+        f"{claim}, debiased: less error has {murs}; {mixdump}.",
         f"{claim}, refined: none of them has less error at any ε shown.",
     ] == remarks(rows)[:2]
 
