@@ -1,0 +1,151 @@
+"""
+Crashes at every boundary that a party crosses: around each commit, each change of a key file, and
+each call to another party.
+
+A boundary is named by who crosses it, what it is about to do or has just done, and which of the
+two. A crash is a BaseException, so that no part of a party lives on by handling it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeVar
+
+from common.runtime.database import Database
+from common.runtime.state import StateDirectory
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PartyName = Literal["user_agent", "shuffler", "analyzer", "stranger"]
+
+
+class Boundary(NamedTuple):
+    """One place where a crash makes a difference."""
+
+    party: PartyName
+    act: str
+    side: Literal["before", "after"]
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Faults:
+    """Counts the boundaries that are crossed, and lets the party crash at one of them."""
+
+    crossed: list[Boundary] = field(default_factory=list)
+    wanted: int | None = None
+    """What a test will set the countdown to."""
+    crashes: list[Boundary] = field(default_factory=list)
+    countdown: int | None = None
+    """Boundaries until the crash; None for none."""
+    only: PartyName | None = None
+    """Whose boundaries count down; None for everybody's."""
+    suspended: bool = False
+    """A test is looking into a file, or has had enough of faults: nothing is a boundary."""
+
+    def crash_after(self, boundaries: int, party: PartyName | None = None) -> None:
+        """Crash at the boundary after so many more."""
+        self.countdown, self.only = boundaries, party
+
+    def due(self, boundary: Boundary) -> bool:
+        """Take note of a boundary; tell whether the party crashes at it."""
+        if self.suspended or boundary.party == "stranger":
+            return False
+        self.crossed.append(boundary)
+        if self.countdown is None or self.only not in {None, boundary.party}:
+            return False
+        self.countdown -= 1
+        if self.countdown >= 0:
+            return False
+        self.countdown = None
+        self.crashes.append(boundary)
+        return True
+
+
+class Life:
+    """One run of a party's process, from start to stop or crash."""
+
+    def __init__(self, party: PartyName, faults: Faults) -> None:
+        self.party: PartyName = party
+        self.over = asyncio.Event()
+        self._faults = faults
+
+    def cross(self, act: str, side: Literal["before", "after"]) -> None:
+        """
+        Cross a boundary.
+
+        Raises:
+            Crash: Here, or earlier: what is left of a crashed process gets no further.
+        """
+        if self.over.is_set() or self._faults.due(Boundary(self.party, act, side)):
+            self.over.set()
+            raise Crash
+
+    async def around(self, act: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something with a boundary on either side."""
+        self.cross(act, "before")
+        done = await work()
+        self.cross(act, "after")
+        return done
+
+
+class FaultyDatabase(Database):
+    """A database whose transactions are boundaries."""
+
+    def __init__(self, database: Database, life: Life) -> None:
+        # Not Database's own: the file is open already.
+        self._inner = database
+        self._life = life
+
+    async def run(
+        self,
+        work: Callable[Concatenate[Any, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """See Database."""
+        states = [str(each.value) for each in args if isinstance(each, Enum)]
+        act = " ".join([work.__name__.removeprefix("_").replace("_", " "), *states])
+        return await self._life.around(act, lambda: self._inner.run(work, *args, **kwargs))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._inner.close()
+
+
+class FaultyState(StateDirectory):
+    """A state directory in which making and destroying a secret are boundaries."""
+
+    life: Life
+
+    @classmethod
+    def of(cls, path: Path, life: Life) -> Self:
+        """Open a directory."""
+        state = cls.open(path)
+        object.__setattr__(state, "life", life)
+        return state
+
+    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """See StateDirectory."""
+
+        def crossing() -> bytes:
+            self.life.cross("make key", "before")
+            return make()
+
+        made = not (self.path / name).exists()
+        secret = super().secret(name, crossing)
+        if made:
+            self.life.cross("make key", "after")
+        return secret
+
+    def destroy(self, name: str) -> None:
+        """See StateDirectory."""
+        self.life.cross("destroy key", "before")
+        super().destroy(name)
+        self.life.cross("destroy key", "after")

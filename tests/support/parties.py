@@ -1,0 +1,251 @@
+"""The three parties' cores on real files, over a network in memory, each of which may crash."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analyzer.keys import AnalyzerKeys
+from analyzer.registry import Registry
+from analyzer.release import Releases
+from analyzer.spending import Spending
+from analyzer.store import Store
+from common.batch import BatchManifest
+from common.hpke import HpkePrivateKey
+from common.signing import SignedTask
+from common.task_digest import TaskDigest
+from shuffler.collection import Collection
+from shuffler.delivery import Deliveries
+from shuffler.rounds import Rounds
+from shuffler.spool import Spool
+from tests.support.clocks import ManualClock
+from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
+from tests.support.network import Network
+from tests.support.policies import generous
+from tests.support.pools import InlinePool
+from user_agent.agent import Agent
+from user_agent.budget import Budget
+
+
+@dataclass
+class Surroundings:
+    """What all parties share: a folder for their files, the time, the network, and their luck."""
+
+    path: Path
+    clock: ManualClock = field(default_factory=ManualClock)
+    network: Network = field(default_factory=Network)
+    faults: Faults = field(default_factory=Faults)
+    seeds: Iterator[int] = field(default_factory=itertools.count)
+
+    def rng(self) -> np.random.Generator:
+        """Give a generator of its own to every start of every party."""
+        return np.random.default_rng(next(self.seeds))
+
+
+class AnalyzerParty:
+    """An analyzer's core."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.path = around.path / "analyzer"
+        self.life = Life("analyzer", around.faults)
+        self.life.over.set()
+
+    async def start(self) -> None:
+        """Start, or start again on the same files."""
+        self.life = Life("analyzer", self._around.faults)
+        self.keys = AnalyzerKeys.load(FaultyState.of(self.path, self.life))
+        self.store = Store(self.path / "analyzer.sqlite")
+        self.store._database = FaultyDatabase(self.store._database, self.life)
+        await self.store.check_ledger()
+        self.spending = Spending(self.store)
+        self.registry = Registry(
+            store=self.store,
+            spending=self.spending,
+            keys=self.keys,
+            clock=self._around.clock,
+            rng=self._around.rng(),
+        )
+        self.releases = Releases(
+            store=self.store,
+            registry=self.registry,
+            spending=self.spending,
+            pool=InlinePool(self.keys.reports),
+        )
+        await self.releases.resume()
+
+    async def settle(self) -> None:
+        """Wait until nothing is being released; whoever crashes meanwhile has crashed."""
+        while releasing := list(self.releases._releasing.values()):
+            over = asyncio.ensure_future(self.life.over.wait())
+            await asyncio.wait({over, *releasing}, return_when=asyncio.FIRST_COMPLETED)
+            over.cancel()
+            if self.life.over.is_set():
+                return
+            await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        """Drop what is under way, as the end of a process does."""
+        self.life.over.set()
+        await self.releases.stop()
+        self.store.close()
+
+
+class ShufflerParty:
+    """A shuffler's core, with a wiretap on what it delivers."""
+
+    def __init__(self, around: Surroundings, analyzer: AnalyzerParty) -> None:
+        self._around = around
+        self._analyzer = analyzer
+        self.path = around.path / "shuffler"
+        self.delivered: list[tuple[BatchManifest, list[bytes]]] = []
+        """Every delivery that was begun, as far as it got."""
+        self.life = Life("shuffler", around.faults)
+        self.life.over.set()
+
+    async def start(self) -> None:
+        """Start, or start again on the same files."""
+        self.life = Life("shuffler", self._around.faults)
+        state = FaultyState.of(self.path, self.life)
+        self.key = HpkePrivateKey(
+            state.secret("envelope.key", lambda: HpkePrivateKey.generate().private_bytes())
+        )
+        self.spool = Spool(self.path / "spool.sqlite")
+        self.spool._database = FaultyDatabase(self.spool._database, self.life)
+        rng, pool = self._around.rng(), InlinePool(self.key)
+        self.rounds = Rounds(
+            spool=self.spool,
+            state=state,
+            analyzer=self,
+            identity=self._analyzer.keys.identity.public_identity(),
+            key=self.key.public_key(),
+            minimum_batch=1,
+            most_dummies=10_000,
+            rng=rng,
+        )
+        await self.rounds.resume()
+        self.collection = Collection(
+            rounds=self.rounds, spool=self.spool, key=self.key, pool=pool, clock=self._around.clock
+        )
+        self.deliveries = Deliveries(
+            rounds=self.rounds,
+            spool=self.spool,
+            analyzer=self,
+            pool=pool,
+            clock=self._around.clock,
+            rng=rng,
+        )
+
+    def key_files(self) -> list[Path]:
+        """List the keys of batches that are not over."""
+        return list(self.path.glob("batch-*.key"))
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a task from the analyzer; see shuffler/client."""
+        return await self._around.network.call(
+            self.life,
+            self._analyzer.life,
+            "fetch task",
+            lambda: self._analyzer.registry.get(digest),
+        )
+
+    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+        """Deliver a batch to the analyzer; see shuffler/client."""
+        seen: list[bytes] = []
+        self.delivered.append((manifest, seen))
+
+        async def on_the_way() -> AsyncIterator[bytes]:
+            try:
+                async for chunk in chunks:
+                    seen.append(chunk)
+                    yield chunk
+            except Crash:
+                raise ConnectionError from None
+
+        await self._around.network.call(
+            self.life,
+            self._analyzer.life,
+            "deliver batch",
+            lambda: self._analyzer.releases.deliver(manifest, on_the_way()),
+        )
+
+    async def advance(self) -> None:
+        """Do what is due with every batch, whatever becomes of it."""
+        self.deliveries._not_before.clear()
+        try:
+            await self.deliveries.advance()
+        except Crash:
+            await asyncio.gather(*self.deliveries._moving.values(), return_exceptions=True)
+
+    async def end(self) -> None:
+        """Drop what is under way, as the end of a process does."""
+        self.life.over.set()
+        moving: list[Any] = [*self.deliveries._moving.values(), *self.rounds._beginning.values()]
+        if self.spool._committing is not None:
+            moving.append(self.spool._committing)
+        for task in moving:
+            task.cancel()
+        await asyncio.gather(*moving, return_exceptions=True)
+        self.spool.close()
+
+
+class DeviceParty:
+    """A user agent's core that answers for several persons."""
+
+    def __init__(
+        self, around: Surroundings, shuffler: ShufflerParty, analyzer: AnalyzerParty
+    ) -> None:
+        self._around = around
+        self._shuffler = shuffler
+        self._analyzer = analyzer
+        self.path = around.path / "user_agent"
+        self.life = Life("user_agent", around.faults)
+        self.life.over.set()
+        self.path.mkdir()
+
+    async def start(self) -> None:
+        """Start, or start again on the same files."""
+        self.life = Life("user_agent", self._around.faults)
+        self.budget = Budget(self.path / "budget.sqlite")
+        self.budget._database = FaultyDatabase(self.budget._database, self.life)
+        self.agent = Agent(
+            shuffler=self,
+            budget=self.budget,
+            policy=generous(self._analyzer.keys.identity.public_identity(), 20.0),
+            several_persons=True,
+            clock=self._around.clock,
+            rng=self._around.rng(),
+        )
+
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
+        """Fetch a task from the shuffler; see user_agent/client."""
+        return await self._around.network.call(
+            self.life,
+            self._shuffler.life,
+            "fetch task",
+            lambda: self._shuffler.collection.fetch_task(digest),
+        )
+
+    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
+        """Submit to the shuffler; see user_agent/client."""
+        await self._around.network.call(
+            self.life,
+            self._shuffler.life,
+            "submit",
+            lambda: self._shuffler.collection.submit(digest, envelope),
+        )
+
+    async def end(self) -> None:
+        """Drop what is under way, as the end of a process does."""
+        self.life.over.set()
+        self.budget.close()
+
+
+async def chunks_of(chunks: list[bytes]) -> AsyncIterator[bytes]:
+    """Deliver chunks as they were."""
+    for chunk in chunks:
+        yield chunk
