@@ -55,3 +55,10 @@ def test_nothing_is_lost_and_nothing_counted_twice(operations: list[Operation]) 
 def test_nothing_is_lost_and_nothing_counted_twice_at_length(operations: list[Operation]) -> None:
     """The same, with other lists each time."""
     _play(operations)
+
+
+@pytest.mark.parametrize("way", range(3))
+def test_a_replayed_batch_changes_nothing(way: int) -> None:
+    """As it was, it is acknowledged again; under another id or size it is refused."""
+    answers = [Operation("contribute", who=person) for person in range(3)]
+    _play([*answers, Operation("advance"), Operation("replay batch", what=way)])
