@@ -14,7 +14,7 @@ from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft
 from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
-from common.hpke import KeyId, key_id
+from common.hpke import HpkePublicKey, KeyId, key_id
 from common.mechanisms.catalogue import specify
 from common.mechanisms.local_hashing import optimal_buckets
 from common.protocols import Protocol, protocol_named
@@ -97,6 +97,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
     Raises:
         TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
+        KeyFormatError: Its shuffler_key is no key of its suite.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -130,6 +131,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         budget_epsilon=_budget_epsilon(draft),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
+    HpkePublicKey(task.suite, task.shuffler_key)  # no device could seal to what is no key
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 

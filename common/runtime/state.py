@@ -105,7 +105,7 @@ class StateDirectory:
             try:
                 if not self._key_file.exists():
                     self._check_nothing_is_sealed()
-                    write_whole(self._key_file, StateKey.generate(), _OWNER_ONLY_FILE)
+                    _write_new(self._key_file, StateKey.generate())
                 raw = _read_secret(self._key_file)
             except OSError as error:
                 raise SettingsError(
@@ -157,6 +157,19 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
         file.flush()
         os.fsync(file.fileno())
     scratch.replace(path)
+    flush_directory(path.parent)
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a secret whole, unless somebody else has in the meantime: then theirs is the one."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
+    write_whole(scratch, content, _OWNER_ONLY_FILE)
+    try:
+        path.hardlink_to(scratch)
+    except FileExistsError:
+        pass
+    finally:
+        scratch.unlink()
     flush_directory(path.parent)
 
 

@@ -3,10 +3,12 @@ from pathlib import Path
 
 import pytest
 
+from analyzer.keys import AnalyzerKeys
 from common.errors import UnusableBatchError
 from common.hpke import HpkePrivateKey, key_id
 from common.key_ring import DAY
-from common.signing import SignedTask
+from common.runtime.state import StateDirectory
+from common.signing import SignedTask, SigningIdentity
 from common.suites import SUITES
 from common.task import Task
 from tests.support.analyzer_core import BATCH, AnalyzerCore, chunks_of
@@ -128,3 +130,25 @@ async def test_keys_are_needed_until_a_batch_is_released_or_can_no_longer_come(
     await analyzer.releases.resume()
     await analyzer.settle()
     assert set() == await needed()
+
+
+def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
+    """Signer, operator's token and the key that tasks are sealed to; none lies in plain after."""
+    identity, reports = SigningIdentity.generate(), HpkePrivateKey.generate()
+    plain = {
+        "identity.key": identity.private_bytes(),
+        "reports.key": reports.private_bytes(),
+        "operator.token": b"token",
+    }
+    for name, content in plain.items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o600)
+    keys = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
+
+    assert identity.public_identity().raw == keys.identity.public_identity().raw
+    assert reports.public_key().raw == keys.reports.public_key().raw
+    assert keys.operator_token.matches("token")
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert identity.private_bytes() not in written
+    assert reports.private_bytes() not in written
+    assert not (tmp_path / "reports.key").exists()

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from analyzer.keys import AnalyzerKeys, OperatorToken
-from analyzer.registry import Registry, _budget_epsilon
+from analyzer.registry import Registry, _budget_epsilon, complete
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.accounting.epsilon_search import MOST_EPSILON
-from common.errors import ShuffleDpError, TaskError, UnknownTaskError
+from common.errors import KeyFormatError, ShuffleDpError, TaskError, UnknownTaskError
+from common.hpke import HpkePrivateKey
 from common.runtime.state import StateDirectory
 from common.suites import SUITES
 from common.task import Task
@@ -155,3 +156,14 @@ def test_binary_local_hashing_is_binary() -> None:
     """Whatever a draft says."""
     with pytest.raises(TaskError, match="hashes into 2 buckets; the draft says 13"):
         published(protocol="ldp-blh", dummies_per_user=0)
+
+
+def test_a_draft_whose_shuffler_key_is_none_is_refused() -> None:
+    """Before devices find that they cannot seal to it."""
+    suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+    with pytest.raises(KeyFormatError, match="not a public key of the suite"):
+        complete(
+            draft(b"\xff" * 1216, suite=suite),
+            analyzer_key=HpkePrivateKey.generate(suite).public_key().raw,
+            nonce=bytes(32),
+        )

@@ -242,6 +242,10 @@ def test_every_length_on_the_wire_follows_from_the_task() -> None:
     assert task.envelope_bytes == 16 + 4 * 60 + 48
 
 
+def _replaced(task: Task, change: dict[str, Any]) -> Task:
+    return dataclasses.replace(task, **change)
+
+
 @pytest.mark.parametrize(
     ("suite", "key_bytes", "overhead"),
     list(zip(SUITES, [32, 32, 1216], [48, 48, 1136], strict=True)),
@@ -254,7 +258,7 @@ def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int
     assert task == Task.from_bytes(task.to_bytes())
     for name in ("analyzer_key", "shuffler_key"):
         with pytest.raises(TaskError, match=f"{name} has 33 bytes; it must have {key_bytes}"):
-            dataclasses.replace(task, **{name: bytes(33)})
+            _replaced(task, {name: bytes(33)})
 
 
 def test_a_hybrid_submission_that_would_not_fit_is_refused() -> None:

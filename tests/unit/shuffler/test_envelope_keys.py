@@ -8,6 +8,7 @@ from common.hpke import key_id
 from common.key_ring import DAY, KeyState
 from common.runtime.key_store import KeyStore
 from common.runtime.state import StateDirectory
+from common.runtime.state_key import is_sealed
 from common.submission import Outcome
 from common.suites import DEFAULT_SUITE, SUITES
 from shuffler.server import publish_keys
@@ -100,3 +101,13 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
         assert seen[1][name[:-4] + ".pending.pub"] == seen[2][name]
     assert keys.public_key().raw.hex() == seen[2]["envelope.pub"]
     assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None
+
+
+async def test_a_batch_key_lies_encrypted(shuffler: Shuffler) -> None:
+    """It names and opens every row; its file shows nothing of it."""
+    await shuffler.submit(1)
+    [path] = shuffler.key_files()
+    key = shuffler.rounds.find(DIGEST).held_key()
+
+    assert is_sealed(path.read_bytes())
+    assert key._raw not in path.read_bytes()

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.state import StateDirectory
+from common.runtime.state import StateDirectory, _write_new
 from common.runtime.state_key import StateKey, is_sealed
 
 
@@ -161,3 +161,14 @@ def test_a_state_key_shows_nothing_and_does_not_travel(tmp_path: Path) -> None:
         assert raw.hex() not in shown
     with pytest.raises(TypeError):
         StateKey(raw, tmp_path).__reduce__()
+
+
+def test_two_parties_that_make_one_key_file_at_once_agree(tmp_path: Path) -> None:
+    """Whoever comes second takes the first one's key, and leaves nothing behind."""
+    where = tmp_path / "shared"
+    _write_new(where, b"f" * 32)
+    _write_new(where, b"s" * 32)
+
+    assert b"f" * 32 == where.read_bytes()
+    assert [where] == list(tmp_path.iterdir())
+    assert 0o600 == where.stat().st_mode & 0o777
