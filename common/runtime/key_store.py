@@ -173,15 +173,12 @@ class KeyStore:
 
     def _destroy_files(self) -> bool:
         found = set(self._state.names(_KEY_FILES))
-        gone = [
-            entry.key_id
-            for entry in self._ring.entries
-            if entry.state is KeyState.DESTROYED and _key_file(entry.key_id) in found
-        ]
+        gone = [entry.key_id for entry in self._ring.entries if entry.state is KeyState.DESTROYED]
         for key in gone:
             self._keys.pop(key, None)
-            self._state.destroy(_key_file(key))
-        return bool(gone)
+            if _key_file(key) in found:
+                self._state.destroy(_key_file(key))
+        return any(_key_file(key) in found for key in gone)
 
     def __repr__(self) -> str:
         return f"KeyStore({len(self._ring.kept())} keys)"

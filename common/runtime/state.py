@@ -19,6 +19,8 @@ from common.runtime.state_key import StateKey, is_sealed
 _OWNER_ONLY_DIRECTORY: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
+_FORMER_SECRET_BYTES: Final = 32
+"""Length of every secret that an earlier version kept in plain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class StateDirectory:
         content = _read_secret(path)
         if is_sealed(content):
             return key.open(name, content)
+        if len(content) != _FORMER_SECRET_BYTES:
+            raise SettingsError(
+                f"the key file {name} is damaged: it is neither a sealed secret nor one of an "
+                "earlier version"
+            )
         with path.open("r+b") as plain:
             write_whole(path, key.seal(name, content), _OWNER_ONLY_FILE)
             _overwrite(plain)

@@ -172,3 +172,18 @@ def test_two_parties_that_make_one_key_file_at_once_agree(tmp_path: Path) -> Non
     assert b"f" * 32 == where.read_bytes()
     assert [where] == list(tmp_path.iterdir())
     assert 0o600 == where.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 87])
+def test_a_damaged_file_is_not_taken_for_an_earlier_versions(
+    tmp_path: Path, content: bytes
+) -> None:
+    """Those had 32 bytes; anything else is left as it is, for a backup to replace."""
+    path = tmp_path / "state" / "identity.key"
+    path.parent.mkdir()
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+    with pytest.raises(SettingsError, match=r"identity\.key is damaged"):
+        _state(tmp_path).secret("identity.key", bytes)
+    assert content == path.read_bytes()
