@@ -4,7 +4,8 @@ import secrets
 from dataclasses import dataclass
 from typing import Final, Self
 
-from common.hpke import HpkePrivateKey
+from common.key_ring import Schedule
+from common.runtime.key_store import KeyStore
 from common.runtime.state import StateDirectory
 from common.signing import SigningIdentity
 
@@ -13,26 +14,34 @@ TOKEN_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerKeys:
-    """Made on first start, kept in the state directory with mode 0600. Shows fingerprints only."""
+    """Made on first start, kept in the state directory with mode 0600. Shows no secret."""
 
     identity: SigningIdentity
-    reports: HpkePrivateKey
+    """Lives for ever: devices and shufflers pin it."""
+    reports: KeyStore
+    """Rotated: what reports are sealed to."""
     operator_token: "OperatorToken"
 
     @classmethod
-    def load(cls, state: StateDirectory) -> Self:
-        """Read the keys, or make them on first start; publish what others need to know."""
+    def load(cls, state: StateDirectory, schedule: Schedule, now: float) -> Self:
+        """
+        Read the keys, or make them on first start; publish what others need to know.
+
+        Raises:
+            SettingsError: A file is open to others, damaged, or sealed under another state key.
+        """
         keys = cls(
             identity=SigningIdentity(
                 state.secret("identity.key", lambda: SigningIdentity.generate().private_bytes())
             ),
-            reports=HpkePrivateKey(
-                state.secret("reports.key", lambda: HpkePrivateKey.generate().private_bytes())
-            ),
+            reports=KeyStore(state, schedule, former="reports.key"),
             operator_token=OperatorToken(
-                state.secret("operator.token", lambda: secrets.token_hex(TOKEN_BYTES).encode())
+                state.plain_secret(
+                    "operator.token", lambda: secrets.token_hex(TOKEN_BYTES).encode()
+                )
             ),
         )
+        keys.reports.rotate(now)
         state.publish("identity.pub", keys.identity.public_identity().raw.hex())
         return keys
 

@@ -14,7 +14,7 @@ from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft
 from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
-from common.hpke import SUITE_NAME
+from common.hpke import HpkePublicKey, KeyId, key_id
 from common.mechanisms.catalogue import specify
 from common.mechanisms.local_hashing import optimal_buckets
 from common.protocols import Protocol, protocol_named
@@ -48,13 +48,14 @@ class Registry:
 
         Raises:
             TaskError: The draft breaks a rule.
+            KeyFormatError: It names a suite that there is not.
             BudgetError: Its population has not enough left for its smallest batch: it could never
                 be released.
         """
         if draft.deadline <= self._clock.now():
             raise TaskError(f"the deadline, {draft.deadline}, is not in the future")
         nonce = self._rng.bytes(NONCE_BYTES)
-        public_key = self._keys.reports.public_key().raw
+        public_key = self._keys.reports.public_key(draft.suite).raw
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
         await self._spending.require(task, task.n_min, 0)
         signed = self._keys.identity.sign(task.to_bytes())
@@ -73,6 +74,22 @@ class Registry:
             raise UnknownTaskError("there is no task with this digest")
         return signed
 
+    async def needed_keys(self, keep: float) -> set[KeyId]:
+        """
+        List the keys that a batch may still need: staged ones, and those yet to be delivered.
+
+        Args:
+            keep: How many seconds after a task's deadline its batch may still come.
+
+        Cost: reads every unfinished task.
+        """
+        now, needed = self._clock.now(), set()
+        for signed, staged in await self._store.unfinished_tasks():
+            task = Task.from_bytes(signed.task_bytes)
+            if staged or now < task.deadline + keep:
+                needed.add(key_id(task.suite, task.analyzer_key))
+        return needed
+
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     """
@@ -80,6 +97,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
     Raises:
         TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
+        KeyFormatError: Its shuffler_key is no key of its suite.
 
     Cost: one search for ε, tenths of a second.
     """
@@ -105,7 +123,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         assumed_honest_fraction=draft.assumed_honest_fraction,
         local_epsilon=draft.local_epsilon,
         central_epsilon=0.0,  # until it is known, below: it follows from everything else
-        suite=SUITE_NAME,
+        suite=draft.suite,
         analyzer_key=analyzer_key,
         shuffler_key=draft.shuffler_key,
         nonce=nonce,
@@ -113,6 +131,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         budget_epsilon=_budget_epsilon(draft),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
+    HpkePublicKey(task.suite, task.shuffler_key)  # no device could seal to what is no key
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
 
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from analyzer.conclusion import conclude
 from analyzer.intake import Intake, take_in
+from analyzer.keys import AnalyzerKeys
 from analyzer.ledger import Charge
 from analyzer.registry import Registry
 from analyzer.spending import Spending
@@ -25,6 +26,7 @@ from common.errors import (
     ManifestError,
     NotReleasedError,
     ShuffleDpError,
+    UnknownKeyError,
     UnusableBatchError,
 )
 from common.guarantee import claimed
@@ -47,7 +49,16 @@ _LONGEST_PAUSE: Final = 60.0
 class Releases:
     """Receives batches and releases results."""
 
-    def __init__(self, *, store: Store, registry: Registry, spending: Spending, pool: Pool) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        spending: Spending,
+        keys: AnalyzerKeys,
+        pool: Pool,
+    ) -> None:
+        self._keys = keys
         self._store = store
         self._registry = registry
         self._spending = spending
@@ -177,8 +188,8 @@ class Releases:
     async def _release_or_give_up(self, manifest: BatchManifest) -> None:
         try:
             await self._estimate_and_keep(manifest)
-        except (UnusableBatchError, AccountingError, BudgetError) as error:
-            # What follows from the batch and the ledger would follow from them again.
+        except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
+            # What follows from the batch, the keys and the ledger would follow from them again.
             await self._store.give_up(manifest, str(error))
             logs.event(
                 "batch unusable",
@@ -192,6 +203,7 @@ class Releases:
     async def _estimate_and_keep(self, manifest: BatchManifest) -> None:
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
+        key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = mechanism_of(task)
@@ -202,7 +214,8 @@ class Releases:
             task,
             manifest.task_digest,
             mechanism,
-            self._pool,
+            pool=self._pool,
+            key=key,
         )
         open_seconds = time.perf_counter() - started
         started = time.perf_counter()

@@ -1,5 +1,7 @@
 """Composition root of the analyzer: randomness, clock, keys, files and workers are made here."""
 
+import asyncio
+
 import grpc
 
 from analyzer.keys import AnalyzerKeys
@@ -10,10 +12,12 @@ from analyzer.settings import AnalyzerSettings
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.errors import LedgerError
+from common.hpke import KeyId
 from common.hpke_pool import HpkePool
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
 from common.runtime.process import Listener
+from common.runtime.rotation import Rotation
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import analyzer_pb2_grpc
@@ -23,17 +27,26 @@ class AnalyzerService:
     """A running analyzer."""
 
     def __init__(
-        self, *, listener: Listener, releases: Releases, store: Store, pool: HpkePool
+        self,
+        *,
+        listener: Listener,
+        releases: Releases,
+        rotation: Rotation,
+        store: Store,
+        pool: HpkePool,
     ) -> None:
         self._listener = listener
         self._releases = releases
         self._store = store
         self._pool = pool
+        self._rotating = asyncio.create_task(rotation.run())
         self.address = listener.address
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
         await self._listener.stop()
+        self._rotating.cancel()
+        await asyncio.gather(self._rotating, return_exceptions=True)
         await self._releases.stop()
         self._pool.close()
         self._store.close()
@@ -44,24 +57,31 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     Start an analyzer, and go on with batches that an earlier run had staged.
 
     Raises:
+        SettingsError: A key in the state directory is damaged, or sealed under another state key.
         LedgerError: The ledger is broken: nothing is released on it.
     """
     clock = SystemClock()
-    state = StateDirectory.open(settings.state_directory)
+    state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "analyzer", clock)
-    keys = AnalyzerKeys.load(state)
+    keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
     store = Store(state.path / "analyzer.sqlite")
     try:
         await store.check_ledger()
     except LedgerError:
         store.close()
         raise
-    pool = HpkePool(keys.reports, settings.opening_processes)
+    pool = HpkePool(settings.opening_processes)
     spending = Spending(store)
     registry = Registry(
         store=store, spending=spending, keys=keys, clock=clock, rng=secure_generator()
     )
-    releases = Releases(store=store, registry=registry, spending=spending, pool=pool)
+    releases = Releases(store=store, registry=registry, spending=spending, keys=keys, pool=pool)
+
+    async def needed() -> set[KeyId]:
+        return await registry.needed_keys(settings.schedule().keep)
+
+    rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, memory=pool)
+    await rotation.do_what_is_due()
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
@@ -69,4 +89,6 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(settings, tls, "shuffledp.v1.Analyzer", add_services)
-    return AnalyzerService(listener=listener, releases=releases, store=store, pool=pool)
+    return AnalyzerService(
+        listener=listener, releases=releases, rotation=rotation, store=store, pool=pool
+    )

@@ -59,6 +59,10 @@ class Store:
         """Look up a published task."""
         return await self._database.run(_task, digest)
 
+    async def unfinished_tasks(self) -> list[tuple[SignedTask, bool]]:
+        """List tasks that may still have a result, and whether their batch is staged."""
+        return await self._database.run(_unfinished_tasks)
+
     async def begin_batch(self, manifest: BatchManifest) -> bool:
         """
         Begin to stage a batch, forgetting an earlier delivery that broke off.
@@ -139,6 +143,18 @@ def _task(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | No
         "SELECT task, signature FROM tasks WHERE task_digest = ?", (digest,)
     ).fetchone()
     return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
+
+
+def _unfinished_tasks(connection: sqlite3.Connection) -> list[tuple[SignedTask, bool]]:
+    rows = connection.execute(
+        "SELECT task, signature, coalesce(staged, 0) FROM tasks LEFT JOIN batches "
+        "USING (task_digest) WHERE failure IS NULL "
+        "AND task_digest NOT IN (SELECT task_digest FROM results)"
+    )
+    return [
+        (SignedTask(task_bytes=task, signature=signature), bool(staged))
+        for task, signature, staged in rows
+    ]
 
 
 def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from common.dummy_spec import DummySpec
 from common.shuffler_spec import PERMUTES, ShufflerSpec
+from common.suites import DEFAULT_SUITE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +38,5 @@ class TaskDraft:
     """What all releases to the population together may cost; without it, local_epsilon."""
     budget_delta: float | None = None
     """Without it, delta."""
+    suite: str = DEFAULT_SUITE
+    """What reports and envelopes are sealed with; shuffler_key is a key of this suite."""

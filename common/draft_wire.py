@@ -5,10 +5,10 @@ from typing import Final, get_args
 
 from common.draft import TaskDraft
 from common.dummy_spec import MAX_DUMMIES, DummySpec
-from common.hpke import KEY_BYTES
 from common.mechanism_spec import MAX_DOMAIN_SIZE
 from common.protocols import DummyLaw, ShufflerLaw
 from common.shuffler_spec import PERMUTES, ShufflerSpec
+from common.suites import DEFAULT_SUITE, SUITES, suite_named
 from common.task import MAX_LABEL_CHARACTERS, MAX_POPULATION_CHARACTERS, MAX_USERS
 from common.wire_fields import amount, count, exactly, short, word
 from protos.shuffledp.v1 import analyzer_pb2
@@ -36,6 +36,7 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
         budget_delta=draft.budget_delta,
         dummies=None if draft.dummies is None else _dummies_to_wire(draft.dummies),
         shuffler=_shuffler_to_wire(draft.shuffler),
+        suite=draft.suite,
     )
 
 
@@ -43,6 +44,8 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
     """Read an operator's draft."""
     for label in message.labels:
         short("label", label, MAX_LABEL_CHARACTERS)
+    suite = word("the suite", message.suite or DEFAULT_SUITE, tuple(SUITES))
+    key_bytes = suite_named(suite).public_key_bytes
     return TaskDraft(
         protocol=short("protocol", message.protocol, _MAX_NAME),
         domain_size=count("domain_size", message.domain_size, MAX_DOMAIN_SIZE),
@@ -55,7 +58,7 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
         target_size=count("target_size", message.target_size, MAX_USERS),
         deadline=message.deadline,
         assumed_honest_fraction=message.assumed_honest_fraction,
-        shuffler_key=exactly("shuffler_key", message.shuffler_key, KEY_BYTES),
+        shuffler_key=exactly("shuffler_key", message.shuffler_key, key_bytes),
         population=short("population", message.population, MAX_POPULATION_CHARACTERS),
         budget_epsilon=message.budget_epsilon if message.HasField("budget_epsilon") else None,
         budget_delta=message.budget_delta if message.HasField("budget_delta") else None,
@@ -63,6 +66,7 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
         shuffler=(
             _shuffler_from_wire(message.shuffler) if message.HasField("shuffler") else PERMUTES
         ),
+        suite=suite,
     )
 
 

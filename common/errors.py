@@ -48,6 +48,12 @@ class KeyFormatError(ShuffleDpError):
     status = "INVALID_ARGUMENT"
 
 
+class UnknownKeyError(ShuffleDpError):
+    """A task is sealed to a key that this party does not hold: another's, or destroyed."""
+
+    status = "FAILED_PRECONDITION"
+
+
 class ReportError(ShuffleDpError):
     """A report is not one that the task's mechanism can make."""
 

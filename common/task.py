@@ -15,11 +15,11 @@ from typing import Any, Final, NoReturn, Self
 
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
-from common.hpke import KEY_BYTES, OVERHEAD_BYTES, SUITE_NAME
 from common.mechanism_spec import MAX_DOMAIN_SIZE, MechanismSpec
 from common.protocols import Protocol, Refinement, protocol_named
 from common.ranges import between, one_of, real, within
 from common.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.suites import DEFAULT_SUITE, SUITES, suite_named
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32
@@ -74,6 +74,7 @@ class Task:
     """Claim, at `delta`: what holds with ⌊n_min · assumed_honest_fraction⌋ honest users and an
     honest shuffler. Always finite: a task that promises nothing is refused."""
     suite: str
+    """Of both layers: reports are sealed to the analyzer's key, envelopes to the shuffler's."""
     analyzer_key: bytes
     shuffler_key: bytes
     nonce: bytes
@@ -97,10 +98,11 @@ class Task:
         within("deadline", self.deadline, 1, MAX_UNIX_TIME)
         between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
         self._check_claims()
-        one_of("the suite", self.suite, (SUITE_NAME,))
+        one_of("the suite", self.suite, tuple(SUITES))
+        key_bytes = suite_named(self.suite).public_key_bytes
         for name, value, length in (
-            ("analyzer_key", self.analyzer_key, KEY_BYTES),
-            ("shuffler_key", self.shuffler_key, KEY_BYTES),
+            ("analyzer_key", self.analyzer_key, key_bytes),
+            ("shuffler_key", self.shuffler_key, key_bytes),
             ("nonce", self.nonce, NONCE_BYTES),
         ):
             if len(value) != length:
@@ -270,12 +272,12 @@ class Task:
     @property
     def sealed_report_bytes(self) -> int:
         """Length of every sealed report of this task."""
-        return self.mechanism.report_bytes + OVERHEAD_BYTES
+        return self.mechanism.report_bytes + suite_named(self.suite).overhead_bytes
 
     @property
     def envelope_bytes(self) -> int:
         """Length of every submission's envelope of this task."""
-        return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user)
+        return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user, self.suite)
 
     def batch_reports(self, n_users: int) -> tuple[int, int]:
         """Give the fewest and the most reports that the shuffler delivers for so many users."""
@@ -349,10 +351,10 @@ class Task:
         )
 
 
-def envelope_bytes(report_bytes: int, reports_per_user: int) -> int:
+def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAULT_SUITE) -> int:
     """Give the length of a submission's envelope: sealed reports, their number's padding too."""
-    sealed = report_bytes + OVERHEAD_BYTES
-    return SUBMISSION_ID_BYTES + reports_per_user * sealed + OVERHEAD_BYTES
+    overhead = suite_named(suite).overhead_bytes
+    return SUBMISSION_ID_BYTES + reports_per_user * (report_bytes + overhead) + overhead
 
 
 def check_local_epsilon(local_epsilon: float) -> None:

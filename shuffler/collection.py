@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Sequence
 
 from common.batch import BatchState, BatchStatus
-from common.errors import BatchStateError, SubmissionConflictError, WireError
+from common.errors import BatchStateError, SubmissionConflictError, UnknownKeyError, WireError
 from common.hpke import HpkePrivateKey, envelope_context
 from common.hpke_pool import Pool
 from common.runtime.clock import Clock
+from common.runtime.key_store import KeyStore
 from common.signing import SignedTask
 from common.submission import Outcome, Submission, unpack
-from common.task import Task
 from common.task_digest import TaskDigest
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Row, Spool
@@ -20,11 +20,11 @@ class Collection:
     """Takes submissions for every task of this shuffler."""
 
     def __init__(
-        self, *, rounds: Rounds, spool: Spool, key: HpkePrivateKey, pool: Pool, clock: Clock
+        self, *, rounds: Rounds, spool: Spool, keys: KeyStore, pool: Pool, clock: Clock
     ) -> None:
         self._rounds = rounds
         self._spool = spool
-        self._key = key
+        self._keys = keys
         self._pool = pool
         self._clock = clock
 
@@ -45,6 +45,7 @@ class Collection:
             SealError: It does not open: another key, task or role, or a changed bit.
             SubmissionConflictError: The submission id was used with other bytes.
             BatchStateError: The batch no longer collects.
+            UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
         """
         found = await self._rounds.find_or_begin(digest)
         if len(envelope) != found.task.envelope_bytes:
@@ -52,7 +53,7 @@ class Collection:
                 f"the envelope has {len(envelope)} bytes; a submission of this task, of "
                 f"{found.task.reports_per_user} reports, has {found.task.envelope_bytes}"
             )
-        plaintext = self._key.open(envelope, envelope_context(digest))
+        plaintext = self._private_key(found).open(envelope, envelope_context(digest))
         [outcome] = await self._store(found, [unpack(plaintext, found.task)])
         if outcome is Outcome.CONFLICT:
             raise SubmissionConflictError("this submission id was used with other bytes")
@@ -71,7 +72,7 @@ class Collection:
         size = found.task.envelope_bytes
         outcomes = [Outcome.MALFORMED] * len(envelopes)
         places = [place for place, envelope in enumerate(envelopes) if len(envelope) == size]
-        submissions = await self._open([envelopes[place] for place in places], found.task, digest)
+        submissions = await self._open([envelopes[place] for place in places], found)
         readable = [
             (place, submission)
             for place, submission in zip(places, submissions, strict=True)
@@ -99,17 +100,17 @@ class Collection:
             shuffle_seconds=stored.shuffle_seconds,
         )
 
-    async def _open(
-        self, envelopes: Sequence[bytes], task: Task, digest: TaskDigest
-    ) -> list[Submission | None]:
+    async def _open(self, envelopes: Sequence[bytes], found: Round) -> list[Submission | None]:
         """Open envelopes of the right length, one share for each worker; None if one does not."""
+        key, task = self._private_key(found), found.task
         share = max(1, -(-len(envelopes) // self._pool.processes))
         opening = [
             asyncio.wrap_future(
                 self._pool.open(
+                    key,
                     b"".join(envelopes[start : start + share]),
                     task.envelope_bytes,
-                    envelope_context(digest),
+                    envelope_context(found.digest),
                 )
             )
             for start in range(0, len(envelopes), share)
@@ -124,6 +125,15 @@ class Collection:
                 for number, readable in enumerate(opened.readable)
             ]
         return submissions
+
+    def _private_key(self, found: Round) -> HpkePrivateKey:
+        """Give what a round's envelopes open with; once it is over, its key may be gone."""
+        task = found.task
+        try:
+            return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        except UnknownKeyError:
+            found.held_key()
+            raise
 
     async def _store(self, found: Round, submissions: Sequence[Submission]) -> list[Outcome]:
         if found.key is None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from common.batch import BatchManifest
 from common.errors import PeerRefusalError, ShuffleDpError
-from common.hpke import report_context
+from common.hpke import HpkePublicKey, report_context
 from common.hpke_pool import Pool, in_order
 from common.plain_report import plain_reports
 from common.runtime import logs
@@ -169,10 +169,9 @@ class Deliveries:
         counts = draw_item_dummies(task.shuffler, task.domain_size, self._rng)
         plain = plain_reports(np.repeat(np.arange(task.domain_size), counts))
         context, length = report_context(found.digest), task.mechanism.report_bytes
+        key = HpkePublicKey(task.suite, task.analyzer_key)
         sealing = (
-            self._pool.seal(
-                task.analyzer_key, plain[start : start + _CHUNK_REPORTS].tobytes(), length, context
-            )
+            self._pool.seal(key, plain[start : start + _CHUNK_REPORTS].tobytes(), length, context)
             for start in range(0, len(plain), _CHUNK_REPORTS)
         )
         sealed = list(in_order(sealing, ahead=_AHEAD * self._pool.processes))

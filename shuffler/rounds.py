@@ -15,8 +15,9 @@ from common.errors import (
     TaskError,
     UnknownTaskError,
 )
-from common.hpke import HpkePublicKey
+from common.hpke import KeyId, key_id
 from common.runtime import logs
+from common.runtime.key_store import KeyStore
 from common.runtime.state import StateDirectory
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
@@ -61,7 +62,7 @@ class Rounds:
         state: StateDirectory,
         analyzer: Analyzer,
         identity: PublicIdentity,
-        key: HpkePublicKey,
+        keys: KeyStore,
         minimum_batch: int,
         most_dummies: int,
         rng: np.random.Generator,
@@ -70,12 +71,14 @@ class Rounds:
         self._state = state
         self._analyzer = analyzer
         self._identity = identity
-        self._key = key
+        self._keys = keys
         self._minimum_batch = minimum_batch
         self._most_dummies = most_dummies
         self._rng = rng
         self._rounds: dict[TaskDigest, Round] = {}
         self._beginning: dict[TaskDigest, asyncio.Task[Round]] = {}
+        self._claimed: list[KeyId] = []
+        """Keys of rounds that are being begun at this moment."""
 
     async def find_or_begin(self, digest: TaskDigest) -> Round:
         """
@@ -84,7 +87,8 @@ class Rounds:
         Raises:
             UnknownTaskError: The analyzer knows no such task.
             SignatureError: The task is not the one asked for, or not by the pinned analyzer.
-            TaskError: It is not valid, or sealed to another shuffler's key.
+            TaskError: It is not valid, or asks for too many dummies.
+            UnknownKeyError: It is sealed to a key that this shuffler does not hold.
             PeerError: The analyzer cannot be reached.
             BatchStateError: The task has a batch whose key is lost.
         """
@@ -111,6 +115,11 @@ class Rounds:
     def unfinished(self) -> list[Round]:
         """List rounds whose batch is not over."""
         return [found for found in self._rounds.values() if found.key is not None]
+
+    def needed_keys(self) -> set[KeyId]:
+        """List the keys that envelopes may still come under."""
+        tasks = [found.task for found in self.unfinished()]
+        return {key_id(task.suite, task.shuffler_key) for task in tasks} | set(self._claimed)
 
     async def resume(self) -> None:
         """
@@ -158,16 +167,20 @@ class Rounds:
             raise SignatureError("the analyzer gave another task than the one that was asked for")
         self._identity.verify(signed)
         task = Task.from_bytes(signed.task_bytes)
-        if task.shuffler_key != self._key.raw:
-            raise TaskError("the task is sealed to another shuffler's key")
+        self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
         if task.expected_shuffler_dummies > self._most_dummies:
             raise TaskError(
                 f"the task expects {task.expected_shuffler_dummies} dummies of the shuffler; this "
                 f"one makes at most {self._most_dummies}"
             )
-        batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
-        self._state.secret(_key_file(batch_id), BatchKey.generate)
-        self.settle(await self._spool.open_batch(batch_id, signed))
+        claimed = key_id(task.suite, task.shuffler_key)
+        self._claimed.append(claimed)
+        try:
+            batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
+            self._state.secret(_key_file(batch_id), BatchKey.generate)
+            self.settle(await self._spool.open_batch(batch_id, signed))
+        finally:
+            self._claimed.remove(claimed)
         return self._rounds[digest]
 
     def _round(self, stored: StoredBatch) -> Round:

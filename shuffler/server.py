@@ -1,18 +1,23 @@
 """Composition root of the shuffler: randomness, clock, keys, files and channels are made here."""
 
 import asyncio
+from typing import Final
 
 import grpc
 
-from common.hpke import HpkePrivateKey
+from common.hpke import KeyId
 from common.hpke_pool import HpkePool
+from common.key_ring import KeyState
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
+from common.runtime.key_store import KeyStore
 from common.runtime.process import Listener
+from common.runtime.rotation import Rotation
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
 from common.signing import identity_from_hex
+from common.suites import DEFAULT_SUITE, SUITES
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.client import AnalyzerClient
 from shuffler.collection import Collection
@@ -31,6 +36,7 @@ class ShufflerService:
         *,
         listener: Listener,
         deliveries: Deliveries,
+        rotation: Rotation,
         spool: Spool,
         pool: HpkePool,
         channel: grpc.aio.Channel,
@@ -39,14 +45,18 @@ class ShufflerService:
         self._spool = spool
         self._pool = pool
         self._channel = channel
-        self._running = asyncio.create_task(deliveries.run())
+        self._running = [
+            asyncio.create_task(deliveries.run()),
+            asyncio.create_task(rotation.run()),
+        ]
         self.address = listener.address
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
         await self._listener.stop()
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
         await self._channel.close()
         self._pool.close()
         self._spool.close()
@@ -55,15 +65,13 @@ class ShufflerService:
 async def start(settings: ShufflerSettings) -> ShufflerService:
     """Start a shuffler, and go on with the batches of an earlier run."""
     clock = SystemClock()
-    state = StateDirectory.open(settings.state_directory)
+    state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "shuffler", clock)
-    key = HpkePrivateKey(
-        state.secret("envelope.key", lambda: HpkePrivateKey.generate().private_bytes())
-    )
-    state.publish("envelope.pub", key.public_key().raw.hex())
+    keys = KeyStore(state, settings.schedule(), former="envelope.key")
+    keys.rotate(clock.now())
     channel = open_channel(settings.analyzer, "analyzer", tls.authority if tls else None)
     spool = Spool(state.path / "spool.sqlite")
-    pool = HpkePool(key, settings.opening_processes)
+    pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
     rounds = Rounds(
@@ -71,13 +79,25 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         state=state,
         analyzer=analyzer,
         identity=identity_from_hex(settings.analyzer_identity),
-        key=key.public_key(),
+        keys=keys,
         minimum_batch=settings.minimum_batch,
         most_dummies=settings.most_dummies,
         rng=rng,
     )
     await rounds.resume()
-    collection = Collection(rounds=rounds, spool=spool, key=key, pool=pool, clock=clock)
+
+    async def needed() -> set[KeyId]:
+        return rounds.needed_keys()
+
+    rotation = Rotation(
+        keys=keys,
+        clock=clock,
+        needed=needed,
+        memory=pool,
+        publish=lambda: publish_keys(state, keys),
+    )
+    await rotation.do_what_is_due()
+    collection = Collection(rounds=rounds, spool=spool, keys=keys, pool=pool, clock=clock)
     deliveries = Deliveries(
         rounds=rounds, spool=spool, analyzer=analyzer, pool=pool, clock=clock, rng=rng
     )
@@ -87,5 +107,31 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
 
     listener = await Listener.start(settings, tls, "shuffledp.v1.Shuffler", add_services)
     return ShufflerService(
-        listener=listener, deliveries=deliveries, spool=spool, pool=pool, channel=channel
+        listener=listener,
+        deliveries=deliveries,
+        rotation=rotation,
+        spool=spool,
+        pool=pool,
+        channel=channel,
     )
+
+
+_PUBLISHED: Final = ((KeyState.ACTIVE, ""), (KeyState.PENDING, ".pending"))
+
+
+def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
+    """Write what operators seal new tasks to: envelope.pub, and a file for every other suite."""
+    wanted = {}
+    for suite in SUITES:
+        for key_state, mark in _PUBLISHED:
+            name = "envelope" if suite == DEFAULT_SUITE else f"envelope-{suite}"
+            key = keys.find(suite, key_state)
+            if key is not None:
+                wanted[f"{name}{mark}.pub"] = key.raw.hex()
+    for name, text in wanted.items():
+        path = state.path / name
+        if not path.exists() or path.read_text(encoding="ascii") != text:
+            state.publish(name, text)
+    for name in state.names("envelope*.pending.pub"):
+        if name not in wanted:
+            (state.path / name).unlink()

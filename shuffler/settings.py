@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from common.errors import SettingsError
-from common.runtime.settings import ServiceSettings, check_processes
+from common.runtime.settings import KeyHolderSettings, check_processes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShufflerSettings(ServiceSettings):
+class ShufflerSettings(KeyHolderSettings):
     """Of one shuffler."""
 
     analyzer: str
@@ -23,7 +23,7 @@ class ShufflerSettings(ServiceSettings):
     a tenth of a millisecond of one core each."""
 
     def __post_init__(self) -> None:
-        ServiceSettings.__post_init__(self)
+        KeyHolderSettings.__post_init__(self)
         if self.minimum_batch < 1:
             raise SettingsError(f"minimum_batch is {self.minimum_batch}; it must be at least 1")
         if self.most_dummies < 0:

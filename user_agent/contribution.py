@@ -29,8 +29,10 @@ class Contributor:
         """
         self._task = task
         self._mechanism = mechanism_of(task)
-        self._seal_report = HpkePublicKey(task.analyzer_key).sealer(report_context(digest))
-        self._seal_envelope = HpkePublicKey(task.shuffler_key).sealer(envelope_context(digest))
+        analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
+        shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
+        self._seal_report = analyzer_key.sealer(report_context(digest))
+        self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
 
     def prepare(self, value: int, rng: np.random.Generator) -> bytes:
         """

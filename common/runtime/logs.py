@@ -19,6 +19,7 @@ Field = Literal[
     "state",
     "refused",
     "status",
+    "key_id",
     "error",
     "where",
 ]

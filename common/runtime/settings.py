@@ -1,6 +1,7 @@
 """Settings of a process: a TOML file, overridden by the environment, into a frozen value."""
 
 import dataclasses
+import math
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from common.errors import SettingsError
+from common.key_ring import DAY, MOST_DAYS, Schedule
 from common.runtime.logs import Level
 
 S = TypeVar("S", bound="ServiceSettings")
@@ -53,6 +55,45 @@ class ServiceSettings:
             )
         if self.plaintext and not is_local(self.listen):
             raise SettingsError("plaintext is allowed on loopback only")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHolderSettings(ServiceSettings):
+    """What a party that keeps private keys needs to know besides."""
+
+    state_key: Path | None = None
+    """File of the 32 bytes that secrets in state_directory are encrypted under; made on first
+    start. Without it, the file beside the directory that is named like it, with .key."""
+    key_lifetime_days: float = 90.0
+    """How long an encryption key is used for new tasks; 0: it is never replaced."""
+    key_overlap_days: float = 2.0
+    """How long the next key is published before it is used."""
+    key_keep_days: float = 30.0
+    """How long a key that is no longer used still opens, at least; longer while a task needs it."""
+
+    def __post_init__(self) -> None:
+        ServiceSettings.__post_init__(self)
+        lifetime, overlap = self.key_lifetime_days, self.key_overlap_days
+        if not (lifetime == 0 or 1 <= lifetime <= MOST_DAYS):
+            raise SettingsError(
+                f"key_lifetime_days is {lifetime}; it must be 1 .. {MOST_DAYS}, or 0 for ever"
+            )
+        if not 0 <= overlap <= MOST_DAYS or (lifetime and overlap > lifetime):
+            raise SettingsError(
+                f"key_overlap_days is {overlap}; it must be 0 .. key_lifetime_days, {lifetime}"
+            )
+        if not 1 <= self.key_keep_days <= MOST_DAYS:
+            raise SettingsError(
+                f"key_keep_days is {self.key_keep_days}; it must be 1 .. {MOST_DAYS}"
+            )
+
+    def schedule(self) -> Schedule:
+        """Give how long keys live."""
+        return Schedule(
+            lifetime=self.key_lifetime_days * DAY or math.inf,
+            overlap=self.key_overlap_days * DAY,
+            keep=self.key_keep_days * DAY,
+        )
 
 
 def _check_address(listen: str) -> None:

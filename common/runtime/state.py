@@ -1,35 +1,52 @@
-"""A party's state directory: its own, closed to others, with keys made on first start."""
+"""
+A party's state directory: its own, closed to others, with keys made on first start.
+
+Secrets are encrypted under a key whose file lies outside of it: see `state_key.py`.
+"""
 
 import fcntl
 import os
 import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import BinaryIO, Final, Self
 
 from common.errors import SettingsError
+from common.runtime.state_key import StateKey, is_sealed
 
 _OWNER_ONLY_DIRECTORY: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
+_FORMER_SECRET_BYTES: Final = 32
+"""Length of every secret that an earlier version kept in plain."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateDirectory:
-    """Files of one party. Secrets have mode 0600 and appear whole or not at all."""
+    """Files of one party. Secrets have mode 0600, are encrypted, and appear whole or not at all."""
 
     path: Path
+    _key_file: Path
+    _key: list[StateKey] = field(default_factory=list, repr=False, compare=False)
+    """The key, once a secret was asked for: what only publishes does not need it."""
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Make the directory if it is not there, with mode 0700."""
+    def open(cls, path: Path, state_key: Path | None = None) -> Self:
+        """
+        Make the directory if it is not there, with mode 0700.
+
+        Args:
+            path: The directory.
+            state_key: The file of the key that its secrets are encrypted under, made with the
+                first of them; without it PATH.key, beside the directory.
+        """
         try:
             path.mkdir(mode=_OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
         except OSError as error:
             raise SettingsError(f"the state directory cannot be made: {error.strerror}") from error
-        return cls(path)
+        return cls(path, state_key or path.absolute().with_name(f"{path.absolute().name}.key"))
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -56,18 +73,62 @@ class StateDirectory:
         """
         Read a secret; on first start make and keep it.
 
+        One that an earlier version kept in plain is encrypted, and the plain file overwritten.
+
+        Raises:
+            SettingsError: Others may read the file, or it does not open under the state key.
+        """
+        key, path = self._state_key(), self.path / name
+        if not path.exists():
+            write_whole(path, key.seal(name, make()), _OWNER_ONLY_FILE)
+        content = _read_secret(path)
+        if is_sealed(content):
+            return key.open(name, content)
+        if len(content) != _FORMER_SECRET_BYTES:
+            raise SettingsError(
+                f"the key file {name} is damaged: it is neither a sealed secret nor one of an "
+                "earlier version"
+            )
+        with path.open("r+b") as plain:
+            write_whole(path, key.seal(name, content), _OWNER_ONLY_FILE)
+            _overwrite(plain)
+        return content
+
+    def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """
+        Read, or make, a secret that its owner is to read as well: closed to others, not encrypted.
+
         Raises:
             SettingsError: Others may read the file.
         """
         path = self.path / name
         if not path.exists():
             write_whole(path, make(), _OWNER_ONLY_FILE)
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & ~_OWNER_ONLY_FILE:
-            raise SettingsError(
-                f"the key file {name} has mode {mode:04o}; others must not read it: chmod 600"
-            )
-        return path.read_bytes()
+        return _read_secret(path)
+
+    def _state_key(self) -> StateKey:
+        """Read the state key once; make it if nothing is sealed yet."""
+        if not self._key:
+            try:
+                if not self._key_file.exists():
+                    self._check_nothing_is_sealed()
+                    _write_new(self._key_file, StateKey.generate())
+                raw = _read_secret(self._key_file)
+            except OSError as error:
+                raise SettingsError(
+                    f"the file that state_key names, {self._key_file}, cannot be used: "
+                    f"{error.strerror}"
+                ) from error
+            self._key.append(StateKey(raw, self._key_file))
+        return self._key[0]
+
+    def _check_nothing_is_sealed(self) -> None:
+        for path in self.path.glob("*.key"):
+            if is_sealed(path.read_bytes()):
+                raise SettingsError(
+                    f"the file that state_key names, {self._key_file}, is missing, and {path.name} "
+                    "in the state directory is sealed under it: put it back"
+                )
 
     def publish(self, name: str, content: str) -> None:
         """Write something that others may read, such as a public key or the bound address."""
@@ -81,16 +142,15 @@ class StateDirectory:
         """
         Destroy a secret: overwrite, flush, unlink. Doing it again does nothing.
 
-        A file system that copies on write may keep the old block; an operator who needs more puts
-        the state directory on one that does not, or on memory.
+        A file system that copies on write, a snapshot, or a disk that spreads its wear may keep the
+        old block: that is encrypted under the state key, and no safer than this. An operator who
+        needs more puts the state directory on one that does not, or on memory.
         """
         path = self.path / name
         if not path.exists():
             return
         with path.open("r+b") as file:
-            file.write(bytes(path.stat().st_size))
-            file.flush()
-            os.fsync(file.fileno())
+            _overwrite(file)
         path.unlink()
         flush_directory(self.path)
 
@@ -105,6 +165,35 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
         os.fsync(file.fileno())
     scratch.replace(path)
     flush_directory(path.parent)
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a secret whole, unless somebody else has in the meantime: then theirs is the one."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
+    write_whole(scratch, content, _OWNER_ONLY_FILE)
+    try:
+        path.hardlink_to(scratch)
+    except FileExistsError:
+        pass
+    finally:
+        scratch.unlink()
+    flush_directory(path.parent)
+
+
+def _read_secret(path: Path) -> bytes:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & ~_OWNER_ONLY_FILE:
+        raise SettingsError(
+            f"the key file {path.name} has mode {mode:04o}; others must not read it: chmod 600"
+        )
+    return path.read_bytes()
+
+
+def _overwrite(file: BinaryIO) -> None:
+    file.seek(0)
+    file.write(bytes(os.fstat(file.fileno()).st_size))
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def flush_directory(path: Path) -> None:

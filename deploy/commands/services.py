@@ -11,7 +11,7 @@ from rich.console import Console
 
 from common.errors import KeyFormatError, SettingsError, ValueRangeError
 from common.guarantee import rounded_up
-from common.hpke import KEY_BYTES
+from common.hpke import HpkePublicKey
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import draft_file
@@ -37,13 +37,18 @@ def task_create(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     shuffler_key: Annotated[
-        Path, typer.Option(help="The shuffler's public key: STATE/envelope.pub.")
+        Path,
+        typer.Option(
+            help="The shuffler's public key: STATE/envelope.pub, or STATE/envelope-SUITE.pub if "
+            "the draft names a suite."
+        ),
     ],
     authority: Authority = None,
     json: AsJson = False,
 ) -> None:
     """Publish a task, signed by the analyzer. Needs the operator's token."""
     wanted = draft_file.read(draft, _hexadecimal_file(shuffler_key))
+    HpkePublicKey(wanted.suite, wanted.shuffler_key)  # said here, where the file was named
 
     async def create() -> None:
         async with OperatorClient.connect(analyzer, authority, token_file) as operator:
@@ -141,8 +146,11 @@ def _hexadecimal_file(path: Path) -> bytes:
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise KeyFormatError(f"{path} must hold {2 * KEY_BYTES} hexadecimal digits") from error
-    return _hexadecimal(str(path), text, KEY_BYTES)
+        raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
 
 
 def _hexadecimal(name: str, text: str, length: int) -> bytes:

@@ -34,10 +34,10 @@ def main() -> None:
     public, info = private.public_key(), context.info()
     exchange = best_of(_RUNS, lambda: [private.exchange(public) for _ in range(_REPORTS // 4)])
     for processes in (1, 2):
-        pool = HpkePool(case.analyzer_key, processes)
+        pool = HpkePool(processes)
 
         def count(pool: HpkePool = pool) -> None:
-            intake = take_in(chunks, case.task, digest, mechanism, pool)
+            intake = take_in(chunks, case.task, digest, mechanism, pool=pool, key=case.analyzer_key)
             if intake.counted != _REPORTS:
                 raise RuntimeError("a report was not counted")
 

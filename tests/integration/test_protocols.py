@@ -36,7 +36,9 @@ def _run(seed: int, **changes: Any) -> Result:
         sealed.append(np.frombuffer(content.sealed_reports, dtype=np.uint8))
     batch = permute(np.concatenate(sealed).reshape(-1, task.sealed_report_bytes), rng)
     mechanism = mechanism_of(task)
-    intake = take_in([batch.tobytes()], task, digest, mechanism, InlinePool(case.analyzer_key))
+    intake = take_in(
+        [batch.tobytes()], task, digest, mechanism, pool=InlinePool(), key=case.analyzer_key
+    )
     manifest = BatchManifest(
         task_digest=digest, batch_id=BatchId(bytes(16)), n_users=_USERS, n_reports=len(batch)
     )

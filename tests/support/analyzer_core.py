@@ -15,13 +15,14 @@ from analyzer.release import Releases
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.batch import BatchId, BatchManifest
-from common.hpke import SealContext, report_context
+from common.hpke import HpkePrivateKey, SealContext, report_context
 from common.hpke_pool import Opened
 from common.mechanisms.catalogue import mechanism_of
 from common.runtime.state import StateDirectory
 from common.signing import SignedTask
 from common.task import Task
 from tests.support.clocks import ManualClock
+from tests.support.keys import SCHEDULE
 from tests.support.pools import InlinePool
 from tests.support.tasks import draft
 
@@ -34,10 +35,12 @@ class CountingPool(InlinePool):
 
     opened = 0
 
-    def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+    def open(
+        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
+    ) -> Future[Opened]:
         """Open one chunk; see HpkePool."""
         self.opened += 1
-        return super().open(sealed, sealed_bytes, context)
+        return super().open(key, sealed, sealed_bytes, context)
 
 
 @dataclass
@@ -48,7 +51,8 @@ class AnalyzerCore:
 
     async def start(self) -> None:
         """Start, or start again after a crash."""
-        self.keys = AnalyzerKeys.load(StateDirectory.open(self.path))
+        self.clock = ManualClock()
+        self.keys = AnalyzerKeys.load(StateDirectory.open(self.path), SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
         await self.store.check_ledger()
         self.spending = Spending(self.store)
@@ -56,12 +60,16 @@ class AnalyzerCore:
             store=self.store,
             spending=self.spending,
             keys=self.keys,
-            clock=ManualClock(),
+            clock=self.clock,
             rng=np.random.default_rng(1),
         )
-        self.pool = CountingPool(self.keys.reports)
+        self.pool = CountingPool()
         self.releases = Releases(
-            store=self.store, registry=self.registry, spending=self.spending, pool=self.pool
+            store=self.store,
+            registry=self.registry,
+            spending=self.spending,
+            keys=self.keys,
+            pool=self.pool,
         )
 
     async def publish(self, **changes: Any) -> SignedTask:
@@ -78,7 +86,7 @@ class AnalyzerCore:
         mechanism, rng = mechanism_of(task), np.random.default_rng(2)
         own = mechanism.randomize(np.zeros(users, np.int64), rng)
         reports = np.concatenate([own, mechanism.dummies(users, rng)])
-        seal = self.keys.reports.public_key().sealer(report_context(signed.digest()))
+        seal = self.keys.reports.public_key(task.suite).sealer(report_context(signed.digest()))
         return [seal(report.tobytes()) for report in reports]
 
     def manifest(

@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future
 
-from common.hpke import HpkePrivateKey, SealContext
+from common.hpke import HpkePrivateKey, HpkePublicKey, SealContext
 from common.hpke_pool import Opened, open_each, seal_each
 
 
@@ -11,17 +11,16 @@ class InlinePool:
 
     processes = 2
 
-    def __init__(self, key: HpkePrivateKey) -> None:
-        self._key = key
-
-    def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+    def open(
+        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
+    ) -> Future[Opened]:
         """Open one chunk; see HpkePool."""
         future: Future[Opened] = Future()
-        future.set_result(open_each(self._key, sealed, sealed_bytes, context))
+        future.set_result(open_each(key, sealed, sealed_bytes, context))
         return future
 
     def seal(
-        self, key: bytes, plaintexts: bytes, plaintext_bytes: int, context: SealContext
+        self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
     ) -> Future[bytes]:
         """Seal one chunk; see HpkePool."""
         future: Future[bytes] = Future()

@@ -14,6 +14,7 @@ from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.clocks import ManualClock
+from tests.support.keys import store_holding
 from tests.support.pools import InlinePool
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
@@ -39,13 +40,15 @@ class Shuffler:
 
     async def start(self) -> None:
         """Start, or start again after a crash."""
+        state = StateDirectory.open(self.path)
+        self.keys = store_holding(state, self.case.shuffler_key, now=self.clock.now())
         self.spool = Spool(self.path / "spool.sqlite")
         self.rounds = Rounds(
             spool=self.spool,
-            state=StateDirectory.open(self.path),
+            state=state,
             analyzer=self.analyzer,
             identity=self.case.identity.public_identity(),
-            key=self.case.shuffler_key.public_key(),
+            keys=self.keys,
             minimum_batch=self.minimum_batch,
             most_dummies=self.most_dummies,
             rng=self.rng,
@@ -54,15 +57,15 @@ class Shuffler:
         self.collection = Collection(
             rounds=self.rounds,
             spool=self.spool,
-            key=self.case.shuffler_key,
-            pool=InlinePool(self.case.shuffler_key),
+            keys=self.keys,
+            pool=InlinePool(),
             clock=self.clock,
         )
         self.deliveries = Deliveries(
             rounds=self.rounds,
             spool=self.spool,
             analyzer=self.analyzer,
-            pool=InlinePool(self.case.shuffler_key),
+            pool=InlinePool(),
             clock=self.clock,
             rng=self.rng,
         )

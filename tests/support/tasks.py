@@ -7,6 +7,7 @@ from analyzer.registry import complete
 from common.draft import TaskDraft
 from common.hpke import HpkePrivateKey
 from common.signing import SignedTask, SigningIdentity
+from common.suites import DEFAULT_SUITE
 from common.task import Task
 
 FAR_FUTURE: Final = 4_000_000_000
@@ -41,8 +42,9 @@ def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraf
 
 def published(**changes: Any) -> PublishedTask:
     """Publish a task made of a small draft with some fields changed."""
-    identity, analyzer_key = SigningIdentity.generate(), HpkePrivateKey.generate()
-    shuffler_key = HpkePrivateKey.generate()
+    suite = changes.get("suite", DEFAULT_SUITE)
+    identity, analyzer_key = SigningIdentity.generate(), HpkePrivateKey.generate(suite)
+    shuffler_key = HpkePrivateKey.generate(suite)
     wanted = draft(shuffler_key.public_key().raw, **changes)
     task = complete(wanted, analyzer_key=analyzer_key.public_key().raw, nonce=bytes(range(32)))
     return PublishedTask(

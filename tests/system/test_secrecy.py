@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.hpke import HpkePrivateKey, envelope_context, report_context
+from common.hpke import envelope_context, report_context
+from common.runtime.key_store import RING_FILE
 from common.runtime.rpc import open_channel, reply
 from common.signing import SignedTask
 from common.submission import unpack
@@ -21,6 +22,7 @@ from common.task import Task
 from deploy.cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
+from tests.support.keys import active_key
 from user_agent.contribution import Contributor
 
 _USERS = 40
@@ -42,10 +44,6 @@ async def _submit(cluster: Cluster, signed: SignedTask, envelopes: list[bytes]) 
             await reply(stub.Submit(request, timeout=20))
 
 
-def _key(state: Path, name: str) -> HpkePrivateKey:
-    return HpkePrivateKey((state / name).read_bytes())
-
-
 def _memory(pid: int) -> bytes:
     """Everything readable in a process's memory."""
     found = []
@@ -63,21 +61,27 @@ def _memory(pid: int) -> bytes:
 
 
 def _written(directory: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
+    """Everything in a directory, but for when its keys were made."""
+    paths = [path for path in sorted(directory.rglob("*")) if path.name != RING_FILE]
+    return b"".join(path.read_bytes() for path in paths if path.is_file())
 
 
 async def test_the_shuffler_never_holds_a_key_that_opens_a_report(cluster: Cluster) -> None:
-    """The analyzer's private key is in the analyzer's memory and files, in nobody else's."""
+    """
+    The analyzer's private key is in the analyzer's memory, in nobody else's, and in no file: its
+    own is encrypted.
+    """
     signed = await publish(cluster, 1000)
     await _submit(cluster, signed, _envelopes(signed))
-    private = (cluster.analyzer.state / "reports.key").read_bytes()
+    private = active_key(cluster.analyzer.state).private_bytes()
 
     assert private in _memory(cluster.analyzer.process.pid)
+    assert private not in _written(cluster.analyzer.state)
     for child in (cluster.shuffler, cluster.user_agent):
         assert private not in _memory(child.process.pid)
         assert private not in _written(child.state) + child.log.read_bytes()
     # The same look finds the shuffler's own key, so it does see what the shuffler holds.
-    own = (cluster.shuffler.state / "envelope.key").read_bytes()
+    own = active_key(cluster.shuffler.state).private_bytes()
     assert own in _memory(cluster.shuffler.process.pid)
 
 
@@ -94,8 +98,8 @@ async def test_nothing_that_the_shuffler_writes_contains_a_report_or_an_id(
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
     envelopes = _envelopes(signed)
     await _submit(cluster, signed, envelopes)
-    shuffler_key = _key(cluster.shuffler.state, "envelope.key")
-    analyzer_key = _key(cluster.analyzer.state, "reports.key")
+    shuffler_key = active_key(cluster.shuffler.state)
+    analyzer_key = active_key(cluster.analyzer.state)
     written = _written(cluster.shuffler.state) + cluster.shuffler.log.read_bytes()
 
     for envelope in envelopes:
@@ -123,7 +127,7 @@ async def test_nothing_crosses_the_shuffler_but_sealed_reports(cluster: Cluster)
     signed = await publish(cluster, _USERS)
     task, digest = Task.from_bytes(signed.task_bytes), signed.digest()
     envelopes = _envelopes(signed)
-    shuffler_key = _key(cluster.shuffler.state, "envelope.key")
+    shuffler_key = active_key(cluster.shuffler.state)
     submissions = [
         unpack(shuffler_key.open(envelope, envelope_context(digest)), task)
         for envelope in envelopes

@@ -1,8 +1,11 @@
 """
-Make tests/vectors/hpke.json: seals that must open, and changed ones that must not.
+Make tests/vectors/hpke*.json, one file for each suite: seals that must open, and changed ones that
+must not.
 
 Run as `python -m tests.vectors.make_hpke_vectors`. The keys are fixed; sealing draws an ephemeral
-key, so every run gives other ciphertexts of the same meaning.
+key, so every run gives other ciphertexts of the same meaning. For the default suite every single
+flipped bit is a case; for the others, whose ciphertexts would fill megabytes, the first and last
+bits of each part are, and the tests flip the rest.
 """
 
 import hashlib
@@ -10,14 +13,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from common.hpke import SUITE_NAME, HpkePrivateKey, SealContext, envelope_context, report_context
+from common.hpke import HpkePrivateKey, SealContext, envelope_context, report_context
+from common.suites import DEFAULT_SUITE, SUITES, suite_named
 from common.task_digest import TaskDigest
 
-FILE = Path(__file__).with_name("hpke.json")
+FOLDER = Path(__file__).parent
+
+_TAG_BYTES = 16
 
 
-def _key(name: str) -> HpkePrivateKey:
-    return HpkePrivateKey(hashlib.sha256(b"shuffledp test key " + name.encode()).digest())
+def _key(suite: str, name: str) -> HpkePrivateKey:
+    seed = hashlib.sha256(b"shuffledp test key " + name.encode()).digest()
+    return HpkePrivateKey(suite, seed)
 
 
 def _case(
@@ -34,52 +41,65 @@ def _case(
     }
 
 
-def main() -> None:
-    """Write the vectors."""
-    analyzer, shuffler, digest = _key("analyzer"), _key("shuffler"), TaskDigest(bytes(range(32)))
-    other_digest = TaskDigest(bytes(range(1, 33)))
+def _cases(suite: str) -> list[dict[str, Any]]:
+    analyzer, shuffler = _key(suite, "analyzer"), _key(suite, "shuffler")
+    digest, other_digest = TaskDigest(bytes(range(32))), TaskDigest(bytes(range(1, 33)))
     report, envelope = report_context(digest), envelope_context(digest)
     text = b"twelve bytes"
     sealed = analyzer.public_key().seal(text, report)
     in_envelope = shuffler.public_key().seal(b"id" + sealed, envelope)
-    cases = [
+    empty = analyzer.public_key().seal(b"", report)
+    enc, overhead = (
+        suite_named(suite).overhead_bytes - _TAG_BYTES,
+        suite_named(suite).overhead_bytes,
+    )
+    lengths = (1, enc - 1, enc, overhead - 1, overhead, len(sealed) - 1)
+    return [
         _case("a report opens", analyzer, report, sealed, text),
         _case("an envelope opens", shuffler, envelope, in_envelope, b"id" + sealed),
-        _case(
-            "an empty plaintext opens",
-            analyzer,
-            report,
-            analyzer.public_key().seal(b"", report),
-            b"",
-        ),
+        _case("an empty plaintext opens", analyzer, report, empty, b""),
         _case("wrong key", shuffler, report, sealed, None),
         _case("wrong digest", analyzer, report_context(other_digest), sealed, None),
         _case("wrong role", analyzer, envelope, sealed, None),
         _case("empty", analyzer, report, b"", None),
         *(
             _case(f"truncated to {length} bytes", analyzer, report, sealed[:length], None)
-            for length in (1, 31, 32, 47, 48, len(sealed) - 1)
+            for length in lengths
         ),
         _case("one byte too many", analyzer, report, sealed + b"\0", None),
         *(
-            _case(
-                f"bit {bit} flipped",
-                analyzer,
-                report,
-                _flipped(sealed, bit),
-                None,
-            )
-            for bit in range(8 * len(sealed))
+            _case(f"bit {bit} flipped", analyzer, report, _flipped(sealed, bit), None)
+            for bit in _bits(suite, enc, len(sealed))
         ),
     ]
-    vectors = {"suite": SUITE_NAME, "cases": cases}
-    FILE.write_text(json.dumps(vectors, indent=1) + "\n", encoding="utf-8")
+
+
+def _bits(suite: str, enc: int, length: int) -> list[int]:
+    if suite == DEFAULT_SUITE:
+        return list(range(8 * length))
+    starts = {
+        0,
+        enc - 32,
+        enc,
+        length - _TAG_BYTES,
+    }  # of ML-KEM's part, X25519's, the text, the tag
+    return sorted(
+        {8 * start for start in starts} | {8 * end - 1 for end in (*starts - {0}, length)}
+    )
 
 
 def _flipped(sealed: bytes, bit: int) -> bytes:
     changed = bytearray(sealed)
     changed[bit // 8] ^= 1 << (bit % 8)
     return bytes(changed)
+
+
+def main() -> None:
+    """Write the vectors."""
+    for suite in SUITES:
+        name = "hpke.json" if suite == DEFAULT_SUITE else f"hpke-{suite}.json"
+        vectors = {"suite": suite, "cases": _cases(suite)}
+        (FOLDER / name).write_text(json.dumps(vectors, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ class CreateTaskRequest(_message.Message):
     BUDGET_DELTA_FIELD_NUMBER: _builtins.int
     DUMMIES_FIELD_NUMBER: _builtins.int
     SHUFFLER_FIELD_NUMBER: _builtins.int
+    SUITE_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
@@ -55,13 +56,15 @@ class CreateTaskRequest(_message.Message):
     """seconds since 1970 UTC"""
     assumed_honest_fraction: _builtins.float
     shuffler_key: _builtins.bytes
-    """32 bytes"""
+    """of the suite: 32 bytes, or 1216 for the hybrid"""
     population: _builtins.str
     """who is asked; nothing: nobody is asked again"""
     budget_epsilon: _builtins.float
     """of all releases to the population; else local_epsilon"""
     budget_delta: _builtins.float
     """else delta"""
+    suite: _builtins.str
+    """common/suites.py; nothing: X25519 and ChaCha20-Poly1305"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """none, or one an item"""
@@ -94,10 +97,11 @@ class CreateTaskRequest(_message.Message):
         budget_delta: _builtins.float | None = ...,
         dummies: Global___DummySpec | None = ...,
         shuffler: Global___ShufflerSpec | None = ...,
+        suite: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "shuffler", b"shuffler"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "target_size", b"target_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
     _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015

@@ -19,8 +19,14 @@ def _sealed(reports: Reports) -> list[bytes]:
 
 def _take_in(sealed: list[bytes], *, chunk: int = 7) -> Intake:
     chunks = [b"".join(sealed[start : start + chunk]) for start in range(0, len(sealed), chunk)]
-    pool = InlinePool(_CASE.analyzer_key)
-    return take_in(chunks, _CASE.task, _CASE.signed.digest(), _MECHANISM, pool)
+    return take_in(
+        chunks,
+        _CASE.task,
+        _CASE.signed.digest(),
+        _MECHANISM,
+        pool=InlinePool(),
+        key=_CASE.analyzer_key,
+    )
 
 
 def test_every_report_is_counted_once() -> None:

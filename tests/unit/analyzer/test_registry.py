@@ -7,20 +7,23 @@ import numpy as np
 import pytest
 
 from analyzer.keys import AnalyzerKeys, OperatorToken
-from analyzer.registry import Registry, _budget_epsilon
+from analyzer.registry import Registry, _budget_epsilon, complete
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.accounting.epsilon_search import MOST_EPSILON
-from common.errors import ShuffleDpError, TaskError, UnknownTaskError
+from common.errors import KeyFormatError, ShuffleDpError, TaskError, UnknownTaskError
+from common.hpke import HpkePrivateKey
 from common.runtime.state import StateDirectory
+from common.suites import SUITES
 from common.task import Task
 from common.task_digest import TaskDigest
 from tests.support.clocks import ManualClock
+from tests.support.keys import SCHEDULE, key_files
 from tests.support.tasks import draft, published
 
 
 def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
-    keys = AnalyzerKeys.load(StateDirectory.open(path))
+    keys = AnalyzerKeys.load(StateDirectory.open(path), SCHEDULE, 0.0)
     store = Store(path / "analyzer.sqlite")
     registry = Registry(
         store=store,
@@ -110,15 +113,19 @@ async def test_an_unknown_task_is_not_found(tmp_path: Path) -> None:
 
 def test_keys_are_made_once_and_closed_to_others(tmp_path: Path) -> None:
     """Mode 0600, and shown as fingerprints."""
-    keys = AnalyzerKeys.load(StateDirectory.open(tmp_path))
-    again = AnalyzerKeys.load(StateDirectory.open(tmp_path))
+    keys = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
+    again = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
 
-    assert keys.reports.private_bytes() == again.reports.private_bytes()
-    for name in ("identity.key", "reports.key", "operator.token"):
+    assert keys.reports.public_key().raw == again.reports.public_key().raw
+    files = ["identity.key", "operator.token", *key_files(tmp_path)]
+    assert 2 + len(SUITES) == len(files)
+    for name in files:
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     shown = repr(keys)
-    for name in ("identity.key", "reports.key", "operator.token"):
-        secret = (tmp_path / name).read_bytes()
+    public = keys.reports.public_key()
+    opener = keys.reports.private_key(public.suite, public.raw, whose="analyzer_key")
+    secrets = [opener.private_bytes(), (tmp_path / "operator.token").read_bytes()]
+    for secret in secrets:
         assert secret.hex() not in shown
         assert repr(secret) not in shown
 
@@ -149,3 +156,14 @@ def test_binary_local_hashing_is_binary() -> None:
     """Whatever a draft says."""
     with pytest.raises(TaskError, match="hashes into 2 buckets; the draft says 13"):
         published(protocol="ldp-blh", dummies_per_user=0)
+
+
+def test_a_draft_whose_shuffler_key_is_none_is_refused() -> None:
+    """Before devices find that they cannot seal to it."""
+    suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+    with pytest.raises(KeyFormatError, match="not a public key of the suite"):
+        complete(
+            draft(b"\xff" * 1216, suite=suite),
+            analyzer_key=HpkePrivateKey.generate(suite).public_key().raw,
+            nonce=bytes(32),
+        )

@@ -5,9 +5,10 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 from common.hpke import HpkePrivateKey, report_context
-from common.hpke_pool import HpkePool, open_each, seal_each
+from common.hpke_pool import HpkePool, _TravellingKey, open_each, seal_each
 from common.task_digest import TaskDigest
 
+_HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
 _CONTEXT = report_context(TaskDigest(bytes(32)))
 
 
@@ -31,25 +32,74 @@ def test_worker_processes_open_the_same() -> None:
     """The pool is `open_each` elsewhere."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 50))
-    pool = HpkePool(key, 2)
+    pool = HpkePool(2)
     try:
-        assert open_each(key, blob, 60, _CONTEXT) == pool.open(blob, 60, _CONTEXT).result()
+        assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()
     finally:
         pool.close()
+
+
+def test_one_pool_opens_under_several_keys() -> None:
+    """Old and new ones, and of other suites, one chunk after the other; a wrong key opens none."""
+    keys = [HpkePrivateKey.generate(), HpkePrivateKey.generate(), HpkePrivateKey.generate(_HYBRID)]
+    sealed = [b"".join(_sealed(key, 3)) for key in keys]
+    sizes = [len(blob) // 3 for blob in sealed]
+    pool = HpkePool(1)
+    try:
+        opened = [
+            pool.open(key, blob, size, _CONTEXT).result().readable
+            for key, blob, size in zip(keys * 2, sealed * 2, sizes * 2, strict=True)
+        ]
+        swapped = pool.open(keys[1], sealed[0], sizes[0], _CONTEXT).result().readable
+        pool.forget_keys()
+        again = pool.open(keys[0], sealed[0], sizes[0], _CONTEXT).result().readable
+    finally:
+        pool.close()
+
+    assert [bytes([1, 1, 1])] * 6 == opened
+    assert bytes(3) == swapped
+    assert bytes([1, 1, 1]) == again
+
+
+def test_workers_that_may_hold_a_destroyed_key_end() -> None:
+    """Other processes take over; what was handed out before is still opened."""
+    key = HpkePrivateKey.generate()
+    blob = b"".join(_sealed(key, 2000))
+    pool = HpkePool(1)
+    try:
+        pool.open(key, blob[:60], 60, _CONTEXT).result()
+        [former] = multiprocessing.active_children()
+        underway = pool.open(key, blob, 60, _CONTEXT)
+        pool.forget_keys()
+        assert bytes([1]) * 2000 == underway.result().readable
+        former.join(timeout=20)
+        assert former.exitcode == 0
+    finally:
+        pool.close()
+
+
+def test_a_key_on_its_way_to_a_worker_shows_nothing() -> None:
+    """Whatever prints a piece of work does not print the key."""
+    key = HpkePrivateKey.generate()
+    shown = repr(_TravellingKey(key.suite, key.private_bytes()))
+
+    assert key.suite in shown
+    assert repr(key.private_bytes()) not in shown
+    assert key.private_bytes().hex() not in shown
 
 
 def test_worker_processes_seal_what_opens_again() -> None:
     """To any public key; in order."""
     key, texts = HpkePrivateKey.generate(), bytes(range(36))
-    pool = HpkePool(HpkePrivateKey.generate(), 1)
+    pool = HpkePool(1)
     try:
-        sealed = pool.seal(key.public_key().raw, texts, 12, _CONTEXT).result()
+        sealed = pool.seal(key.public_key(), texts, 12, _CONTEXT).result()
     finally:
         pool.close()
 
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
     with pytest.raises(ValueError, match="whole number"):
-        seal_each(key.public_key().raw, bytes(13), 12, _CONTEXT)
+        seal_each(key.public_key(), bytes(13), 12, _CONTEXT)
 
 
 def test_half_a_ciphertext_is_a_mistake_of_the_caller() -> None:
@@ -62,14 +112,14 @@ def test_a_worker_that_dies_is_replaced() -> None:
     """What it held fails; the next chunk opens."""
     key = HpkePrivateKey.generate()
     blob = b"".join(_sealed(key, 3))
-    pool = HpkePool(key, 1)
+    pool = HpkePool(1)
     try:
-        pool.open(blob, 60, _CONTEXT).result()
+        pool.open(key, blob, 60, _CONTEXT).result()
         [worker] = multiprocessing.active_children()
         worker.kill()
         worker.join()
         with contextlib.suppress(BrokenProcessPool):
-            pool.open(blob, 60, _CONTEXT).result()
-        assert open_each(key, blob, 60, _CONTEXT) == pool.open(blob, 60, _CONTEXT).result()
+            pool.open(key, blob, 60, _CONTEXT).result()
+        assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()
     finally:
         pool.close()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
 from common.mechanism_spec import MechanismSpec
+from common.suites import SUITES
 from common.task import Task
 from tests.support.tasks import published
 
@@ -239,6 +240,33 @@ def test_every_length_on_the_wire_follows_from_the_task() -> None:
     assert task.reports_per_user == 4
     assert task.sealed_report_bytes == 12 + 48
     assert task.envelope_bytes == 16 + 4 * 60 + 48
+
+
+def _replaced(task: Task, change: dict[str, Any]) -> Task:
+    return dataclasses.replace(task, **change)
+
+
+@pytest.mark.parametrize(
+    ("suite", "key_bytes", "overhead"),
+    list(zip(SUITES, [32, 32, 1216], [48, 48, 1136], strict=True)),
+)
+def test_lengths_follow_from_the_suite(suite: str, key_bytes: int, overhead: int) -> None:
+    """Of keys, sealed reports and envelopes; a key of another suite's length is refused."""
+    task = published(dummies_per_user=3, suite=suite).task
+    assert 12 + overhead == task.sealed_report_bytes
+    assert 16 + 4 * (12 + overhead) + overhead == task.envelope_bytes
+    assert task == Task.from_bytes(task.to_bytes())
+    for name in ("analyzer_key", "shuffler_key"):
+        with pytest.raises(TaskError, match=f"{name} has 33 bytes; it must have {key_bytes}"):
+            _replaced(task, {name: bytes(33)})
+
+
+def test_a_hybrid_submission_that_would_not_fit_is_refused() -> None:
+    """At most 1 MiB in one envelope: a kilobyte and more for every report."""
+    suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+    assert 1 + 900 == published(dummies_per_user=900, suite=suite).task.reports_per_user
+    with pytest.raises(TaskError, match="at most 1048576 are carried"):
+        published(dummies_per_user=920, suite=suite)
 
 
 def test_a_submission_that_would_not_fit_is_refused() -> None:

@@ -46,6 +46,8 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
     )
     for asked in (wanted, draft(local_epsilon=math.inf), drawn):
         assert asked == draft_wire.draft_from_wire(draft_wire.draft_to_wire(asked))
+    hybrid = draft(bytes(1216), suite="mlkem768x25519-hkdf-sha256-chacha20poly1305")
+    assert hybrid == draft_wire.draft_from_wire(draft_wire.draft_to_wire(hybrid))
     budgeted = draft(population="staff", budget_epsilon=3.0, budget_delta=1e-5)
     assert budgeted == draft_wire.draft_from_wire(draft_wire.draft_to_wire(budgeted))
     assert list(Outcome) == wire.outcomes_from_wire(wire.outcomes_to_wire(list(Outcome)))
@@ -130,3 +132,17 @@ def test_any_message_is_a_value_or_a_foreseen_error(message, parse, raw) -> None
         parse(parsed)
     except ShuffleDpError:
         return
+
+
+def test_a_draft_without_a_suite_has_the_default_one() -> None:
+    """As operators of earlier versions send it; a suite that there is not is refused by name."""
+    message = draft_wire.draft_to_wire(draft())
+    message.suite = ""
+    assert draft() == draft_wire.draft_from_wire(message)
+
+    message.suite = "rot13"
+    with pytest.raises(WireError, match="the suite must be one of x25519"):
+        draft_wire.draft_from_wire(message)
+    message.suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+    with pytest.raises(WireError, match="shuffler_key has 32 bytes; it must have 1216"):
+        draft_wire.draft_from_wire(message)

@@ -8,6 +8,7 @@ from common.draft import TaskDraft
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
 from common.shuffler_spec import ShufflerSpec
+from common.suites import DEFAULT_SUITE
 from deploy import draft_file
 
 _GOOD = """
@@ -130,3 +131,11 @@ def test_a_table_that_breaks_a_rule_is_refused(tmp_path: Path, table: str, messa
     """By its name."""
     with pytest.raises(TaskError, match=re.escape(message)):
         _read(tmp_path, _GOOD + table)
+
+
+def test_a_draft_may_name_a_suite(tmp_path: Path) -> None:
+    """Without a word it is the default one."""
+    suite = "x25519-hkdf-sha256-aes128gcm"
+
+    assert DEFAULT_SUITE == _read(tmp_path, _GOOD).suite
+    assert suite == _read(tmp_path, f'suite = "{suite}"\n{_GOOD}').suite

@@ -9,15 +9,17 @@ from common.errors import (
     SealError,
     SignatureError,
     SubmissionConflictError,
-    TaskError,
+    UnknownKeyError,
     UnknownTaskError,
     WireError,
 )
 from common.hpke import HpkePrivateKey, envelope_context
+from common.runtime.state import StateDirectory
 from common.signing import SigningIdentity
 from common.submission import Outcome
 from common.task_digest import TaskDigest
 from tests.support.analyzers import MemoryAnalyzer
+from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -95,8 +97,9 @@ async def test_tasks_that_are_not_for_this_shuffler_are_refused(tmp_path: Path) 
         await shuffler.collection.fetch_task(DIGEST)
 
     shuffler.rounds._analyzer = MemoryAnalyzer(CASE.signed)
-    shuffler.rounds._key = HpkePrivateKey.generate().public_key()
-    with pytest.raises(TaskError, match="another shuffler"):
+    elsewhere = StateDirectory.open(tmp_path / "elsewhere")
+    shuffler.rounds._keys = store_holding(elsewhere, HpkePrivateKey.generate())
+    with pytest.raises(UnknownKeyError, match=r"shuffler_key, [0-9a-f]{16}, is none of this party"):
         await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
     shuffler.spool.close()

@@ -1,9 +1,11 @@
 import math
+import re
 from pathlib import Path
 
 import pytest
 
 from common.errors import SettingsError
+from common.key_ring import Schedule
 from common.runtime.settings import ServiceSettings, load
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
@@ -137,3 +139,35 @@ def test_caps_over_all_tasks_have_ranges(cap: dict[str, float], message: str) ->
             analyzer_identity="",
             **cap,  # type: ignore[arg-type]  # the names of caps
         )
+
+
+def test_keys_live_for_a_quarter_unless_it_is_said_otherwise(tmp_path: Path) -> None:
+    """Days become seconds; no lifetime is for ever."""
+    settings = _load(tmp_path, _GOOD)
+    day = 86_400.0
+    assert Schedule(lifetime=90 * day, overlap=2 * day, keep=30 * day) == settings.schedule()
+    assert settings.state_key is None
+
+    settings = _load(
+        tmp_path, _GOOD + 'key_lifetime_days = 0\nkey_overlap_days = 0.5\nstate_key = "k"\n'
+    )
+    assert Schedule(lifetime=math.inf, overlap=day / 2, keep=30 * day) == settings.schedule()
+    assert Path("k") == settings.state_key
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("key_lifetime_days = 0.5", "key_lifetime_days is 0.5; it must be 1 .. 36500, or 0"),
+        ("key_lifetime_days = nan", "key_lifetime_days is nan"),
+        ("key_overlap_days = -1", "key_overlap_days is -1.0"),
+        ("key_overlap_days = nan", "key_overlap_days is nan"),
+        ("key_overlap_days = 91", "key_overlap_days is 91.0; it must be 0 .. key_lifetime_days"),
+        ("key_keep_days = 0", "key_keep_days is 0.0; it must be 1 .. 36500"),
+        ("key_keep_days = inf", "key_keep_days is inf"),
+    ],
+)
+def test_the_life_of_keys_has_ranges(tmp_path: Path, text: str, message: str) -> None:
+    """A key that were destroyed at once could be that of a task just published."""
+    with pytest.raises(SettingsError, match=re.escape(message)):
+        _load(tmp_path, f"{_GOOD}{text}\n")

@@ -1,0 +1,195 @@
+"""
+A party's key ring on the disk: the ring itself in the open, each private key in a file of its own.
+
+Whatever moment a crash takes, what it leaves is a ring: a private key is durable before the ring
+names it, the ring is written whole, and a key's file goes after the ring has called it destroyed.
+A key's file that no ring names is taken in as an expired key, which opens and is never used.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from common.errors import KeyFormatError, SettingsError
+from common.hpke import HpkePrivateKey, HpkePublicKey, KeyId
+from common.key_ring import KeyEntry, KeyRing, KeyState, Schedule
+from common.runtime import logs
+from common.runtime.state import StateDirectory
+from common.suites import DEFAULT_SUITE, SUITES
+
+RING_FILE: Final = "keys.json"
+_KEY_FILES: Final = "hpke-*.key"
+
+
+class KeyStore:
+    """The encryption keys of one party."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        schedule: Schedule,
+        *,
+        former: str,
+        suites: Sequence[str] = tuple(SUITES),
+    ) -> None:
+        """
+        Read the ring; `rotate` has to be called before its keys are used.
+
+        Args:
+            state: Where it lies.
+            schedule: How long keys live.
+            former: File of the one key that an earlier version had; it is taken over as the
+                active one.
+            suites: Those that are to have an active key.
+
+        Raises:
+            SettingsError: The ring or one of its keys is damaged or missing.
+        """
+        self._state = state
+        self._schedule = schedule
+        self._former = former
+        self._suites = suites
+        self._ring = self._read()
+        self._keys: dict[KeyId, HpkePrivateKey] = {
+            entry.key_id: self._load(_key_file(entry.key_id), entry.suite)
+            for entry in self._ring.kept()
+        }
+        self._taken_over = not state.names(former)
+
+    def rotate(self, now: float, needed: Collection[KeyId] | None = None) -> bool:
+        """
+        Do what is due: make, activate, expire and destroy keys. Doing it again does nothing.
+
+        Args:
+            now: Seconds since 1970 UTC.
+            needed: Keys of unfinished tasks; None if they are not known, and none is destroyed.
+
+        Returns:
+            Whether a key was destroyed: what else holds it should forget it.
+        """
+        ring = self._with_strays(self._ring, now)
+        ring = ring.rotated(
+            now=now,
+            schedule=self._schedule,
+            suites=self._suites,
+            needed=needed,
+            make=lambda suite: self._keep(HpkePrivateKey.generate(suite)),
+        )
+        if ring != self._ring:
+            self._state.publish(RING_FILE, ring.to_json())
+            _log_changes(self._ring, ring)
+            self._ring = ring
+        if not self._taken_over:
+            self._state.destroy(self._former)
+            self._taken_over = True
+        return self._destroy_files()
+
+    def may_destroy(self, now: float) -> bool:
+        """Say whether a key would be destroyed now, unless an unfinished task needs it."""
+        return bool(self._ring.past_keeping(now, self._schedule))
+
+    def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
+        """Give the active or the pending key of a suite; None if it has none."""
+        entry = self._ring.in_state(suite, state)
+        return None if entry is None else HpkePublicKey(suite, entry.public)
+
+    def public_key(self, suite: str = DEFAULT_SUITE) -> HpkePublicKey:
+        """Give the active key of a suite: what new tasks are sealed to."""
+        key = self.find(suite, KeyState.ACTIVE)
+        if key is None:
+            raise KeyFormatError(f"this party has no key of the suite {suite}")
+        return key
+
+    def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
+        """
+        Give the private half of a kept key.
+
+        Args:
+            suite: The suite that a task names.
+            public: The key that it names.
+            whose: What the task calls it: analyzer_key or shuffler_key.
+
+        Raises:
+            UnknownKeyError: It is none of this party's, or it has been destroyed.
+        """
+        return self._keys[self._ring.require(suite, public, whose=whose)]
+
+    @property
+    def ring(self) -> KeyRing:
+        """The ring as it is."""
+        return self._ring
+
+    def _read(self) -> KeyRing:
+        path = self._state.path / RING_FILE
+        try:
+            ring = KeyRing.from_json(path.read_text(encoding="ascii")) if path.exists() else None
+        except (KeyFormatError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "
+                "or remove it: every key whose file is there then still opens, and none is used"
+            ) from error
+        return ring or KeyRing()
+
+    def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
+        """Take in keys that the ring does not name: an earlier version's, and a crash's."""
+        if not self._taken_over:
+            raw = self._state.secret(self._former, lambda: b"")  # its file is there
+            public = self._keep(HpkePrivateKey(DEFAULT_SUITE, raw))
+            if all(entry.key_id != public.key_id for entry in ring.entries):
+                used = ring.in_state(DEFAULT_SUITE, KeyState.ACTIVE) is None
+                ring = ring.with_key(public, KeyState.ACTIVE if used else KeyState.EXPIRED, now)
+        known = {_key_file(entry.key_id) for entry in ring.entries}
+        for name in self._state.names(_KEY_FILES):
+            if name not in known:
+                key = self._load(name, None)
+                self._keys[key.public_key().key_id] = key
+                ring = ring.with_key(key.public_key(), KeyState.EXPIRED, now)
+        return ring
+
+    def _keep(self, key: HpkePrivateKey) -> HpkePublicKey:
+        """Make a private key durable, and give its public half."""
+        public = key.public_key()
+        self._state.secret(_key_file(public.key_id), key.private_bytes)
+        self._keys[public.key_id] = key
+        return public
+
+    def _load(self, name: str, suite: str | None) -> HpkePrivateKey:
+        """Read a key's file; the name tells the suite, and that it is this very key's."""
+
+        def missing() -> bytes:
+            raise SettingsError(
+                f"{name} is missing in the state directory: put it back, or remove its entry from "
+                f"{RING_FILE} and give up what is sealed to it"
+            )
+
+        raw = self._state.secret(name, missing)
+        for candidate in SUITES if suite is None else (suite,):
+            try:
+                key = HpkePrivateKey(candidate, raw)
+            except KeyFormatError:
+                break
+            if _key_file(key.public_key().key_id) == name:
+                return key
+        raise SettingsError(f"{name} in the state directory does not hold the key of its name")
+
+    def _destroy_files(self) -> bool:
+        found = set(self._state.names(_KEY_FILES))
+        gone = [entry.key_id for entry in self._ring.entries if entry.state is KeyState.DESTROYED]
+        for key in gone:
+            self._keys.pop(key, None)
+            if _key_file(key) in found:
+                self._state.destroy(_key_file(key))
+        return any(_key_file(key) in found for key in gone)
+
+    def __repr__(self) -> str:
+        return f"KeyStore({len(self._ring.kept())} keys)"
+
+
+def _log_changes(before: KeyRing, after: KeyRing) -> None:
+    former: dict[KeyId, KeyEntry] = {entry.key_id: entry for entry in before.entries}
+    for entry in after.entries:
+        if former.get(entry.key_id) != entry:
+            logs.event("key " + entry.state.value, {"key_id": entry.key_id.hex()})
+
+
+def _key_file(key: KeyId) -> str:
+    return _KEY_FILES.replace("*", key.hex())

@@ -1,0 +1,32 @@
+"""Key stores for tests: keys that live long, and keys that were there before."""
+
+from pathlib import Path
+from typing import Final
+
+from common.hpke import HpkePrivateKey
+from common.key_ring import DAY, Schedule
+from common.runtime.key_store import KeyStore
+from common.runtime.state import StateDirectory
+
+SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
+
+
+def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0) -> KeyStore:
+    """Give a key store that has these keys besides its own."""
+    for key in keys:
+        state.secret(f"hpke-{key.public_key().key_id.hex()}.key", key.private_bytes)
+    store = KeyStore(state, SCHEDULE, former="former.key")
+    store.rotate(now)
+    return store
+
+
+def active_key(path: Path) -> HpkePrivateKey:
+    """Read the active key of the default suite from the state directory of another process."""
+    store = KeyStore(StateDirectory.open(path), SCHEDULE, former="former.key")
+    public = store.public_key()
+    return store.private_key(public.suite, public.raw, whose="key")
+
+
+def key_files(path: Path) -> list[str]:
+    """Files of HPKE keys in a state directory."""
+    return sorted(file.name for file in path.glob("hpke-*.key"))

@@ -1,0 +1,154 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from analyzer.keys import AnalyzerKeys
+from common.errors import UnusableBatchError
+from common.hpke import HpkePrivateKey, key_id
+from common.key_ring import DAY
+from common.runtime.state import StateDirectory
+from common.signing import SignedTask, SigningIdentity
+from common.suites import SUITES
+from common.task import Task
+from tests.support.analyzer_core import BATCH, AnalyzerCore, chunks_of
+from tests.support.keys import SCHEDULE
+
+_MANY = 50
+
+
+@pytest.fixture
+async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """A started analyzer without a task."""
+    started = AnalyzerCore(tmp_path / "state")
+    await started.start()
+    yield started
+    await started.stop()
+
+
+async def _publish(analyzer: AnalyzerCore, suite: str) -> SignedTask:
+    shuffler_key = HpkePrivateKey.generate(suite).public_key().raw
+    return await analyzer.publish(suite=suite, shuffler_key=shuffler_key)
+
+
+async def _rotate(analyzer: AnalyzerCore, days: float) -> None:
+    """Let days pass, and rotate as the running service does."""
+    for _ in range(round(days)):
+        analyzer.clock.seconds += DAY
+        needed = await analyzer.registry.needed_keys(SCHEDULE.keep)
+        analyzer.keys.reports.rotate(analyzer.clock.now(), needed)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+async def test_a_batch_of_every_suite_is_released(analyzer: AnalyzerCore, suite: str) -> None:
+    """Whichever the task names; a repeated ciphertext is caught in each of them."""
+    await _publish(analyzer, suite)
+    sealed = analyzer.sealed(_MANY)
+    sealed[1] = sealed[0]
+    await analyzer.releases.deliver(analyzer.manifest(_MANY), chunks_of(sealed))
+    await analyzer.settle()
+    result = await analyzer.releases.result(analyzer.signed.digest())
+
+    assert {analyzer.task.sealed_report_bytes} == {len(report) for report in sealed}
+    assert {"repeated": 1, "unreadable": 0, "malformed": 0} == result.refused
+    assert 0 == int(result.histogram.frequencies.argmax())
+
+
+async def test_a_report_to_an_expired_key_is_still_opened(analyzer: AnalyzerCore) -> None:
+    """A task outlives the key's use: half a year later its batch is released, by a new process."""
+    old = Task.from_bytes((await analyzer.publish()).task_bytes).analyzer_key
+    signed, sealed = analyzer.signed, analyzer.sealed(_MANY)
+    await _rotate(analyzer, 183)
+    assert old != analyzer.keys.reports.public_key().raw
+    seconds = analyzer.clock.seconds
+    await analyzer.stop()
+    await analyzer.start()
+    analyzer.clock.seconds = seconds
+
+    await analyzer.releases.deliver(analyzer.manifest(_MANY, signed=signed), chunks_of(sealed))
+    await analyzer.settle()
+    assert _MANY == (await analyzer.releases.result(signed.digest())).n_users
+    await _rotate(analyzer, 1)
+    assert "destroyed" in {entry.state.value for entry in analyzer.keys.reports.ring.entries}
+
+
+async def test_new_tasks_are_sealed_to_the_active_key(analyzer: AnalyzerCore) -> None:
+    """Not to the one before it."""
+    first = Task.from_bytes((await analyzer.publish()).task_bytes)
+    await _rotate(analyzer, 91)
+    second = Task.from_bytes((await analyzer.publish()).task_bytes)
+
+    assert first.analyzer_key != second.analyzer_key
+    assert analyzer.keys.reports.public_key().raw == second.analyzer_key
+
+
+async def test_a_batch_whose_key_is_gone_is_kept_and_never_estimated(
+    analyzer: AnalyzerCore,
+) -> None:
+    """
+    It came a month and more after the task's deadline, when the key was destroyed: the operator is
+    told why, nothing is opened or charged, and the sealed reports stay.
+    """
+    deadline = int(analyzer.clock.now() + 2 * DAY)
+    signed = await analyzer.publish(deadline=deadline)
+    sealed, manifest = analyzer.sealed(_MANY), analyzer.manifest(_MANY)
+    await _rotate(analyzer, 125)
+    await analyzer.releases.deliver(manifest, chunks_of(sealed))
+    await analyzer.settle()
+
+    with pytest.raises(UnusableBatchError, match=r"analyzer_key, .* has expired and is destroyed"):
+        await analyzer.releases.result(signed.digest())
+    assert 0 == analyzer.pool.opened
+    assert [] == await analyzer.releases.ledger(0)
+    assert b"".join(sealed[:3]) == await analyzer.store.chunk(BATCH, 0)
+
+
+async def test_keys_are_needed_until_a_batch_is_released_or_can_no_longer_come(
+    analyzer: AnalyzerCore,
+) -> None:
+    """Until the keep time after the deadline; a staged batch needs its key however late it is."""
+    deadline = int(analyzer.clock.now() + 2 * DAY)
+    signed = await analyzer.publish(deadline=deadline)
+    task = Task.from_bytes(signed.task_bytes)
+    key = key_id(task.suite, task.analyzer_key)
+
+    async def needed() -> set[bytes]:
+        return set(await analyzer.registry.needed_keys(SCHEDULE.keep))
+
+    assert {key} == await needed()
+    analyzer.clock.seconds = deadline + SCHEDULE.keep - 1
+    assert {key} == await needed()
+    analyzer.clock.seconds = deadline + SCHEDULE.keep
+    assert set() == await needed()
+
+    manifest, sealed = analyzer.manifest(_MANY), analyzer.sealed(_MANY)
+    await analyzer.store.begin_batch(manifest)
+    assert set() == await needed()
+    await analyzer.store.add_chunks(BATCH, 0, [b"".join(sealed)])
+    await analyzer.store.finish_batch(BATCH)
+    assert {key} == await needed()
+    await analyzer.releases.resume()
+    await analyzer.settle()
+    assert set() == await needed()
+
+
+def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
+    """Signer, operator's token and the key that tasks are sealed to; none lies in plain after."""
+    identity, reports = SigningIdentity.generate(), HpkePrivateKey.generate()
+    plain = {
+        "identity.key": identity.private_bytes(),
+        "reports.key": reports.private_bytes(),
+        "operator.token": b"token",
+    }
+    for name, content in plain.items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o600)
+    keys = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
+
+    assert identity.public_identity().raw == keys.identity.public_identity().raw
+    assert reports.public_key().raw == keys.reports.public_key().raw
+    assert keys.operator_token.matches("token")
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert identity.private_bytes() not in written
+    assert reports.private_bytes() not in written
+    assert not (tmp_path / "reports.key").exists()

@@ -1,0 +1,113 @@
+from pathlib import Path
+
+import pytest
+
+from common.batch import BatchState
+from common.errors import BatchStateError, UnknownKeyError
+from common.hpke import key_id
+from common.key_ring import DAY, KeyState
+from common.runtime.key_store import KeyStore
+from common.runtime.state import StateDirectory
+from common.runtime.state_key import is_sealed
+from common.submission import Outcome
+from common.suites import DEFAULT_SUITE, SUITES
+from shuffler.server import publish_keys
+from tests.support.keys import SCHEDULE
+from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.tasks import published
+
+
+@pytest.mark.parametrize("suite", SUITES)
+async def test_envelopes_of_every_suite_are_taken(tmp_path: Path, suite: str) -> None:
+    """One by one and in bulk; what is delivered has the length that the task says."""
+    case = published(n_min=3, target_size=5, suite=suite)
+    shuffler = Shuffler(tmp_path / "state", case=case)
+    await shuffler.start()
+    await shuffler.submit(4)
+    envelope = shuffler.envelope()
+    assert case.task.envelope_bytes == len(envelope)
+    assert Outcome.STORED is await shuffler.collection.submit(case.signed.digest(), envelope)
+    await shuffler.deliveries.advance()
+
+    [(manifest, blob)] = shuffler.analyzer.delivered
+    assert (5, 10 * case.task.sealed_report_bytes) == (manifest.n_users, len(blob))
+    shuffler.spool.close()
+
+
+async def test_a_task_goes_on_collecting_under_an_expired_key(shuffler: Shuffler) -> None:
+    """It is needed until the batch is over, and not after."""
+    key = key_id(CASE.task.suite, CASE.task.shuffler_key)
+    await shuffler.submit(4)
+    assert {key} == shuffler.rounds.needed_keys()
+    late = shuffler.clock.now() + 300 * DAY
+    assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+
+    await shuffler.submit(1)
+    await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
+    assert set() == shuffler.rounds.needed_keys()
+    assert shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+
+
+async def test_what_comes_when_the_key_is_gone_is_told_so(shuffler: Shuffler) -> None:
+    """While the batch collects, that its key is destroyed; afterwards, that the batch is over."""
+    envelope = shuffler.envelope()
+    await shuffler.submit(4)
+    shuffler.keys.rotate(shuffler.clock.now() + 300 * DAY, set())
+    with pytest.raises(UnknownKeyError, match=r"shuffler_key, .* has expired and is destroyed"):
+        await shuffler.collection.submit(DIGEST, envelope)
+    with pytest.raises(UnknownKeyError):
+        await shuffler.collection.submit_bulk(DIGEST, [envelope])
+
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    await shuffler.deliveries.advance()
+    with pytest.raises(BatchStateError):
+        await shuffler.collection.submit(DIGEST, envelope)
+
+
+async def test_a_task_to_a_destroyed_key_begins_nothing(shuffler: Shuffler) -> None:
+    """It is refused with a cause of its own before a batch key is made."""
+    shuffler.keys.rotate(shuffler.clock.now() + 300 * DAY, set())
+    with pytest.raises(UnknownKeyError, match="is destroyed"):
+        await shuffler.collection.fetch_task(DIGEST)
+
+    assert shuffler.key_files() == []
+    assert set() == shuffler.rounds.needed_keys()
+
+
+def _published(path: Path) -> dict[str, str]:
+    return {file.name: file.read_text("ascii") for file in path.glob("envelope*.pub")}
+
+
+def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
+    """envelope.pub is the active key of the default suite; others have the suite in their name."""
+    state = StateDirectory.open(tmp_path / "state")
+    keys = KeyStore(state, SCHEDULE, former="envelope.key")
+    seen = []
+    for day in (0, 88, 90):
+        keys.rotate(day * DAY, set())
+        publish_keys(state, keys)
+        seen.append(_published(state.path))
+    names = {
+        "envelope.pub",
+        *(f"envelope-{suite}.pub" for suite in SUITES if suite != DEFAULT_SUITE),
+    }
+
+    assert [names, names | {name[:-4] + ".pending.pub" for name in names}, names] == [
+        set(files) for files in seen
+    ]
+    for name in names:
+        assert seen[0][name] == seen[1][name]
+        assert seen[1][name[:-4] + ".pending.pub"] == seen[2][name]
+    assert keys.public_key().raw.hex() == seen[2]["envelope.pub"]
+    assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None
+
+
+async def test_a_batch_key_lies_encrypted(shuffler: Shuffler) -> None:
+    """It names and opens every row; its file shows nothing of it."""
+    await shuffler.submit(1)
+    [path] = shuffler.key_files()
+    key = shuffler.rounds.find(DIGEST).held_key()
+
+    assert is_sealed(path.read_bytes())
+    assert key._raw not in path.read_bytes()
