@@ -130,3 +130,27 @@ def test_any_message_is_a_value_or_a_foreseen_error(message, parse, raw) -> None
         parse(parsed)
     except ShuffleDpError:
         return
+
+
+def test_a_kept_result_that_was_damaged_is_a_foreseen_error() -> None:
+    """Protobuf's own refusal does not come through."""
+    with pytest.raises(WireError, match="what is kept of this task is no result"):
+        wire.result_from_bytes(b"\xff\xff\xff")
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("frequencies", "a share"),
+        ("standard_errors", "a standard error"),
+        ("refined", "a refined share"),
+    ],
+)
+def test_a_result_holds_finite_figures(field: str, name: str, figure: float) -> None:
+    """No JSON could be written of others, and no share is infinite."""
+    message = wire.result_to_wire(released(_DIGEST))
+    getattr(message, field)[0] = figure
+
+    with pytest.raises(WireError, match=f"{name} is infinite, or not a number"):
+        wire.result_from_wire(message)
