@@ -39,6 +39,11 @@ MAX_SHUFFLER_DUMMIES: Final = 10**9
 MAX_SHUFFLER_DRAWS: Final = 10**10
 """Most integers that it may have to draw for them: minutes."""
 
+_NO_TASK: Final = (
+    *(ValueError, TypeError, KeyError, AttributeError),
+    *(RecursionError, OverflowError),
+)
+"""What reading fields of any kind and size may raise."""
 _INFINITE: Final = "inf"
 """How the canonical bytes say that a number is infinite; JSON has no number for it."""
 
@@ -87,8 +92,8 @@ class Task:
     budget_delta: float
 
     def __post_init__(self) -> None:
+        check_domain_size(self.domain_size)  # first: other rules multiply by it
         self._check_composition(protocol_named(self.protocol))
-        check_domain_size(self.domain_size)
         self._check_labels()
         self._check_items_fit()
         if not MIN_DELTA <= real("delta", self.delta) < 1:
@@ -322,7 +327,7 @@ class Task:
             fields = json.loads(task_bytes.decode("ascii"), parse_constant=_refuse_constant)
             task = cls._from_fields(fields)
             canonical = task.to_bytes()
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except _NO_TASK as error:
             raise TaskError("these bytes are not a task") from error
         if canonical != task_bytes:
             raise TaskError("the task is not in canonical form")

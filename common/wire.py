@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, get_args
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest, BatchState, BatchStatus
 from common.errors import WireError
@@ -24,7 +25,7 @@ from common.task import (
     MAX_USERS,
 )
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from common.wire_fields import at_most, count, exactly, short, word
+from common.wire_fields import at_most, count, exactly, finite, short, word
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -238,9 +239,20 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
 
 
 def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
-    """Read a released result."""
+    """Read a released result. Only a guarantee's epsilon, and the local one, may be infinite."""
     if any(math.isnan(guarantee.epsilon) for guarantee in message.guarantees):
         raise WireError("a guarantee is not a number")
+    if math.isnan(message.local_epsilon):
+        raise WireError("local_epsilon is not a number")
+    for name, figures in (
+        ("delta", [guarantee.delta for guarantee in message.guarantees]),
+        ("a share", message.frequencies),
+        ("a standard error", message.standard_errors),
+        ("a refined share", message.refined),
+        ("mse_theory", [message.mse_theory]),
+        ("a time", [message.open_seconds, message.estimate_seconds]),
+    ):
+        finite(name, figures)
     return Result(
         task_digest=digest_from_wire(message.task_digest),
         protocol=message.protocol,
@@ -282,5 +294,14 @@ def result_to_bytes(result: Result) -> bytes:
 
 
 def result_from_bytes(kept: bytes) -> Result:
-    """Read a result that the analyzer kept."""
-    return result_from_wire(analyzer_pb2.GetResultResponse.FromString(kept))
+    """
+    Read a result that the analyzer kept.
+
+    Raises:
+        WireError: The bytes are no result: the file was damaged.
+    """
+    try:
+        message = analyzer_pb2.GetResultResponse.FromString(kept)
+    except DecodeError as error:
+        raise WireError("what is kept of this task is no result") from error
+    return result_from_wire(message)

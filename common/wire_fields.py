@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from common.errors import WireError
 
 W = TypeVar("W", bound=str)
@@ -49,3 +51,9 @@ def count(name: str, field: int, most: int) -> int:
     if field > most:
         raise WireError(f"{name} is {field}; it may be at most {most}")
     return field
+
+
+def finite(name: str, fields: Sequence[float]) -> None:
+    """Check that every one of them is a number, and none infinite."""
+    if not np.isfinite(np.array(fields, dtype=np.float64)).all():
+        raise WireError(f"{name} is infinite, or not a number")

@@ -4,12 +4,14 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from common.errors import SettingsError
+from common.runtime.process import GRPC_SILENCE
 from deploy.operator_client import OperatorClient
 
 _START_SECONDS: Final = 60.0
@@ -50,9 +52,24 @@ class Cluster:
     They share one folder for a development authority, and nothing else.
     """
 
-    def __init__(self, directory: Path, *, log_level: str = "INFO") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        log_level: str = "INFO",
+        environment: Mapping[str, str] = GRPC_SILENCE,
+    ) -> None:
+        """
+        Plan the three.
+
+        Args:
+            directory: Where their files go.
+            log_level: Of their logs.
+            environment: Variables that they are given beside this process's own.
+        """
         self._directory = directory
         self._log_level = log_level
+        self._environment = dict(environment)
         self._children: dict[str, Child] = {}
 
     async def __aenter__(self) -> Self:
@@ -78,12 +95,18 @@ class Cluster:
         """Start the analyzer."""
         await self._start("analyzer", {"listen": listen})
 
-    async def start_shuffler(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the shuffler; it calls the analyzer."""
+    async def start_shuffler(
+        self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
+    ) -> None:
+        """Start the shuffler; it calls the analyzer, or what stands before it at an address."""
         identity = (self.analyzer.state / "identity.pub").read_text(encoding="ascii")
         await self._start(
             "shuffler",
-            {"listen": listen, "analyzer": self.analyzer.address, "analyzer_identity": identity},
+            {
+                "listen": listen,
+                "analyzer": analyzer or self.analyzer.address,
+                "analyzer_identity": identity,
+            },
         )
 
     async def start_user_agent(self) -> None:
@@ -159,7 +182,7 @@ class Cluster:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self._environment},
             )
         try:
             async with asyncio.timeout(_START_SECONDS):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import tomllib
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,12 @@ from typing import Any, Final
 from common.draft import TaskDraft
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
+from common.runtime.toml_file import read_toml
 from common.shuffler_spec import ShufflerSpec
-from common.task import MAX_UNIX_TIME
+from common.task import MAX_TASK_BYTES, MAX_UNIX_TIME
+
+MAX_DRAFT_BYTES: Final = 2 * MAX_TASK_BYTES
+"""Room for the labels of the longest task, and for how a person lays them out."""
 
 _TABLES: Final[Mapping[str, type[DummySpec] | type[ShufflerSpec]]] = {
     "dummies": DummySpec,
@@ -27,12 +30,7 @@ def read(path: Path, shuffler_key: bytes) -> TaskDraft:
     Raises:
         TaskError: The file cannot be read, or a key is unknown, missing or of the wrong type.
     """
-    try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TaskError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TaskError(f"{path} is not TOML") from error
+    fields = read_toml(path, TaskError, most_bytes=MAX_DRAFT_BYTES)
     known = {field.name: field for field in dataclasses.fields(TaskDraft)}
     unknown = sorted(set(fields) - set(known) | ({"shuffler_key"} & set(fields)))
     if unknown:

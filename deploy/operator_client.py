@@ -45,15 +45,31 @@ class OperatorClient:
         Raises:
             SettingsError: A file cannot be read.
         """
+        token = cls.token(token_file)
         try:
-            token = token_file.read_text(encoding="ascii").strip()
             trusted = authority.read_bytes() if authority else None
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise SettingsError(f"{token_file} does not hold an operator's token") from error
         channel = open_channel(address, "analyzer", trusted, receive_limit=MAX_RESULT_BYTES)
         return cls(channel, address, token)
+
+    @staticmethod
+    def token(file: Path) -> str:
+        """
+        Read an operator's token.
+
+        Raises:
+            SettingsError: The file cannot be read, or holds what no call can carry.
+        """
+        try:
+            token = file.read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"{file} does not hold an operator's token") from error
+        if not (token and token.isprintable()):
+            raise SettingsError(f"{file} does not hold an operator's token")
+        return token
 
     async def create_task(self, draft: TaskDraft) -> SignedTask:
         """Publish a task."""

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from common.runtime.database import Database
+from common.runtime.database import Database, opening
 from common.task_digest import TaskDigest
 from user_agent.policy import Claim, Policy, check_totals
 
@@ -123,17 +123,22 @@ def _upgrade(path: Path) -> None:
         return
     connection = sqlite3.connect(path)
     try:
-        columns = {row[1] for row in connection.execute("PRAGMA table_info(submissions)")}
-        if columns and "central_epsilon" not in columns:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                for column in ("central_epsilon", "delta"):
-                    connection.execute(
-                        f"ALTER TABLE submissions ADD COLUMN {column} REAL NOT NULL DEFAULT 0"
-                    )
-                connection.execute("UPDATE submissions SET central_epsilon = local_epsilon")
+        with opening(path):
+            _add_columns(connection)
     finally:
         connection.close()
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(submissions)")}
+    if columns and "central_epsilon" not in columns:
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for column in ("central_epsilon", "delta"):
+                connection.execute(
+                    f"ALTER TABLE submissions ADD COLUMN {column} REAL NOT NULL DEFAULT 0"
+                )
+            connection.execute("UPDATE submissions SET central_epsilon = local_epsilon")
 
 
 def _saved(row: tuple[str, bytes, bytes, float, float, float, str]) -> SavedSubmission:

@@ -2,10 +2,13 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
+
+from common.errors import SettingsError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -21,7 +24,11 @@ class Database:
     def __init__(self, path: Path, schema: str) -> None:
         """Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
-        self._connection = self._thread.submit(_connect, path, schema).result()
+        try:
+            self._connection = self._thread.submit(_connect, path, schema).result()
+        except BaseException:
+            self._thread.shutdown()
+            raise
 
     async def run(
         self,
@@ -44,8 +51,32 @@ class Database:
         self._thread.shutdown()
 
 
+@contextmanager
+def opening(path: Path) -> Generator[None]:
+    """
+    Say of a file that does not open which one it is.
+
+    Raises:
+        SettingsError: It is no database, or a damaged one, or cannot be written.
+    """
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise SettingsError(f"{path.name} cannot be opened as a database: {error}") from error
+
+
 def _connect(path: Path, schema: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None)
+    with opening(path):
+        connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            _prepare(connection, path, schema)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
     path.chmod(0o600)
     for pragma in (
         "journal_mode=WAL",
@@ -56,4 +87,3 @@ def _connect(path: Path, schema: str) -> sqlite3.Connection:
     ):
         connection.execute(f"PRAGMA {pragma}")
     connection.executescript(schema)
-    return connection

@@ -23,6 +23,10 @@ from common.runtime.tls import TlsIdentity
 
 S = TypeVar("S", bound=ServiceSettings)
 
+GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
+"""What makes gRPC write a log of its own."""
+GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
+"""What keeps it silent: without it, failed handshakes are logged."""
 GRACE: Final = 10.0
 """Seconds that calls in flight are given at a stop."""
 
@@ -86,12 +90,32 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
     )
     parser.add_argument("--settings", type=Path, help="a TOML file of settings")
     arguments = parser.parse_args()
+    _silence_grpc(party)
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
         logs.configure(cast("Level", settings.log_level))
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:
         sys.exit(f"{party}: {error}")
+
+
+def _silence_grpc(party: str) -> None:
+    """
+    Keep gRPC from writing a log of its own: start this program again if it might.
+
+    Its log names peers and, traced, holds their headers and every decrypted byte: what no log of
+    this project may hold, of the shuffler least of all. gRPC reads its variables when it is loaded,
+    which is before this line; a second start in the same process is what still changes them.
+    """
+    silent = {name: text for name, text in os.environ.items() if name not in GRPC_LOG_VARIABLES}
+    silent |= GRPC_SILENCE
+    if silent == dict(os.environ):
+        return
+    given = sorted(GRPC_LOG_VARIABLES & set(os.environ))
+    if given:
+        sys.stderr.write(f"{party}: {' and '.join(given)} left out: gRPC's log would name peers\n")
+        sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # itself
 
 
 async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:

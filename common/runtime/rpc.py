@@ -4,6 +4,7 @@ import asyncio
 import json
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,6 +24,7 @@ from common.runtime.tls import TlsIdentity
 from common.wire import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
@@ -83,8 +85,13 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     ) -> Any:  # noqa: ANN401
         """Wrap the handler of a call that answers once."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler.response_streaming:
+        if handler is None:
             return handler
+        if handler.response_streaming:  # health checks alone: bytes that are no message
+            return grpc.unary_stream_rpc_method_handler(
+                _guarded_stream(handler.unary_stream, handler.request_deserializer),
+                response_serializer=handler.response_serializer,
+            )
         if handler.request_streaming:
             make, inner = grpc.stream_unary_rpc_method_handler, handler.stream_unary
         else:
@@ -97,17 +104,24 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 def _reader(parse: Callable[[bytes], Any], *, streaming: bool) -> Callable[[Any], Any]:
     """Give a function that reads a request, or a stream of them, from bytes."""
 
-    def one(raw: bytes) -> Any:  # noqa: ANN401  # any message
-        try:
-            return parse(raw)
-        except DecodeError as error:
-            raise WireError("the request is not a message of this call") from error
-
     async def each(raw: AsyncIterator[bytes]) -> AsyncIterator[Any]:
         async for part in raw:
-            yield one(part)
+            yield read_message(parse, part)
 
-    return each if streaming else one
+    return each if streaming else partial(read_message, parse)
+
+
+def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
+    """
+    Read a message as it came.
+
+    Raises:
+        WireError: The bytes are none of this kind.
+    """
+    try:
+        return parse(raw)
+    except DecodeError as error:
+        raise WireError("the request is not a message of this call") from error
 
 
 def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[Any], Any]) -> Any:  # noqa: ANN401  # gRPC's own types vary
@@ -121,6 +135,8 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long")
         except grpc.aio.AbortError:
             raise
+        except NotImplementedError:  # how generated code says that a service lacks a call
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no such call")
         except Exception as error:  # noqa: BLE001  # the last line before the wire
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
@@ -129,6 +145,17 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
                 "internal error", {"error": type(error).__name__, "where": where}, level="ERROR"
             )
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+
+    return call
+
+
+def _guarded_stream(behaviour: Callable[[Any, Any], Any], parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401  # gRPC's own types vary
+    async def call(raw: Any, context: Any) -> Any:  # noqa: ANN401
+        try:
+            request = read_message(parse, raw)
+        except ShuffleDpError as error:
+            await context.abort(grpc.StatusCode[error.status], str(error), _FORESEEN)
+        return await behaviour(request, context)
 
     return call
 
@@ -212,17 +239,20 @@ async def reply(call: Awaitable[T]) -> T:
     Wait for another party's reply.
 
     Raises:
-        PeerError: It could not be reached in time, or could not serve at that moment; the call
-            may be made again.
+        PeerError: It could not be reached in time, or could not serve at that moment, or answered
+            with bytes that are no message of this call; the call may be made again.
         PeerRefusalError: It refused, for good; status and message are passed on.
     """
     try:
-        return await call
+        answer = await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
         if code in _PASSING and not _is_budget_refusal(error):
             raise PeerError(f"the other party cannot serve at the moment: {code.name}") from error
         raise PeerRefusalError(code.name, details) from error
+    if answer is None:  # what gRPC makes of an answer that it cannot read
+        raise PeerError("the other party's answer is not a message of this call")
+    return answer
 
 
 def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:

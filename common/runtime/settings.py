@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,11 +11,15 @@ from typing import Any, Final, TypeVar
 from common.errors import SettingsError
 from common.key_ring import DAY, MOST_DAYS, Schedule
 from common.runtime.logs import Level
+from common.runtime.toml_file import read_toml
 
 S = TypeVar("S", bound="ServiceSettings")
 
 MAX_PROCESSES: Final = 1024
 MAX_PORT: Final = 65535
+MAX_SETTINGS_BYTES: Final = 64 * 1024
+MAX_WHOLE: Final = 2**53
+"""Largest whole number that is read where a number with a decimal point is meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,12 +145,7 @@ def load(settings: type[S], path: Path | None, environment: Mapping[str, str], p
     kinds = typing.get_type_hints(settings)
     found: dict[str, Any] = {}
     if path is not None:
-        try:
-            found.update(tomllib.loads(path.read_text(encoding="utf-8")))
-        except OSError as error:
-            raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise SettingsError(f"{path} is not TOML") from error
+        found.update(read_toml(path, SettingsError, most_bytes=MAX_SETTINGS_BYTES))
     start = f"{prefix}_"
     found.update(
         (name.removeprefix(start).lower(), text)
@@ -171,8 +169,8 @@ def _convert(key: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML ho
     optional = [option for option in typing.get_args(kind) if option is not type(None)]
     target = optional[0] if optional else kind
     if target is Path and isinstance(value, str):
-        if not value:
-            raise SettingsError(f"{key} must not be empty")
+        if not value or "\0" in value:
+            raise SettingsError(f"{key} must not be empty, nor hold a null character")
         return Path(value)
     if target is bool and isinstance(value, str):
         if value not in {"true", "false"}:
@@ -183,7 +181,7 @@ def _convert(key: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML ho
             return target(value)
         except ValueError as error:
             raise SettingsError(f"{key} must be a number") from error
-    if target is float and type(value) is int:
+    if target is float and type(value) is int and abs(value) <= MAX_WHOLE:
         return float(value)
     if type(value) is not target:
         raise SettingsError(f"{key} must be of type {target.__name__}")

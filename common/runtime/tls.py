@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -84,9 +85,7 @@ def development_identity(directory: Path, party: str, clock: Clock) -> TlsIdenti
             write_whole(authority_key_file, _private_pem(key), 0o600)
             write_whole(authority_file, _pem(_authority_certificate(key, now)), 0o644)
         if not (certificate_file.exists() and key_file.exists()):
-            authority_key = load_pem_private_key(authority_key_file.read_bytes(), None)
-            if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
-                raise SettingsError("the development authority's key is not one made here")
+            authority_key = _authority_key(authority_key_file.read_bytes())
             key = ec.generate_private_key(ec.SECP256R1())
             certificate = _party_certificate(party, key, authority_key, now)
             write_whole(key_file, _private_pem(key), 0o600)
@@ -94,6 +93,16 @@ def development_identity(directory: Path, party: str, clock: Clock) -> TlsIdenti
         return TlsIdentity(
             certificate_file.read_bytes(), key_file.read_bytes(), authority_file.read_bytes()
         )
+
+
+def _authority_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = load_pem_private_key(pem, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise SettingsError("the development authority's key is not one made here") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise SettingsError("the development authority's key is not one made here")
+    return key
 
 
 def _authority_certificate(

@@ -21,6 +21,9 @@ from deploy.operator_client import OperatorClient
 from deploy.person_client import send
 from deploy.result_json import as_json, dumps
 
+_ITEM_DIGITS = 20
+"""Of the largest number that a call carries, 2^64 - 1."""
+
 app = typer.Typer()
 task_app = typer.Typer(help="Tasks: what is collected, under which promise.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
@@ -130,14 +133,20 @@ def contribute(
     digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
     # Asked for, or read from standard input: an argument would stay in the shell's history.
     value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
-    if not (value.strip().isascii() and value.strip().isdecimal()):
-        raise ValueRangeError("a value is an item's number, 0 or more")
-    receipt = asyncio.run(send(agent, digest, int(value), person))
+    receipt = asyncio.run(send(agent, digest, _item(value), person))
     Console().print(
         "This task had been answered before; the value was not used."
         if receipt.repeated
         else f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
     )
+
+
+def _item(text: str) -> int:
+    """Read a value; the message never repeats it."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _ITEM_DIGITS):
+        raise ValueRangeError("a value is an item's number, 0 or more")
+    return int(digits)
 
 
 def _hexadecimal_file(path: Path) -> bytes:

@@ -2,15 +2,22 @@
 
 import gzip
 import importlib
+import zlib
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from common.errors import TaskError
+from common.mechanism_spec import MAX_DOMAIN_SIZE
+from common.task import MAX_LABEL_CHARACTERS
 from deploy.datasets.catalogue import Dataset, dataset_of
 from deploy.datasets.table import COUNT, VALUE, Table, of_items, of_people, read_csv
 
 ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 """What a file's name ends with, in small letters or large."""
+MAX_LINE_CHARACTERS: Final = 1 << 20
+_ROWS_AT_ONCE: Final = 1 << 16
 
 
 def read(path: Path) -> Dataset:
@@ -31,17 +38,27 @@ def read(path: Path) -> Dataset:
         if ending.endswith(".parquet"):
             table = _parquet(path)
         elif ending.endswith(".csv.gz"):
-            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as lines:
-                table = read_csv(lines, name=name)
+            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
+                table = read_csv(_lines(file, name), name=name)
         elif ending.endswith(".csv"):
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                table = read_csv(lines, name=name)
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                table = read_csv(_lines(file, name), name=name)
         else:
             raise TaskError(f"{name} ends with none of {', '.join(ENDINGS)}")
-    except (OSError, EOFError) as error:  # OSError: gzip's own errors too
+    except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's own errors too
         reason = error.strerror if isinstance(error, OSError) else None
         raise TaskError(f"{name} cannot be read: {reason or 'it is cut or damaged'}") from error
     return dataset_of(table, name=name, title=f"The file {name}")
+
+
+def _lines(file: TextIO, name: str) -> Iterator[str]:
+    """Give lines, none of them long: a small compressed file may hold one without an end."""
+    while line := file.readline(MAX_LINE_CHARACTERS + 1):
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise TaskError(
+                f"a line of {name} is too long; at most {MAX_LINE_CHARACTERS} characters are read"
+            )
+        yield line
 
 
 def _parquet(path: Path) -> Table:
@@ -55,20 +72,36 @@ def _parquet(path: Path) -> Table:
     name = path.name
     broken: Any = importlib.import_module("pyarrow").ArrowException
     try:
-        columns = parquet.read_schema(path).names
-        if VALUE not in columns:
-            raise TaskError(
-                f"{name} has {len(columns)} columns and none of them is called value; one row a "
-                "person needs a column value, one row an item needs value and count"
-            )
-        wanted = [column for column in (VALUE, COUNT) if column in columns]
-        rows = parquet.read_table(path, columns=wanted)
-    except broken as error:
+        with parquet.ParquetFile(path) as file:
+            columns = file.schema_arrow.names
+            if VALUE not in columns:
+                raise TaskError(
+                    f"{name} has {len(columns)} columns and none of them is called value; one row "
+                    "a person needs a column value, one row an item needs value and count"
+                )
+            for column in (VALUE, COUNT):
+                if columns.count(column) > 1:
+                    raise TaskError(
+                        f"{name} has {columns.count(column)} columns {column}; one is allowed"
+                    )
+            rows = _rows(file, [column for column in (VALUE, COUNT) if column in columns], name)
+            if COUNT not in columns:
+                return of_people((row[0] for row in rows), name)
+            kept = list(islice(rows, MAX_DOMAIN_SIZE + 1))
+            return of_items([row[0] for row in kept], [row[1] for row in kept], name)
+    except (broken, UnicodeDecodeError) as error:
         raise TaskError(f"{name} is not a Parquet file that can be read") from error
-    missing = sum(rows.column(column).null_count for column in wanted)
-    if missing:
-        raise TaskError(f"{name} has {missing} empty fields; every row needs all of its columns")
-    values = [str(value) for value in rows.column(VALUE).to_pylist()]
-    if COUNT in wanted:
-        return of_items(values, rows.column(COUNT).to_pylist(), name)
-    return of_people(values, name)
+
+
+def _rows(file: Any, wanted: list[str], name: str) -> Iterator[tuple[str, ...]]:  # noqa: ANN401  # pyarrow has no types
+    """Give rows, some thousand at a time: a small file may hold any number of them."""
+    for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=wanted):
+        missing = sum(batch.column(column).null_count for column in wanted)
+        if missing:
+            raise TaskError(
+                f"{name} has {missing} empty fields; every row needs all of its columns"
+            )
+        fields = [[str(field) for field in batch.column(column).to_pylist()] for column in wanted]
+        if max(map(len, fields[0]), default=0) > MAX_LABEL_CHARACTERS:
+            raise TaskError(f"a value of {name} has more than {MAX_LABEL_CHARACTERS} characters")
+        yield from zip(*fields, strict=True)

@@ -4,9 +4,12 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from common.errors import TaskError
+from common.mechanism_spec import MAX_DOMAIN_SIZE
+from common.task import MAX_LABEL_CHARACTERS
 
 VALUE: Final = "value"
 COUNT: Final = "count"
@@ -46,7 +49,7 @@ def read_csv(lines: Iterable[str], *, name: str) -> Table:
         value, count = _columns(header, name)
         if count is None:
             return of_people((row[0] for row in _fields(rows, (value,), name)), name)
-        kept = list(_fields(rows, (value, count), name))
+        kept = list(islice(_fields(rows, (value, count), name), MAX_DOMAIN_SIZE + 1))
         return of_items([row[0] for row in kept], [row[1] for row in kept], name)
     except (csv.Error, UnicodeDecodeError) as error:
         raise TaskError(f"{name} is not a table of comma-separated UTF-8 text") from error
@@ -61,6 +64,8 @@ def of_items(values: Sequence[str], counts: Sequence[str | int], name: str) -> T
     """
     if not values:
         raise TaskError(f"{name} has a header and no row; a data set has at least one")
+    if len(values) > MAX_DOMAIN_SIZE:
+        raise TaskError(f"{name} has too many items; it may have at most {MAX_DOMAIN_SIZE}")
     whole = tuple(_whole(text, row, name) for row, text in enumerate(counts, start=1))
     seen: set[str] = set()
     for row, value in enumerate(values, start=1):
@@ -79,7 +84,11 @@ def of_people(values: Iterable[str], name: str) -> Table:
     Raises:
         TaskError: There is no row.
     """
-    people = Counter(values)
+    people = Counter[str]()
+    for value in values:
+        people[value] += 1
+        if len(people) > MAX_DOMAIN_SIZE:
+            raise TaskError(f"{name} has too many items; it may have at most {MAX_DOMAIN_SIZE}")
     if not people:
         raise TaskError(f"{name} has a header and no row; a data set has at least one")
     numbers = all(_is_whole(value) for value in people)
@@ -111,7 +120,13 @@ def _fields(
             raise TaskError(
                 f"row {number} of {name} has {len(row)} columns; it needs {max(columns) + 1}"
             )
-        yield tuple(row[column].strip() for column in columns)
+        fields = tuple(row[column].strip() for column in columns)
+        if len(fields[0]) > MAX_LABEL_CHARACTERS:
+            raise TaskError(
+                f"the value of row {number} of {name} has {len(fields[0])} characters; "
+                f"it may have at most {MAX_LABEL_CHARACTERS}"
+            )
+        yield fields
 
 
 def _whole(text: str | int, row: int, name: str) -> int:

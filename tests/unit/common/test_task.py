@@ -328,3 +328,14 @@ def test_grr_has_as_many_buckets_as_items() -> None:
 
     with pytest.raises(TaskError, match="GRR over 5 items"):
         dataclasses.replace(task, mechanism=wrong)
+
+
+@pytest.mark.parametrize("protocol", ["sbin", "sageo", "od-hp"])
+def test_a_domain_size_of_any_length_is_refused(protocol: str) -> None:
+    """No rule multiplies by it before it is known to be in range."""
+    fields = json.loads(published().task.to_bytes())
+    fields |= {"domain_size": 10**400, "protocol": protocol}
+    written = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+    with pytest.raises(TaskError, match="domain_size is 1000"):
+        Task.from_bytes(written)

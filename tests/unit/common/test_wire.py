@@ -146,3 +146,27 @@ def test_a_draft_without_a_suite_has_the_default_one() -> None:
     message.suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
     with pytest.raises(WireError, match="shuffler_key has 32 bytes; it must have 1216"):
         draft_wire.draft_from_wire(message)
+
+
+def test_a_kept_result_that_was_damaged_is_a_foreseen_error() -> None:
+    """Protobuf's own refusal does not come through."""
+    with pytest.raises(WireError, match="what is kept of this task is no result"):
+        wire.result_from_bytes(b"\xff\xff\xff")
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("frequencies", "a share"),
+        ("standard_errors", "a standard error"),
+        ("refined", "a refined share"),
+    ],
+)
+def test_a_result_holds_finite_figures(field: str, name: str, figure: float) -> None:
+    """No JSON could be written of others, and no share is infinite."""
+    message = wire.result_to_wire(released(_DIGEST))
+    getattr(message, field)[0] = figure
+
+    with pytest.raises(WireError, match=f"{name} is infinite, or not a number"):
+        wire.result_from_wire(message)

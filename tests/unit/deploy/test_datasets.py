@@ -275,3 +275,44 @@ def test_a_parquet_file_reads_as_its_csv_does(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 and nothing else")
     with pytest.raises(TaskError, match="not a Parquet file"):
         dataset(str(path))
+
+
+# --- hostile files -------------------------------------------------------------------------------
+
+
+def test_a_small_file_that_unpacks_to_one_endless_line_is_refused(tmp_path: Path) -> None:
+    """64 MB in 64 kB: no more than a megabyte of it is read."""
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(b"value\n" + b"x" * (64 << 20)))
+
+    with pytest.raises(TaskError, match=r"a line of bomb\.csv\.gz is too long"):
+        dataset(str(path))
+
+
+def test_a_damaged_compressed_file_is_refused(tmp_path: Path) -> None:
+    """Also where the damage lies in the compressed data itself."""
+    path = tmp_path / "mine.csv.gz"
+    path.write_bytes(gzip.compress(b"")[:10] + b"\x07")  # a kind of block that there is not
+
+    with pytest.raises(TaskError, match=r"mine\.csv\.gz cannot be read"):
+        dataset(str(path))
+
+
+def test_a_value_is_no_longer_than_a_label(tmp_path: Path) -> None:
+    """Otherwise a few rows would fill the memory."""
+    text = _write(tmp_path, f"value\n{'x' * 257}\ny\n")
+
+    with pytest.raises(TaskError, match=r"row 1 of mine\.csv has 257 characters"):
+        dataset(text)
+
+
+@pytest.mark.skipif(not _PYARROW, reason="pyarrow is part of the extra research")
+def test_a_parquet_file_names_a_column_once(tmp_path: Path) -> None:
+    """Of two columns value nobody knows which one is meant."""
+    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    column = arrow.array(["a", "b"])
+    table = arrow.Table.from_arrays([column, column], names=["value", "value"])
+    parquet.write_table(table, tmp_path / "twice.parquet")
+
+    with pytest.raises(TaskError, match="2 columns value"):
+        dataset(str(tmp_path / "twice.parquet"))

@@ -139,3 +139,18 @@ def test_a_draft_may_name_a_suite(tmp_path: Path) -> None:
 
     assert DEFAULT_SUITE == _read(tmp_path, _GOOD).suite
     assert suite == _read(tmp_path, f'suite = "{suite}"\n{_GOOD}').suite
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"buckets = {'9' * 5000}", "is not TOML"),
+        (f"{'a.' * 20_000}a = 1", "too many parts"),
+        (f"[{'a.' * 20_000}a]", "too many parts"),
+        (f"# {'x' * 5_000_000}", "at most 4194304 bytes"),
+    ],
+)
+def test_a_hostile_draft_is_refused_at_once(tmp_path: Path, line: str, message: str) -> None:
+    """Numbers of thousands of digits, and keys whose parts cost the square of their number."""
+    with pytest.raises(TaskError, match=message):
+        _read(tmp_path, _GOOD + line)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import BudgetError
+from common.errors import BudgetError, SettingsError
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget, SubmissionState
@@ -131,3 +131,11 @@ async def test_a_file_of_an_earlier_version_is_upgraded_in_place(tmp_path: Path)
     with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
         await budget.spend("", _task(3), small, _POLICY, _envelope())
     budget.close()
+
+
+def test_a_damaged_record_of_spending_is_named(tmp_path: Path) -> None:
+    """Nothing is answered on a record that cannot be read."""
+    (tmp_path / "budget.sqlite").write_bytes(b"not a database at all")
+
+    with pytest.raises(SettingsError, match=r"budget\.sqlite cannot be opened as a database"):
+        Budget(tmp_path / "budget.sqlite")

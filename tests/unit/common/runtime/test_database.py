@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import SettingsError
 from common.runtime.database import Database
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS t (x INTEGER);"
@@ -40,3 +41,12 @@ async def test_the_file_is_durable_and_closed_to_others(tmp_path: Path) -> None:
     assert 2 == await database.run(pragma, "synchronous")
     assert (tmp_path / "d.sqlite").stat().st_mode & 0o777 == 0o600
     database.close()
+
+
+@pytest.mark.parametrize("content", [b"not a database at all", b"SQLite format 3\0" + bytes(4096)])
+def test_a_file_that_is_no_database_is_named(tmp_path: Path, content: bytes) -> None:
+    """A service says which file it could not open, and does not start."""
+    (tmp_path / "d.sqlite").write_bytes(content)
+
+    with pytest.raises(SettingsError, match=r"d\.sqlite cannot be opened as a database"):
+        Database(tmp_path / "d.sqlite", _SCHEMA)

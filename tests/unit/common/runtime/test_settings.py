@@ -171,3 +171,36 @@ def test_the_life_of_keys_has_ranges(tmp_path: Path, text: str, message: str) ->
     """A key that were destroyed at once could be that of a task just published."""
     with pytest.raises(SettingsError, match=re.escape(message)):
         _load(tmp_path, f"{_GOOD}{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"minimum_batch = {'9' * 5000}", "is not TOML"),
+        (f"{'a.' * 20_000}a = 1", "too many parts"),
+        (f"x = {'[' * 5000}", "is not TOML"),
+        (f"# {'x' * 70_000}", "at most 65536 bytes"),
+    ],
+)
+def test_a_hostile_file_is_refused_at_once(tmp_path: Path, line: str, message: str) -> None:
+    """Numbers of thousands of digits, keys of thousands of parts, nesting, and length itself."""
+    with pytest.raises(SettingsError, match=message):
+        _load(tmp_path, _GOOD + line)
+
+
+def test_a_whole_number_of_any_size_is_a_setting_or_refused(tmp_path: Path) -> None:
+    """Where a number with a decimal point is meant, 10^400 has none."""
+    file = tmp_path / "user_agent.toml"
+    file.write_text(
+        "state_directory = 's'\nlisten = 'unix:a'\nshuffler = 'unix:b'\n"
+        f"analyzer_identity = '00'\nlocal_epsilon_cap = {10**400}",
+        encoding="utf-8",
+    )
+    with pytest.raises(SettingsError, match="local_epsilon_cap must be of type float"):
+        load(UserAgentSettings, file, {}, "SHUFFLEDP_USER_AGENT")
+
+
+def test_a_path_holds_no_null_character(tmp_path: Path) -> None:
+    """The operating system would refuse it, later and without a name."""
+    with pytest.raises(SettingsError, match="state_directory must not be empty, nor hold a null"):
+        _load(tmp_path, _GOOD.replace('"state"', '"a\\u0000b"'))

@@ -1,7 +1,9 @@
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 
+from common.errors import SettingsError
 from common.runtime.tls import development_identity
 from tests.support.clocks import ManualClock
 
@@ -28,3 +30,13 @@ def test_a_certificate_names_its_party(tmp_path: Path) -> None:
     assert "analyzer" in names.get_values_for_type(x509.DNSName)
     assert "shuffler" not in names.get_values_for_type(x509.DNSName)
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(identity.authority))
+
+
+@pytest.mark.parametrize("content", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"])
+def test_an_authoritys_key_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Somebody put another file in its place; the service says so and does not start."""
+    development_identity(tmp_path, "shuffler", ManualClock())
+    (tmp_path / "authority.key").write_bytes(content)
+
+    with pytest.raises(SettingsError, match="authority's key is not one made here"):
+        development_identity(tmp_path, "analyzer", ManualClock())

@@ -1,0 +1,127 @@
+"""Whatever reads bytes from outside is in the registry of parsers, which the fuzzer feeds."""
+
+import ast
+import pkgutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.parsers import parsers
+
+_ROOT: Final = Path(__file__).parents[2]
+_FOLDERS: Final = ("common", "user_agent", "shuffler", "analyzer", "deploy")
+_NAMES: Final = ("from_bytes", "parse", "unpack")
+_ENDINGS: Final = ("_from_wire", "_from_bytes", "_from_hex")
+_CALLS: Final = {
+    *("loads", "FromString", "ParseFromString", "read_text", "read_bytes", "readline"),
+    *("fromhex", "frombuffer", "unpack_from", "iter_unpack", "read_schema", "read_table"),
+    *("ParquetFile", "load_pem_private_key", "load_pem_public_key", "load_der_private_key"),
+    *("load_pem_x509_certificate", "load_pem_x509_certificates", "decompress"),
+    *("read_toml", "literal_eval", "fromstring", "load_npz", "genfromtxt", "loadtxt"),
+}
+"""Calls by which bytes become values, by their last name."""
+_QUALIFIED: Final = {
+    *("json.load", "tomllib.load", "pickle.load", "csv.reader", "csv.DictReader", "gzip.open"),
+    *("np.load", "struct.unpack", "int.from_bytes", "sqlite3.connect", "yaml.safe_load"),
+}
+
+_NOT_FROM_OUTSIDE: Final = {
+    "common.mechanisms.mechanism.null_reports": "a constant byte",
+    "common.mechanisms.placement.Placement.__call__": "a hash that it has just made",
+    "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",
+    "common.randomness._fresh_bits": "the operating system's randomness",
+    "shuffler.delivery.Deliveries._permute": "rows that opened under the batch's key, each of the "
+    "task's length when it was sealed",
+    "shuffler.delivery.Deliveries._with_dummies": "what its own workers sealed",
+    "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",
+    "deploy.cluster.Cluster.start_user_agent": "files that its own child wrote",
+    "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",
+    "deploy.cluster.Cluster._start": "files that its own child wrote",
+    "deploy.cluster._last_line": "its own child's log, with errors=replace",
+    "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
+    "deploy.operator_client.OperatorClient.connect": "the authority's certificate: gRPC reads it, "
+    "and trusts nobody if it is none",
+    "deploy.commands.services.task_create": "a task that Task.from_bytes has read before",
+    "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
+}
+"""What looks like reading and is not, each with its reason."""
+
+
+def _readers(source: str, module: str) -> set[str]:
+    """Give the functions of a file that read bytes, by module and name."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST, where: str, function: str | None) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inner = function or f"{where}.{node.name}"  # a function inside one belongs to it
+            if (
+                node.name in _NAMES
+                or node.name.endswith(_ENDINGS)
+                or node.name.startswith("parse_")
+            ):
+                found.add(inner)
+            for child in ast.iter_child_nodes(node):
+                visit(child, where, inner)
+            return
+        if isinstance(node, ast.Call) and _reads(node):
+            found.add(function or where)
+        inside = f"{where}.{node.name}" if isinstance(node, ast.ClassDef) else where
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside, function)
+
+    visit(ast.parse(source), module, None)
+    return found
+
+
+def _reads(call: ast.Call) -> bool:
+    written = ast.unparse(call.func)
+    return written in _QUALIFIED or written.rpartition(".")[2] in _CALLS
+
+
+def _found() -> set[str]:
+    return {
+        reader
+        for folder in _FOLDERS
+        for path in sorted((_ROOT / folder).rglob("*.py"))
+        for reader in _readers(
+            path.read_text(encoding="utf-8"),
+            ".".join(path.relative_to(_ROOT).with_suffix("").parts).removesuffix(".__init__"),
+        )
+    }
+
+
+def _covered() -> set[str]:
+    return {name for parser in parsers().values() for name in parser.covers}
+
+
+def test_every_function_that_reads_from_outside_is_fed_by_the_fuzzer() -> None:
+    """
+    A new one is registered with valid examples in tests/support/*_parsers.py, or stands above with
+    the reason why nobody else can choose its bytes.
+    """
+    assert set() == _found() - _covered() - set(_NOT_FROM_OUTSIDE)
+
+
+def test_the_registry_names_what_there_is() -> None:
+    """A function that was renamed or removed is named by nobody any more."""
+    for name in _covered():
+        assert callable(pkgutil.resolve_name(name)), name
+    assert set() == set(_NOT_FROM_OUTSIDE) - _found()
+
+
+@pytest.mark.parametrize(
+    ("source", "readers"),
+    [
+        ("def thing_from_wire(message): return message.field", {"m.thing_from_wire"}),
+        ("class A:\n    def from_bytes(cls, raw): return cls()", {"m.A.from_bytes"}),
+        ("def f(path):\n    return json.loads(path.read_text())", {"m.f"}),
+        ("def f(raw):\n    def g(): return np.frombuffer(raw)\n    return g", {"m.f"}),
+        ("def f(raw): return struct.unpack('<I', raw)", {"m.f"}),
+        ("KEY = bytes.fromhex(open('key').readline())", {"m"}),
+        ("def f(raw): return raw.hex()", set()),
+    ],
+)
+def test_a_reader_is_found_however_it_reads(source: str, readers: set[str]) -> None:
+    """By its name, by what it calls, in a class, inside a function, or at load."""
+    assert readers == _readers(source, "m")

@@ -1,0 +1,153 @@
+"""
+Feed every parser hostile inputs, and say which broke its promise. Run in a process of its own:
+
+    python -m tests.fuzz.fuzz --seed 7 --inputs 500000 --shard 0 --shards 2
+    python -m tests.fuzz.fuzz --seed 7 --parser task --number 1234
+
+It prints a JSON line: inputs, seconds, how far memory grew, and every failure with what repeats it.
+The promise: a value or a ShuffleDpError, in bounded time and memory.
+"""
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from common.errors import ShuffleDpError
+from tests.support.mutation import mutated
+from tests.support.parsers import Parser, parsers
+
+DEFAULT_SEED: Final = 20261121
+SEED_VARIABLE: Final = "SHUFFLEDP_FUZZ_SEED"
+
+MOST_SECONDS: Final = 5.0
+"""Of processor time for one input of at most 128 kB; a file of questions is searched for several
+bounds, everything else takes milliseconds."""
+MOST_BYTES: Final = 512 * 1024 * 1024
+"""That the address space may grow by while inputs are read."""
+MOST_RESIDENT_BYTES: Final = 128 * 1024 * 1024
+"""That the resident memory may grow by."""
+_MOST_FAILURES: Final = 40
+_MOST_ALIKE: Final = 2
+_SHOWN: Final = 400
+
+
+class TooSlowError(BaseException):
+    """An input took longer than any may; not an Exception, so that no parser catches it."""
+
+
+def given_seed() -> int:
+    """Give the seed that the environment names, or the usual one."""
+    return int(os.environ.get(SEED_VARIABLE, DEFAULT_SEED))
+
+
+def hostile_input(parser: Parser, seed: int, number: int) -> bytes:
+    """Give the input with this number: the same for ever, whatever was made before."""
+    return mutated(Random(f"{seed} {parser.name} {number}"), parser.seeds, parser.form)  # noqa: S311  # not a secret
+
+
+def failure(parser: Parser, raw: bytes) -> str | None:
+    """Read one input; give what went wrong, or None: a value or an error of the family."""
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    try:
+        parser.read(raw)
+    except ShuffleDpError:
+        return None
+    except (Exception, TooSlowError) as error:  # noqa: BLE001  # what must not happen
+        return f"{type(error).__name__}: {error}"[:_SHOWN]
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return None
+
+
+def _too_slow(_number: int, _frame: object) -> None:
+    raise TooSlowError(f"took more than {MOST_SECONDS} s")
+
+
+class Fuzzer:
+    """One run: counts, and failures, no more than a few that look alike."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self.inputs = 0
+        self.failures: list[dict[str, str | int]] = []
+        self._alike: Counter[tuple[str, str]] = Counter()
+        signal.signal(signal.SIGPROF, _too_slow)
+
+    def feed(self, parser: Parser, numbers: Sequence[int]) -> None:
+        """Read the inputs with these numbers."""
+        for number in numbers:
+            raw = hostile_input(parser, self._seed, number)
+            broke = failure(parser, raw)
+            self.inputs += 1
+            if broke is None:
+                continue
+            self._alike[parser.name, broke[:30]] += 1
+            if self._alike[parser.name, broke[:30]] <= _MOST_ALIKE:
+                self.failures.append(
+                    {
+                        "error": broke,
+                        "repeat": f"python -m tests.fuzz.fuzz --seed {self._seed} "
+                        f"--parser {parser.name!r} --number {number}",
+                        "input": repr(raw[:_SHOWN]),
+                    }
+                )
+            if len(self.failures) >= _MOST_FAILURES:
+                return
+
+
+def run(fuzzer: Fuzzer, inputs: int, shard: int, shards: int) -> None:
+    """Share so many inputs out over all parsers; each of `shards` processes reads its own."""
+    total = sum(parser.share for parser in parsers().values())
+    for parser in parsers().values():
+        count = max(1, round(inputs * parser.share / total))
+        fuzzer.feed(parser, range(shard, count * shards, shards))
+
+
+def main() -> None:
+    """Run one shard with memory limited, and print what was found."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--seed", type=int, default=given_seed())
+    arguments.add_argument("--inputs", type=int, default=10_000)
+    arguments.add_argument("--shard", type=int, default=0)
+    arguments.add_argument("--shards", type=int, default=1)
+    arguments.add_argument("--parser")
+    arguments.add_argument("--number", type=int, default=0)
+    asked = arguments.parse_args()
+    for parser in parsers().values():
+        for example in parser.seeds:
+            parser.read(example)  # load everything: what grows below is the inputs' doing
+    before = _kilobytes("VmRSS")
+    space = _kilobytes("VmSize") * 1024 + MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (space, space))
+    started = time.perf_counter()
+    fuzzer = Fuzzer(asked.seed)
+    if asked.parser:
+        fuzzer.feed(parsers()[asked.parser], [asked.number])
+    else:
+        run(fuzzer, asked.inputs, asked.shard, asked.shards)
+    found: dict[str, Any] = {
+        "seed": asked.seed,
+        "inputs": fuzzer.inputs,
+        "seconds": round(time.perf_counter() - started, 1),
+        "grown_bytes": max(0, _kilobytes("VmHWM") - before) * 1024,
+        "failures": fuzzer.failures,
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _kilobytes(name: str) -> int:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Whatever bytes a stranger sends to any call, or answers with, the status is a foreseen one."""
+
+import os
+from collections.abc import AsyncIterator, Iterator, Sequence
+from random import Random
+from typing import Any, Final
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2
+
+from common.batch import BatchId, BatchManifest
+from common.draft_wire import draft_to_wire
+from common.errors import PeerError, ShuffleDpError
+from common.runtime.rpc import bind, open_channel
+from common.signing import SignedTask
+from common.task import Task
+from common.task_digest import TaskDigest
+from common.wire import chunk_to_wire, manifest_to_wire
+from deploy.operator_client import OperatorClient
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from shuffler.client import AnalyzerClient
+from tests.fuzz.fuzz import given_seed
+from tests.support.mutation import mutated
+from tests.support.services import Services
+from tests.support.tasks import draft
+from user_agent.client import ShufflerClient
+from user_agent.contribution import Contributor
+
+_DEADLINE: Final = 30.0
+_INPUTS: Final = int(os.environ.get("SHUFFLEDP_FUZZ_CALLS", "60"))
+"""Of each call."""
+_SERVICES: Final = {
+    "user_agent": user_agent_pb2,
+    "shuffler": shuffler_pb2,
+    "analyzer": analyzer_pb2,
+}
+_FORESEEN: Final = {
+    *(error.status for error in ShuffleDpError.__subclasses__() if error.status != "INTERNAL"),
+    *("OK", "RESOURCE_EXHAUSTED", "UNIMPLEMENTED"),
+}
+"""UNKNOWN and INTERNAL, and what only a server that hangs or dies answers, are not among them."""
+
+
+def _calls() -> Iterator[tuple[str, str, bool]]:
+    """Give party, path and whether requests are a stream, of every call that there is."""
+    for party, module in _SERVICES.items():
+        for service in module.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                yield party, f"/{service.full_name}/{method.name}", method.client_streaming
+        for method in health_pb2.DESCRIPTOR.services_by_name["Health"].methods:
+            yield party, f"/grpc.health.v1.Health/{method.name}", False
+    yield "analyzer", "/shuffledp.v1.Analyzer/NoSuchCall", False
+
+
+async def _status(
+    channel: grpc.aio.Channel, path: str, requests: list[bytes], *, stream: bool, token: str
+) -> str:
+    metadata = (("authorization", f"Bearer {token}"),)
+
+    async def each() -> AsyncIterator[bytes]:
+        for request in requests:
+            yield request
+
+    try:
+        if stream:
+            streaming: Any = channel.stream_unary(path)
+            await streaming(each(), timeout=_DEADLINE, metadata=metadata)
+        elif path.endswith("/Watch"):
+            watching: Any = channel.unary_stream(path)
+            call = watching(requests[0], timeout=_DEADLINE, metadata=metadata)
+            await call.read()
+            call.cancel()
+        else:
+            unary: Any = channel.unary_unary(path)
+            await unary(requests[0], timeout=_DEADLINE, metadata=metadata)
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return "OK"
+
+
+def _examples(signed: SignedTask, services: Services) -> dict[str, Sequence[bytes]]:
+    """Give valid requests by the last part of their path, for a task that is there."""
+    digest, task = signed.digest(), Task.from_bytes(signed.task_bytes)
+    envelope = Contributor(task, digest).prepare(0, np.random.default_rng(1))
+    manifest = BatchManifest(
+        task_digest=digest, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+    )
+    asked = analyzer_pb2.GetTaskRequest(task_digest=digest)
+    messages: dict[str, Sequence[Any]] = {
+        "Contribute": [
+            user_agent_pb2.ContributeRequest(task_digest=digest, value=3, person="Ada"),
+            user_agent_pb2.ContributeRequest(task_digest=digest, value=99, person="Bo"),
+        ],
+        "FetchTask": [asked],
+        "Submit": [shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)],
+        "SubmitBulk": [
+            shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=[envelope, b"", b"x"])
+        ],
+        "GetBatchStatus": [asked],
+        "CreateTask": [draft_to_wire(draft(services.shuffler_key))],
+        "GetTask": [asked],
+        "DeliverBatch": [manifest_to_wire(manifest), chunk_to_wire(bytes(60) * 40)],
+        "GetResult": [asked],
+        "GetLedger": [analyzer_pb2.GetLedgerRequest(after=0)],
+        "Check": [health_pb2.HealthCheckRequest(service="")],
+        "Watch": [health_pb2.HealthCheckRequest(service="")],
+        "List": [health_pb2.HealthListRequest()],
+        "NoSuchCall": [asked],
+    }
+    return {
+        name: tuple(example.SerializeToString() for example in examples)
+        for name, examples in messages.items()
+    }
+
+
+async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -> None:
+    """
+    Variants of valid requests, and noise, to every call of every service, health checks too, as an
+    operator and as a stranger. SHUFFLEDP_FUZZ_SEED and SHUFFLEDP_FUZZ_CALLS run others, and more.
+    """
+    signed = await services.publish(n_min=20, target_size=1000)
+    examples = _examples(signed, services)
+    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
+    seen = set()
+    for party, path, stream in _calls():
+        seeds, rng = examples[path.rpartition("/")[2]], Random(f"{given_seed()} {path}")  # noqa: S311  # not a secret
+        address = getattr(services, party).address
+        async with services.channel(party, address) as channel:
+            for number in range(_INPUTS):
+                requests = [mutated(rng, seeds, "protobuf") for _ in range(rng.choice((1, 2, 4)))]
+                if stream and rng.random() < 0.5:
+                    requests[0] = seeds[0]
+                shown = rng.choice((token, "", "x" * 5000, "~ ~"))
+                status = await _status(channel, path, requests, stream=stream, token=shown)
+                seen.add(status)
+
+                assert status in _FORESEEN, (path, number, given_seed(), requests)
+    # The look reaches behind the first check: some of it is accepted.
+    assert {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED"} <= seen
+
+
+class _Liar(grpc.GenericRpcHandler):
+    """Answers every call with the same bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Take any call, of one request or of many."""
+
+        async def answered(requests: AsyncIterator[bytes], _context: object) -> bytes:
+            async for _ in requests:
+                pass
+            return self._answer
+
+        del handler_call_details
+        return grpc.stream_unary_rpc_method_handler(answered)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for chunk in list[bytes]():
+        yield chunk
+
+
+@pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\xff", b"\x08"])
+async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: bytes) -> None:
+    """
+    GRPC hands over nothing for it. A client says that the other party cannot serve, and what was
+    acknowledged with garbage counts as not delivered.
+    """
+    server = grpc.aio.server(handlers=[_Liar(garbage)])
+    address = bind(server, "127.0.0.1:0", None)
+    await server.start()
+    digest = TaskDigest(bytes(32))
+    manifest = BatchManifest(
+        task_digest=digest, batch_id=BatchId(bytes(16)), n_users=1, n_reports=1
+    )
+    try:
+        async with open_channel(address, "analyzer", None) as channel:
+            for call in (
+                AnalyzerClient(channel).get_task(digest),
+                AnalyzerClient(channel).deliver(manifest, _nothing()),
+                ShufflerClient(channel).fetch_task(digest),
+                ShufflerClient(channel).submit(digest, b""),
+                OperatorClient(channel, address, "token").result(digest),
+            ):
+                with pytest.raises(PeerError):
+                    await call
+    finally:
+        await server.stop(None)

@@ -1,0 +1,159 @@
+"""Tasks, keys, ciphertexts and reports: what is read as fixed or canonical bytes."""
+
+from typing import Any, Final
+
+import numpy as np
+
+from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.mechanism import Mechanism
+from common.signing import PublicIdentity, SignedTask, SigningIdentity
+from common.submission import unpack
+from common.task import Task
+from shuffler.dummies import draw_kept
+from tests.support.mechanisms import EXAMPLES, example
+from tests.support.parsers import Parser
+from tests.support.protocol_tasks import every_protocol_task
+from tests.support.tasks import published
+from user_agent.contribution import Contributor
+
+_CASE: Final = published()
+_TASKS: Final = tuple(
+    task.to_bytes()
+    for task in (
+        _CASE.task,
+        published(domain_size=3, buckets=0, labels=("a", "b", "é")).task,
+        *every_protocol_task().values(),
+    )
+)
+_REPORT: Final = report_context(_CASE.signed.digest())
+_ENVELOPE: Final = envelope_context(_CASE.signed.digest())
+_MOST_ITEMS: Final = 1 << 12
+
+
+def _answered(raw: bytes) -> object:
+    """Read a task as a device does: to the mechanism and the seals that it answers with."""
+    task = Task.from_bytes(raw)
+    task.batch_reports(task.n_min)
+    task.honest_users(task.n_min)
+    draw_kept(task.shuffler, 3, np.random.default_rng(1))
+    contributor = Contributor(task, _CASE.signed.digest())
+    if task.domain_size > _MOST_ITEMS or task.reports_per_user > _MOST_ITEMS:
+        return mechanism_of(task)
+    return contributor
+
+
+def _sealed(raw: bytes) -> bytes:
+    return HpkePublicKey(raw).seal(b"report", _REPORT)
+
+
+def _identity(raw: bytes) -> None:
+    PublicIdentity(raw).verify(_CASE.signed)
+
+
+def _signature(raw: bytes) -> None:
+    signed = SignedTask(task_bytes=_CASE.signed.task_bytes, signature=raw)
+    _CASE.identity.public_identity().verify(signed)
+
+
+def _counted(mechanism: Mechanism, raw: bytes) -> Any:  # an array
+    """Read reports as the analyzer does: those that are valid are counted."""
+    size = mechanism.report_dtype.itemsize
+    reports = np.frombuffer(raw[: len(raw) // size * size], dtype=mechanism.report_dtype)
+    return mechanism.tally(reports[mechanism.valid(reports)])
+
+
+def _made(mechanism: Mechanism) -> bytes:
+    rng = np.random.default_rng(1)
+    values = np.array([0, mechanism.domain_size - 1], dtype=np.int64)
+    return mechanism.randomize(values, rng).tobytes() + mechanism.dummies(2, rng).tobytes()
+
+
+def _of_mechanism(name: str) -> Parser:
+    mechanism = example(name)
+    return Parser(
+        name=f"reports of {name}",
+        read=lambda raw: _counted(mechanism, raw),
+        seeds=(_made(mechanism), b"\xff" * mechanism.report_dtype.itemsize),
+        form="binary",
+        covers=("analyzer.intake.take_in",),
+        share=4,
+    )
+
+
+BYTE_PARSERS: Final = (
+    Parser(
+        name="task",
+        read=_answered,
+        seeds=_TASKS,
+        form="canonical",
+        covers=("common.task.Task.from_bytes", "common.task.Task._from_fields"),
+        share=32,
+    ),
+    Parser(
+        name="submission",
+        read=lambda raw: unpack(raw, _CASE.task),
+        seeds=(bytes(16 + _CASE.task.reports_per_user * _CASE.task.sealed_report_bytes),),
+        form="binary",
+        covers=("common.submission.unpack",),
+    ),
+    Parser(
+        name="sealed report",
+        read=lambda raw: _CASE.analyzer_key.open(raw, _REPORT),
+        seeds=(_CASE.analyzer_key.public_key().seal(b"report", _REPORT),),
+        form="binary",
+        covers=("common.hpke.HpkePrivateKey.open",),
+        share=4,
+    ),
+    Parser(
+        name="sealed envelope",
+        read=lambda raw: unpack(_CASE.shuffler_key.open(raw, _ENVELOPE), _CASE.task),
+        seeds=(
+            Contributor(_CASE.task, _CASE.signed.digest()).prepare(0, np.random.default_rng(1)),
+        ),
+        form="binary",
+        covers=("common.hpke.HpkePrivateKey.open", "common.submission.unpack"),
+        share=4,
+    ),
+    Parser(
+        name="public key",
+        read=_sealed,
+        seeds=(_CASE.task.analyzer_key,),
+        form="binary",
+        covers=("common.hpke.HpkePublicKey.__init__",),
+        share=4,
+    ),
+    Parser(
+        name="private key",
+        read=lambda raw: HpkePrivateKey(raw).public_key(),
+        seeds=(_CASE.analyzer_key.private_bytes(),),
+        form="binary",
+        covers=("common.hpke.HpkePrivateKey.__init__",),
+        share=4,
+    ),
+    Parser(
+        name="signing key",
+        read=lambda raw: SigningIdentity(raw).sign(b"task"),
+        seeds=(_CASE.identity.private_bytes(),),
+        form="binary",
+        covers=("common.signing.SigningIdentity.__init__",),
+        share=4,
+    ),
+    Parser(
+        name="identity",
+        read=_identity,
+        seeds=(_CASE.identity.public_identity().raw,),
+        form="binary",
+        covers=("common.signing.PublicIdentity.__init__",),
+        share=4,
+    ),
+    Parser(
+        name="signature",
+        read=_signature,
+        seeds=(_CASE.signed.signature,),
+        form="binary",
+        covers=("common.signing.PublicIdentity.verify",),
+        share=4,
+    ),
+    *(_of_mechanism(name) for name in EXAMPLES),
+)

@@ -1,0 +1,67 @@
+"""A small task of every protocol, with the widest law of dummies that its row allows."""
+
+from functools import cache
+from typing import Any, Final
+
+from analyzer.registry import complete
+from common.dummy_spec import DummySpec
+from common.hpke import HpkePrivateKey
+from common.protocols import PROTOCOLS, protocol_named
+from common.shuffler_spec import ShufflerSpec
+from common.task import Task
+from tests.support.tasks import draft
+
+ANALYZER_KEY: Final = HpkePrivateKey(b"\x01" * 32)
+SHUFFLER_KEY: Final = HpkePrivateKey(b"\x02" * 32)
+
+_ITEMS: Final = 30
+_NONE: Final[dict[str, Any]] = {"local_epsilon": float("inf")}
+_BINOMIAL: Final = ShufflerSpec(law="binomial", keep_weight=2**31, trials=200, most=200)
+_GEOMETRIC: Final = ShufflerSpec(
+    law="geometric", peak=20, left_weight=2**29, right_weight=2**29, most=60
+)
+_OWN: Final[dict[str, dict[str, Any]]] = {
+    "murs": {"buckets": 7},
+    "hp-sdp": {"buckets": 7},
+    "aue": {
+        **_NONE,
+        "dummies": DummySpec(
+            law="each-item", per_user=0, trials=_ITEMS, extra_weight=2**28, most=8
+        ),
+    },
+    "puredump": {**_NONE, "dummies_per_user": 3.5},
+    "mixdump": {"dummies_per_user": 1.5},
+    "od-hp": {
+        "buckets": 7,
+        "dummies": DummySpec(
+            law="negative-binomial", per_user=1, trials=4, extra_weight=2**30, most=9
+        ),
+    },
+    "fe1": {**_NONE, "buckets": 7, "dummies_per_user": 3.5},
+    "sbin": {**_NONE, "shuffler": _BINOMIAL},
+    "sageo": {**_NONE, "shuffler": _GEOMETRIC},
+    "hybrid": {"shuffler": _GEOMETRIC},
+}
+"""What a draft says beside the protocol's name."""
+
+
+@cache
+def every_protocol_task() -> dict[str, Task]:
+    """Give them by the protocol's name."""
+    return {name: _task(name) for name in PROTOCOLS}
+
+
+def _task(name: str) -> Task:
+    items = 2 if protocol_named(name).domain == "binary" else _ITEMS
+    fields: dict[str, Any] = {"buckets": 0, "dummies_per_user": 0.0}
+    wanted = draft(
+        SHUFFLER_KEY.public_key().raw,
+        protocol=name,
+        domain_size=items,
+        labels=tuple(f"item {item}" for item in range(items)),
+        n_min=1000,
+        target_size=5000,
+        **fields | _OWN.get(name, {}),
+    )
+    key = ANALYZER_KEY.public_key().raw
+    return complete(wanted, analyzer_key=key, nonce=bytes(range(32)))

@@ -1,0 +1,29 @@
+"""A device that remembers what it sealed, so that a test can follow it."""
+
+from typing import Final
+
+from common.submission import Submission, unpack
+from common.task import Task
+from common.task_digest import TaskDigest
+from user_agent.contribution import Contributor
+
+
+class RecordingContributor(Contributor):
+    """Prepares submissions as every device does, and keeps what went into each envelope."""
+
+    def __init__(self, task: Task, digest: TaskDigest) -> None:
+        super().__init__(task, digest)
+        self.submissions: Final[list[Submission]] = []
+        seal = self._seal_envelope
+
+        def recorded(plaintext: bytes) -> bytes:
+            self.submissions.append(unpack(plaintext, task))
+            return seal(plaintext)
+
+        self._seal_envelope = recorded  # type: ignore[assignment]  # a seal, and a note of it
+
+
+def sealed_reports(submission: Submission, task: Task) -> list[bytes]:
+    """Give a user's sealed reports one by one."""
+    size, together = task.sealed_report_bytes, submission.sealed_reports
+    return [together[start : start + size] for start in range(0, len(together), size)]

@@ -1,0 +1,87 @@
+"""What is typed on a command line or given by the environment."""
+
+from collections.abc import Callable
+from typing import Final
+
+from common.runtime.settings import load
+from common.signing import identity_from_hex
+from deploy.commands.services import _hexadecimal, _item
+from deploy.datasets.choice import dataset
+from deploy.plan import parse_cap, parse_head, parse_trust
+from deploy.question import Rappor, parse_epsilon, parse_law
+from shuffler.settings import ShufflerSettings
+from tests.support.parsers import Parser
+
+_PREFIX: Final = "SHUFFLEDP_SHUFFLER"
+_ENVIRONMENT: Final = (
+    b"STATE_DIRECTORY=state\nANALYZER=127.0.0.1:1\nANALYZER_IDENTITY=00\nPLAINTEXT=true\n"
+    b"MINIMUM_BATCH=3\nMOST_DUMMIES=10\nOPENING_PROCESSES=2\nLOG_LEVEL=DEBUG\nLISTEN=127.0.0.1:0"
+)
+
+
+def _typed(
+    name: str,
+    read: Callable[[str], object],
+    seeds: tuple[str, ...],
+    *covers: str,
+    share: float = 16.0,
+) -> Parser:
+    """Text as the operating system gives it: bytes that are no UTF-8 become lone surrogates."""
+    return Parser(
+        name=name,
+        read=lambda raw: read(raw.decode("utf-8", "surrogateescape")),
+        seeds=tuple(seed.encode() for seed in seeds),
+        form="text",
+        covers=covers,
+        share=share,
+    )
+
+
+def _environment(text: str) -> object:
+    """Read settings from variables, a line each."""
+    variables = (line.partition("=") for line in text.split("\n"))
+    environment = {f"{_PREFIX}_{name}": value for name, _, value in variables}
+    return load(ShufflerSettings, None, environment, _PREFIX)
+
+
+TEXT_PARSERS: Final = (
+    _typed(
+        "identity in hexadecimal",
+        identity_from_hex,
+        ("00" * 32, "ab" * 32),
+        "common.signing.identity_from_hex",
+    ),
+    _typed(
+        "hexadecimal argument",
+        lambda text: _hexadecimal("the task's digest", text, 32),
+        ("00" * 32,),
+        "deploy.commands.services._hexadecimal",
+    ),
+    _typed("value", _item, ("0", "41269\n"), "deploy.commands.services._item"),
+    _typed(
+        "environment",
+        _environment,
+        (_ENVIRONMENT.decode(),),
+        "common.runtime.settings.load",
+        "common.runtime.settings._convert",
+    ),
+    _typed("epsilon", parse_epsilon, ("1.5", "inf"), "deploy.question.parse_epsilon"),
+    _typed(
+        "law of dummies",
+        parse_law,
+        ("binomial:10,0.5", "poisson:3", "negative-binomial:2,5.5", "groups:2,10,0.5"),
+        "deploy.question.parse_law",
+    ),
+    _typed("RAPPOR's numbers", Rappor.parse, ("0.5,0.3,0.7,2",), "deploy.question.Rappor.parse"),
+    _typed("head", parse_head, ("0.05,0.03",), "deploy.plan.parse_head"),
+    _typed("cap", parse_cap, ("3", "none", "inf"), "deploy.plan.parse_cap"),
+    _typed("trust", parse_trust, ("anonymity",), "deploy.plan.parse_trust"),
+    _typed(
+        "data set by name",
+        lambda text: dataset(text, 100),
+        ("zipf:20", "zipf:20,1.5", "uniform:30", "covid_us_states"),
+        "deploy.datasets.choice.dataset",
+        "deploy.datasets.catalogue.load",
+        share=1,
+    ),
+)

@@ -1,0 +1,207 @@
+"""The messages that the parties, operators and people send: registered as parsers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from analyzer.registry import complete
+from common import draft_wire, ledger_wire, wire
+from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
+from common.dummy_spec import DummySpec
+from common.ledger_entry import verify
+from common.runtime.rpc import read_message
+from common.shuffler_spec import ShufflerSpec
+from common.submission import Outcome
+from common.task_digest import TaskDigest
+from deploy.ledger import as_json as ledger_as_json
+from deploy.result_json import as_json, dumps
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
+from tests.support.ledger_entries import first_entry
+from tests.support.parsers import Parser
+from tests.support.results import result
+from tests.support.tasks import draft, published
+
+_DIGEST: Final = TaskDigest(b"\xd1" * 32)
+_MANIFEST: Final = BatchManifest(
+    task_digest=_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+)
+_DRAFTS: Final = (
+    draft(),
+    draft(domain_size=2, labels=("yes", "no"), buckets=0, population="staff", budget_epsilon=5.0),
+    draft(protocol="sh", buckets=0, dummies_per_user=0.0, budget_delta=1e-5),
+    draft(
+        dummies_per_user=0.0,
+        dummies=DummySpec(
+            law="negative-binomial", per_user=1, trials=8, extra_weight=2**30, most=90
+        ),
+    ),
+    draft(
+        protocol="sageo",
+        buckets=0,
+        dummies_per_user=0.0,
+        local_epsilon=float("inf"),
+        shuffler=ShufflerSpec(
+            law="geometric",
+            keep_weight=2**31,
+            peak=20,
+            left_weight=2**29,
+            right_weight=2**29,
+            most=60,
+        ),
+    ),
+)
+
+
+def _message(
+    name: str,
+    message: type[Message],
+    read: Callable[[Any], object],
+    seeds: Sequence[Message],
+    *covers: str,
+    share: float = 16.0,
+) -> Parser:
+    return Parser(
+        name=name,
+        read=lambda raw: read(read_message(message.FromString, raw)),
+        seeds=tuple(seed.SerializeToString() for seed in seeds),
+        form="protobuf",
+        covers=("common.runtime.rpc.read_message", *covers),
+        share=share,
+    )
+
+
+def _shown(message: analyzer_pb2.GetResultResponse) -> str:
+    """Read a result as an operator does: to the JSON file that is written of it."""
+    return dumps(as_json(wire.result_from_wire(message)))
+
+
+def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
+    """Read a ledger as an operator does: verified, and written as JSON."""
+    entries = ledger_wire.ledger_from_wire(message)
+    return dumps(ledger_as_json(entries, verify(entries)))
+
+
+def _completed(message: analyzer_pb2.CreateTaskRequest) -> bytes:
+    """Read a draft as the analyzer does: to the bytes of a task."""
+    wanted = draft_wire.draft_from_wire(message)
+    return complete(wanted, analyzer_key=bytes(31) + b"\x09", nonce=bytes(32)).to_bytes()
+
+
+WIRE_PARSERS: Final = (
+    Parser(
+        name="task digest",
+        read=wire.digest_from_wire,
+        seeds=(bytes(32), b"d" * 32),
+        form="binary",
+        covers=("common.wire.digest_from_wire",),
+    ),
+    _message(
+        "signed task",
+        task_pb2.SignedTask,
+        wire.signed_task_from_wire,
+        [wire.signed_task_to_wire(published().signed)],
+        "common.wire.signed_task_from_wire",
+    ),
+    _message(
+        "contribution",
+        user_agent_pb2.ContributeRequest,
+        wire.contribution_from_wire,
+        [
+            user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=0),
+            user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=2**63, person="Ada"),
+        ],
+        "common.wire.contribution_from_wire",
+    ),
+    _message(
+        "envelope",
+        shuffler_pb2.SubmitRequest,
+        wire.envelope_from_wire,
+        [shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=bytes(184))],
+        "common.wire.envelope_from_wire",
+    ),
+    _message(
+        "envelopes",
+        shuffler_pb2.SubmitBulkRequest,
+        wire.envelopes_from_wire,
+        [shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[bytes(184)] * 3)],
+        "common.wire.envelopes_from_wire",
+    ),
+    _message(
+        "outcomes",
+        shuffler_pb2.SubmitBulkResponse,
+        wire.outcomes_from_wire,
+        [wire.outcomes_to_wire(list(Outcome))],
+        "common.wire.outcomes_from_wire",
+    ),
+    _message(
+        "batch status",
+        shuffler_pb2.GetBatchStatusResponse,
+        wire.status_from_wire,
+        [
+            wire.status_to_wire(BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5))
+            for state in BatchState
+        ],
+        "common.wire.status_from_wire",
+    ),
+    _message(
+        "manifest",
+        analyzer_pb2.DeliverBatchRequest,
+        wire.manifest_from_wire,
+        [wire.manifest_to_wire(_MANIFEST)],
+        "common.wire.manifest_from_wire",
+    ),
+    _message(
+        "chunk",
+        analyzer_pb2.DeliverBatchRequest,
+        wire.chunk_from_wire,
+        [wire.chunk_to_wire(bytes(60)), wire.chunk_to_wire(bytes(6000))],
+        "common.wire.chunk_from_wire",
+    ),
+    _message(
+        "result",
+        analyzer_pb2.GetResultResponse,
+        _shown,
+        [wire.result_to_wire(result(_DIGEST))],
+        "common.wire.result_from_wire",
+        share=8,
+    ),
+    Parser(
+        name="kept result",
+        read=wire.result_from_bytes,
+        seeds=(wire.result_to_bytes(result(_DIGEST)),),
+        form="protobuf",
+        covers=("common.wire.result_from_bytes",),
+        share=8,
+    ),
+    _message(
+        "ledger page",
+        analyzer_pb2.GetLedgerRequest,
+        ledger_wire.after_from_wire,
+        [analyzer_pb2.GetLedgerRequest(after=3)],
+        "common.ledger_wire.after_from_wire",
+    ),
+    _message(
+        "ledger",
+        analyzer_pb2.GetLedgerResponse,
+        _verified,
+        [ledger_wire.ledger_to_wire([first_entry()]), ledger_wire.ledger_to_wire([])],
+        "common.ledger_wire.ledger_from_wire",
+    ),
+    _message(
+        "draft",
+        analyzer_pb2.CreateTaskRequest,
+        draft_wire.draft_from_wire,
+        [draft_wire.draft_to_wire(wanted) for wanted in _DRAFTS],
+        "common.draft_wire.draft_from_wire",
+        "common.draft_wire._dummies_from_wire",
+        "common.draft_wire._shuffler_from_wire",
+    ),
+    _message(
+        "draft to a task",
+        analyzer_pb2.CreateTaskRequest,
+        _completed,
+        [draft_wire.draft_to_wire(wanted) for wanted in _DRAFTS],
+        share=1,  # a search for an epsilon each
+    ),
+)
