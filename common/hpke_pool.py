@@ -99,6 +99,15 @@ def _open_in_worker(sealed: bytes, sealed_bytes: int, context: SealContext) -> O
     return open_each(_worker_key, sealed, sealed_bytes, context)
 
 
+def _open_and_work_in_worker(
+    work: Callable[[Opened], T],
+    sealed: bytes,
+    sealed_bytes: int,
+    context: SealContext,
+) -> T:
+    return work(_open_in_worker(sealed, sealed_bytes, context))
+
+
 class Pool(Protocol):
     """Opens and seals elsewhere: what shuffler and analyzer need of an HpkePool."""
 
@@ -108,6 +117,15 @@ class Pool(Protocol):
 
     def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
         """Hand one chunk to a worker; see `open_each`."""
+
+    def open_and(
+        self,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """Hand one chunk to a worker, with what is to be made of it there."""
 
     def seal(
         self, key: bytes, plaintexts: bytes, plaintext_bytes: int, context: SealContext
@@ -133,6 +151,21 @@ class HpkePool:
         new workers.
         """
         return self._submit(_open_in_worker, sealed, sealed_bytes, context)
+
+    def open_and(
+        self,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """
+        Hand one chunk to a worker, with what is to be made of it there: work(opened).
+
+        The plaintexts never come back to this process, and its one core is not what all wait for.
+        `work` is a function of a module, or a partial call of one. A worker's death is as for `open`.
+        """
+        return self._submit(_open_and_work_in_worker, work, sealed, sealed_bytes, context)
 
     def seal(
         self, key: bytes, plaintexts: bytes, plaintext_bytes: int, context: SealContext

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from common.runtime.storage import storage_failures
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -19,7 +21,12 @@ class Database:
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        """Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS."""
+        """
+        Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS.
+
+        Raises:
+            StorageError: The disk is full or read-only, or the file is no database.
+        """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         self._connection = self._thread.submit(_connect, path, schema).result()
 
@@ -29,10 +36,15 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work(connection, ...)` as one transaction: all of it, or none if it raises."""
+        """
+        Run `work(connection, ...)` as one transaction: all of it, or none if it raises.
+
+        Raises:
+            StorageError: The disk is full, read-only or damaged; the next call may fare better.
+        """
 
         def transaction() -> T:
-            with self._connection:
+            with storage_failures(), self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
                 return work(self._connection, *args, **kwargs)
 
@@ -44,6 +56,7 @@ class Database:
         self._thread.shutdown()
 
 
+@storage_failures()
 def _connect(path: Path, schema: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     path.chmod(0o600)

@@ -1,9 +1,13 @@
 """A pool without processes."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TypeVar
 
 from common.hpke import HpkePrivateKey, SealContext
 from common.hpke_pool import Opened, open_each, seal_each
+
+T = TypeVar("T")
 
 
 class InlinePool:
@@ -18,6 +22,19 @@ class InlinePool:
         """Open one chunk; see HpkePool."""
         future: Future[Opened] = Future()
         future.set_result(open_each(self._key, sealed, sealed_bytes, context))
+        return future
+
+    def open_and(
+        self,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """Open one chunk and do the work; see HpkePool."""
+        future: Future[T] = Future()
+        opened = self.open(sealed, sealed_bytes, context).result()
+        future.set_result(work(opened))
         return future
 
     def seal(
