@@ -163,7 +163,8 @@ class HpkePool:
         Hand one chunk to a worker, with what is to be made of it there: work(opened).
 
         The plaintexts never come back to this process, and its one core is not what all wait for.
-        `work` is a function of a module, or a partial call of one. A worker's death is as for `open`.
+        `work` is a function of a module, or a partial call of one. A worker's death is as for
+        `open`.
         """
         return self._submit(_open_and_work_in_worker, work, sealed, sealed_bytes, context)
 

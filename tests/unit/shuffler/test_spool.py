@@ -314,8 +314,8 @@ async def test_a_damaged_page_is_refused_and_never_taken_for_less(tmp_path: Path
     rng, refusals = np.random.default_rng(1), 0
     for _ in range(60):
         damaged = bytearray(intact)
-        start = int(rng.integers(2 * 4096, len(intact) - 64))
-        damaged[start : start + 64] = rng.bytes(64)
+        start = int(rng.integers(2 * 4096, len(intact) - 2048))
+        damaged[start : start + 2048] = rng.bytes(2048)
         path.write_bytes(damaged)
         spool = Spool(path)
         try:
