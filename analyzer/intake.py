@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from analyzer.repeats import Repeats
 from common.hpke import report_context
 from common.hpke_pool import Pool, in_order
 from common.mechanisms.mechanism import Counts, Mechanism, Reports, is_null
@@ -15,6 +16,8 @@ from common.task_digest import TaskDigest
 
 _AHEAD: Final = 4
 """Chunks handed out ahead for each worker, so that none waits."""
+_TALLIED_AT_ONCE: Final = 2**19
+"""Reports counted together: cells may be many more than a chunk's reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +50,19 @@ def take_in(
         Counts, and refusals by cause. Only totals: an answer for a single report would tell a
         shuffler that tampered with it which one it was.
 
-    Cost: one X25519 operation a report, spread over the workers; about .2 kB of memory a report
-    for finding repeats.
+    Cost: one X25519 operation a report, spread over the workers; 16 bytes of memory a report
+    for finding repeats (24 for moments), and what two tallies take.
     """
     context, size = report_context(digest), task.sealed_report_bytes
-    seen: set[bytes] = set()
-    valid: list[Reports] = [np.empty(0, dtype=mechanism.report_dtype)]
+    repeats = Repeats(size)
+    valid: list[Reports] = []
+    cells = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))
     refused: dict[RefusalCause, int] = {"repeated": 0, "unreadable": 0, "malformed": 0}
-    null = 0
+    null = counted = waiting = 0
 
     def fresh_chunks() -> Iterator[bytes]:
         for chunk in chunks:
-            fresh = _without_repeats(chunk, size, seen)
+            fresh = repeats.without(chunk)
             refused["repeated"] += (len(chunk) - len(fresh)) // size
             yield fresh
 
@@ -68,19 +72,13 @@ def take_in(
         reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
         padding, fine = is_null(reports), mechanism.valid(reports)
         valid.append(reports[fine])
+        waiting += len(valid[-1])
+        if waiting >= _TALLIED_AT_ONCE:
+            cells += mechanism.tally(np.concatenate(valid))
+            counted, waiting, valid = counted + waiting, 0, []
         null += int(padding.sum())
         refused["unreadable"] += len(readable) - len(reports)
         refused["malformed"] += int((~fine & ~padding).sum())
-    counted = np.concatenate(valid)
-    return Intake(cells=mechanism.tally(counted), counted=len(counted), null=null, refused=refused)
-
-
-def _without_repeats(chunk: bytes, size: int, seen: set[bytes]) -> bytes:
-    """Drop sealed reports that were seen before, and remember the others."""
-    fresh = []
-    for start in range(0, len(chunk), size):
-        report = chunk[start : start + size]
-        if report not in seen:
-            seen.add(report)
-            fresh.append(report)
-    return b"".join(fresh)
+    if waiting:
+        cells += mechanism.tally(np.concatenate(valid))
+    return Intake(cells=cells, counted=counted + waiting, null=null, refused=refused)

@@ -84,9 +84,8 @@ def test_a_report_may_come_to_any_place() -> None:
     """
     1000 reports in 16 buckets, 400 shuffles: from which tenth a report came to which tenth it went.
 
-    Given the margins, a table of permuted tenths varies less than one of 81 degrees of freedom of
-    independent counts by a factor of 1 - 1/1000. Seed 4; fails by chance with probability below
-    1e-7, on either side: too even an order is none.
+    Chi-square of 81 degrees of freedom, times 1000/999 because the margins are fixed. Seed 4; fails
+    by chance with probability below 1e-7 on either side: too even an order is none.
     """
     reports = np.arange(1000, dtype="<u2")[:, None].view(np.uint8)
     rng, table = np.random.default_rng(4), np.zeros((10, 10))
