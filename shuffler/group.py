@@ -22,6 +22,10 @@ from shuffler.batch_key import TAG_BYTES, BatchKey
 TAGS: Final = np.dtype([("head", "<u8"), ("rest", "V8"), ("content", f"V{TAG_BYTES}")])
 """A submission's two keyed hashes: of its id (head and rest), and of its sealed reports."""
 
+_WIDTH: Final = TAGS.itemsize
+_SMALL: Final = 64
+"""Submissions from which on a group is stored as it came."""
+
 NUMBER_BITS: Final = 63
 """What SQLite holds, without a sign."""
 
@@ -57,6 +61,34 @@ class Group:
             tags=self.entries()[kept].tobytes(),
             sealed=key.seal(reports.tobytes(), _place(b"reports", self.number)),
         )
+
+
+def merge_small(groups: Sequence[Group], key: BatchKey) -> list[Group]:
+    """
+    Lay groups of few submissions together, so that devices which come one by one take no row each.
+
+    Cost: opening them and sealing one, some 5 microseconds a group.
+    """
+    small = [group for group in groups if len(group) < _SMALL]
+    if len(small) < 2:  # noqa: PLR2004  # nothing to lay together
+        return list(groups)
+    reports = [
+        np.frombuffer(open_group(group.number, group.sealed, key), dtype=np.uint8).reshape(
+            len(group), -1
+        )
+        for group in small
+    ]
+    tags = [
+        group.tags[at : at + _WIDTH] for group in small for at in range(0, len(group.tags), _WIDTH)
+    ]
+    order = sorted(range(len(tags)), key=tags.__getitem__)
+    number = secrets.randbits(NUMBER_BITS)
+    merged = Group(
+        number=number,
+        tags=b"".join([tags[place] for place in order]),
+        sealed=key.seal(np.concatenate(reports)[order].tobytes(), _place(b"reports", number)),
+    )
+    return [merged, *(group for group in groups if len(group) >= _SMALL)]
 
 
 def open_group(number: int, sealed: bytes, key: BatchKey) -> bytes:

@@ -22,7 +22,7 @@ from common.task_digest import TaskDigest
 from common.wire import MAX_CHUNK_BYTES
 from shuffler.batch_files import BatchFiles
 from shuffler.dummies import draw_item_dummies, draw_kept
-from shuffler.permutation import ExternalShuffle, Reports, bucket_count
+from shuffler.permutation import BUFFER_BYTES, ExternalShuffle, Reports, bucket_count
 
 T = TypeVar("T")
 
@@ -57,6 +57,7 @@ class Mixing:
         files: BatchFiles,
         pool: Pool,
         rng: np.random.Generator,
+        buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
         self._task = task
         self._digest = digest
@@ -64,6 +65,7 @@ class Mixing:
         self._files = files
         self._pool = pool
         self._rng = rng
+        self._buffer_bytes = buffer_bytes
         self._abandoned = threading.Event()
 
     def abandon(self) -> None:
@@ -94,6 +96,7 @@ class Mixing:
             buckets=self._files,
             n_buckets=bucket_count(expected * size),
             rng=self._rng,
+            buffer_bytes=self._buffer_bytes,
         )
         for reports in self._kept(groups):
             shuffle.add(reports)

@@ -26,7 +26,7 @@ from common.task_digest import TaskDigest
 from shuffler.admission import Admission
 from shuffler.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.batch_key import BatchKey
-from shuffler.group import TAGS, Group, open_tags
+from shuffler.group import TAGS, Group, merge_small, open_tags
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batches (
@@ -138,15 +138,15 @@ class Spool:
             together, self._waiting = self._waiting, []
             arrivals = [arrival for arrival, _ in together]
             try:
-                judged = await self._database.run(_append, arrivals, self._admissions)
+                judged, stored = await self._database.run(_append, arrivals, self._admissions)
             except Exception as error:  # noqa: BLE001  # whoever waits is told
                 for _, future in together:
                     if not future.done():
                         future.set_exception(error)
                 continue
-            for (arrival, future), (outcomes, stored) in zip(together, judged, strict=True):
-                for group in stored:  # committed: only now may a repeat be called one
-                    self._admissions[arrival.batch_id].remember(group)
+            for batch_id, group in stored:  # committed: only now may a repeat be called one
+                self._admissions[batch_id].remember(group)
+            for (_, future), outcomes in zip(together, judged, strict=True):
                 if not future.done():
                     future.set_result(outcomes)
 
@@ -253,28 +253,30 @@ def _append(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     admissions: dict[BatchId, Admission],
-) -> list[tuple[list[list[Outcome]], list[Group]]]:
-    """Judge and insert; give outcomes and what was stored, arrival by arrival."""
-    judged: list[tuple[list[list[Outcome]], list[Group]]] = [([], [])] * len(arrivals)
+) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
+    """Judge and insert; give the outcomes of each arrival, and the groups that were stored."""
+    judged: list[list[list[Outcome]]] = [[]] * len(arrivals)
+    stored: list[tuple[BatchId, Group]] = []
     for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
         places = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
         ours = [arrivals[place] for place in places]
-        for place, result in zip(places, _append_to(connection, ours, admissions), strict=True):
-            judged[place] = result
-    return judged
+        outcomes, groups = _append_to(connection, ours, admissions)
+        for place, became in zip(places, outcomes, strict=True):
+            judged[place] = became
+        stored += [(batch_id, group) for group in groups]
+    return judged, stored
 
 
 def _append_to(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
     admissions: dict[BatchId, Admission],
-) -> list[tuple[list[list[Outcome]], list[Group]]]:
+) -> tuple[list[list[list[Outcome]]], list[Group]]:
     """Append to one batch."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
     state = _state(connection, batch_id)
     if state not in _OPEN_STATES:
-        closed = Outcome.CLOSED
-        return [([[closed] * len(group) for group in one.groups], []) for one in arrivals]
+        return [[[Outcome.CLOSED] * len(group) for group in one.groups] for one in arrivals], []
     if batch_id not in admissions:
         admissions[batch_id] = _load_admission(connection, batch_id, key)
 
@@ -286,16 +288,12 @@ def _append_to(
     collects = state is BatchState.COLLECTING
     groups = [group for arrival in arrivals for group in arrival.groups]
     new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
-    outcomes = iter(admissions[batch_id].judge(groups, new_ones, read))
-    result: list[tuple[list[list[Outcome]], list[Group]]] = []
-    for arrival in arrivals:
-        became = [next(outcomes) for _ in arrival.groups]
-        stored = [
-            _new_part(group, each, key) for group, each in zip(arrival.groups, became, strict=True)
-        ]
-        result.append((became, [group for group in stored if len(group)]))
-    _insert(connection, batch_id, [group for _, stored in result for group in stored], key)
-    return result
+    outcomes = admissions[batch_id].judge(groups, new_ones, read)
+    parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
+    stored = merge_small([part for part in parts if len(part)], key)
+    _insert(connection, batch_id, stored, key)
+    rest = iter(outcomes)
+    return [[next(rest) for _ in arrival.groups] for arrival in arrivals], stored
 
 
 def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:

@@ -23,6 +23,8 @@ from common.hpke import OVERHEAD_BYTES
 from common.mechanisms.catalogue import mechanism_of
 from common.submission import Outcome
 from common.task import SUBMISSION_ID_BYTES
+from shuffler.group import form_group
+from shuffler.spool import Arrival
 from tests.benchmarks.measure import line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
@@ -33,6 +35,7 @@ from tests.support.tasks import published
 
 _USUAL: Final = 1_000_000
 _CALL: Final = 1000
+_DEVICES: Final = 100
 _TASK: Final[dict[str, Any]] = {
     "domain_size": 915,
     "buckets": 53,
@@ -111,6 +114,45 @@ async def _shuffle(n_users: int, folder: Path) -> None:
     shuffler.spool.close()
 
 
+async def _restart(n_users: int, folder: Path) -> None:
+    """Start on so many undelivered submissions that came one by one, a hundred at the same time."""
+    case = published(n_min=n_users, target_size=n_users + 1, **_TASK)
+    digest, task = case.signed.digest(), case.task
+    shuffler = Shuffler(folder, case=case, pool=StrippingPool(case.shuffler_key))
+    await shuffler.start()
+    found, rng = await shuffler.rounds.find_or_begin(digest), np.random.default_rng(1)
+    size, key = task.envelope_bytes - OVERHEAD_BYTES, found.held_key()
+    watch = _Stopwatch()
+    arrivals: list[Arrival] = []
+    for _ in range(0, n_users, _DEVICES):
+        arrivals = [
+            Arrival(
+                batch_id=found.batch_id,
+                key=key,
+                groups=[form_group([rng.bytes(size)], key)[0]],
+                in_time=True,
+            )
+            for _ in range(_DEVICES)
+        ]
+        await asyncio.gather(*(shuffler.spool.append(arrival) for arrival in arrivals))
+    ingested = watch.lap()
+    shuffler.spool.close()
+    watch.lap()
+    await shuffler.start()
+    started = watch.lap()
+    if await shuffler.spool.append(arrivals[0]) != [[Outcome.REPEATED]]:
+        raise RuntimeError("a submission was forgotten")
+    line(
+        "restart of the shuffler",
+        submissions=n_users,
+        ingest_s=ingested,
+        restart_s=started + watch.lap(),
+        of_which_start_s=started,
+        peak_mib=peak_bytes() / 2**20,
+    )
+    shuffler.spool.close()
+
+
 async def _release(n_reports: int, folder: Path) -> None:
     """Receive a batch of so many reports, take it in and release the result."""
     analyzer = AnalyzerCore(folder)
@@ -153,7 +195,7 @@ async def _release(n_reports: int, folder: Path) -> None:
     await analyzer.stop()
 
 
-_CASES: Final = {"shuffler": _shuffle, "analyzer": _release}
+_CASES: Final = {"shuffler": _shuffle, "restart": _restart, "analyzer": _release}
 
 
 def main(arguments: list[str]) -> None:

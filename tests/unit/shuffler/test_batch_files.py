@@ -1,7 +1,5 @@
 import os
-import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from common.errors import DamagedStorageError, StorageError
 from shuffler.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.batch_key import BatchKey
+from tests.support.disks import disk_of
 
 _KEY = BatchKey(bytes(32))
 _CHUNKS = [bytes([number]) * 100 for number in range(50)]
@@ -18,17 +17,6 @@ def _files(path: Path) -> BatchFiles:
     files = BatchFiles(path / "batches" / "b", _KEY)
     files.begin()
     return files
-
-
-@contextmanager
-def _disk_of(size: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes: a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_what_was_saved_is_read_as_often_as_wanted(tmp_path: Path) -> None:
@@ -119,9 +107,9 @@ def test_a_bucket_that_lost_its_end_is_not_taken_for_less(tmp_path: Path) -> Non
 def test_a_full_disk_refuses_and_work_goes_on_when_space_is_back(tmp_path: Path) -> None:
     """Whether it was a bucket or the order that did not fit."""
     files = _files(tmp_path)
-    with _disk_of(1000), pytest.raises(StorageError, match="disk of the state directory is full"):
+    with disk_of(1000), pytest.raises(StorageError, match="disk of the state directory is full"):
         files.save(_CHUNKS)
-    with _disk_of(50), pytest.raises(StorageError, match="disk of the state directory is full"):
+    with disk_of(50), pytest.raises(StorageError, match="disk of the state directory is full"):
         files.append(1, _CHUNKS[0])
     files.begin()
     files.save(_CHUNKS)

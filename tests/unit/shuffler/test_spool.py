@@ -1,4 +1,5 @@
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -133,9 +134,9 @@ async def test_nothing_is_acknowledged_before_it_is_committed(tmp_path: Path) ->
     await spool.open_batch(_ID, _SIGNED)
     await _append(spool, _submission(0))
 
-    def forbid(connection: object) -> None:
-        connection.execute("CREATE TRIGGER no BEFORE UPDATE ON batches BEGIN "  # type: ignore[attr-defined]
-                           "SELECT RAISE(ABORT, 'no'); END")  # fmt: skip
+    def forbid(connection: sqlite3.Connection) -> None:
+        refusal = "BEGIN SELECT RAISE(ABORT, 'no'); END"
+        connection.execute(f"CREATE TRIGGER no BEFORE UPDATE ON batches {refusal}")
 
     await spool._database.run(forbid)
     with pytest.raises(Exception, match="no"):
