@@ -4,7 +4,7 @@ import pytest
 from common.errors import DamagedStorageError
 from common.hpke_pool import Opened
 from shuffler.batch_key import BatchKey
-from shuffler.group import form_from_opened, form_group, open_group, open_tags
+from shuffler.group import form_from_opened, form_group, merge_small, open_group, open_tags
 
 _KEY = BatchKey(bytes(range(32)))
 _SUBMISSIONS = [bytes([number]) * 76 for number in range(20)]
@@ -40,6 +40,23 @@ def test_a_part_of_a_group_is_a_group() -> None:
     wanted = b"".join(bytes([place]) * 60 for place in places if place < 5)
     assert wanted == open_group(part.number, part.sealed, _KEY)
     assert part.tags == open_tags(part.number, part.sealed_tags(_KEY), _KEY)
+
+
+def test_small_groups_are_laid_together_and_large_ones_left() -> None:
+    """The same submissions, tags beside their reports, ascending in their tags."""
+    alone = [form_group([one], _KEY)[0] for one in _SUBMISSIONS]
+    large, _ = form_group([bytes([100 + n]) * 76 for n in range(100)], _KEY)
+    merged, left = merge_small([*alone, large], _KEY)
+    whole, _ = form_group(_SUBMISSIONS, _KEY)
+
+    assert left is large
+    assert (whole.tags, 20) == (merged.tags, len(merged))
+    assert open_group(whole.number, whole.sealed, _KEY) == open_group(
+        merged.number, merged.sealed, _KEY
+    )
+    assert [large] == merge_small([large], _KEY)
+    assert alone[:1] == merge_small(alone[:1], _KEY)
+    assert [] == merge_small([], _KEY)
 
 
 def test_tags_and_reports_do_not_pass_for_each_other() -> None:
