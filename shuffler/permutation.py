@@ -1,7 +1,7 @@
 """
 The shuffle, of batches that fit into memory and of such as do not. Pure.
 
-A large batch is permuted in two passes [RS61]: each report is thrown into one of some buckets,
+A large batch is permuted in two passes [Rao61, San62]: each report is thrown into one of some buckets,
 uniformly and apart from all others; then each bucket is permuted by itself, and the buckets are
 laid one after the other.
 
