@@ -17,6 +17,8 @@ ENTRY_BYTES: Final = 16
 
 _EVENNESS: Final = 2
 """A run is merged into the one before it unless that is more than so many times as long."""
+_MANY: Final = 2**18
+"""Entries that are sorted in at once."""
 
 
 class SortedIndex:
@@ -36,9 +38,15 @@ class SortedIndex:
         return sum(len(keys) for keys, _ in self._runs + self._fresh)
 
     def add(self, keys: Words, values: Words) -> None:
-        """Add entries, shape (n,) each. They are sorted in when something is looked up next."""
+        """
+        Add entries, shape (n,) each.
+
+        A few are cheap: they are sorted in when something is looked up next.
+        """
         if len(keys):
             self._fresh.append((keys, values))
+        if sum(len(fresh) for fresh, _ in self._fresh) >= _MANY:
+            self._sort_in()
 
     def find(self, keys: Words) -> tuple[NDArray[np.intp], Words]:
         """

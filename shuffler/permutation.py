@@ -1,9 +1,9 @@
 """
 The shuffle, of batches that fit into memory and of such as do not. Pure.
 
-A large batch is permuted in two passes [Rao61, San62]: each report is thrown into one of some buckets,
-uniformly and apart from all others; then each bucket is permuted by itself, and the buckets are
-laid one after the other.
+A large batch is permuted in two passes [Rao61, San62]: each report is thrown into one of some
+buckets, uniformly and apart from all others; then each bucket is permuted by itself, and the
+buckets are laid one after the other.
 
 The order is uniform. Give each report its bucket, and an independent uniform number within it to be
 sorted by: the pair is one sort key a report, the keys are independent and alike in law, and ties

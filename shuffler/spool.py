@@ -56,6 +56,8 @@ _PERMUTED_STATES: Final = frozenset(
 """States in which the permuted order is held."""
 _DROPPED_AT_ONCE: Final = 64
 """Groups deleted in one transaction, so that nothing waits long for it."""
+_LOADED_AT_ONCE: Final = 2**18
+"""Submissions whose tags are held at once when all are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,15 +325,15 @@ def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
 def _load_admission(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Admission:
     """Read the tags of every stored group: a second or two for a million submissions."""
     query = "SELECT number, sealed_tags FROM submission_groups WHERE batch_id = ?"
-    tags, numbers, sizes = bytearray(), array("Q"), array("Q")
+    admission, tags, numbers = Admission(), bytearray(), array("Q")
     for number, sealed_tags in connection.execute(query, (batch_id,)):
         opened = open_tags(number, sealed_tags, key)
         tags += opened
-        numbers.append(number)
-        sizes.append(len(opened))
-    admission = Admission()
-    each = np.array(sizes, dtype=np.int64) // TAGS.itemsize
-    admission.remember_tags(tags, np.repeat(np.array(numbers, dtype=np.uint64), each))
+        numbers.extend([number] * (len(opened) // TAGS.itemsize))
+        if len(numbers) >= _LOADED_AT_ONCE:
+            admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+            tags, numbers = bytearray(), array("Q")
+    admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
     return admission
 
 
