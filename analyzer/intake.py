@@ -34,7 +34,13 @@ class Intake:
 
 
 def take_in(
-    chunks: Iterable[bytes], task: Task, digest: TaskDigest, mechanism: Mechanism, pool: Pool
+    chunks: Iterable[bytes],
+    task: Task,
+    digest: TaskDigest,
+    mechanism: Mechanism,
+    pool: Pool,
+    *,
+    tallied_at_once: int = _TALLIED_AT_ONCE,
 ) -> Intake:
     """
     Drop repeats, open, check and count a batch. Run by the analyzer.
@@ -45,6 +51,7 @@ def take_in(
         digest: Its digest, which every report is bound to.
         mechanism: The task's mechanism.
         pool: Opens chunks elsewhere.
+        tallied_at_once: Reports counted by cell together.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would tell a
@@ -73,7 +80,7 @@ def take_in(
         padding, fine = is_null(reports), mechanism.valid(reports)
         valid.append(reports[fine])
         waiting += len(valid[-1])
-        if waiting >= _TALLIED_AT_ONCE:
+        if waiting >= tallied_at_once:
             cells += mechanism.tally(np.concatenate(valid))
             counted, waiting, valid = counted + waiting, 0, []
         null += int(padding.sum())
