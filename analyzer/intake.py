@@ -6,13 +6,13 @@ into another that opens: in each suite the encapsulated key, every bit of it, is
 keys are derived from, and the rest is authenticated [RFC9180, XWing].
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from analyzer.repeats import Repeats
 from common.hpke import HpkePrivateKey, report_context
 from common.hpke_pool import Pool, in_order
 from common.mechanisms.mechanism import Counts, Mechanism, Reports, is_null
@@ -22,6 +22,8 @@ from common.task_digest import TaskDigest
 
 _AHEAD: Final = 4
 """Chunks handed out ahead for each worker, so that none waits."""
+_TALLIED_AT_ONCE: Final = 2**19
+"""Reports counted together: cells may be many more than a chunk's reports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ def take_in(
     *,
     pool: Pool,
     key: HpkePrivateKey,
+    tallied_at_once: int = _TALLIED_AT_ONCE,
 ) -> Intake:
     """
     Drop repeats, open, check and count a batch. Run by the analyzer.
@@ -56,23 +59,26 @@ def take_in(
         mechanism: The task's mechanism.
         pool: Opens chunks elsewhere.
         key: What the task's reports are sealed to.
+        tallied_at_once: Reports counted by cell together.
 
     Returns:
         Counts, and refusals by cause. Only totals: an answer for a single report would tell a
         shuffler that tampered with it which one it was.
 
     Cost: one X25519 operation a report, and one of ML-KEM in the hybrid suite, spread over the
-    workers; about .2 kB of memory a report for finding repeats.
+    workers; 16 bytes of memory a report
+    for finding repeats (24 for moments), and what two tallies take.
     """
     context, size = report_context(digest), task.sealed_report_bytes
-    seen: set[bytes] = set()
-    valid: list[Reports] = [np.empty(0, dtype=mechanism.report_dtype)]
+    repeats = Repeats(size)
+    valid: list[Reports] = []
+    cells = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))
     refused: dict[RefusalCause, int] = {"repeated": 0, "unreadable": 0, "malformed": 0}
-    null = 0
+    null = counted = waiting = 0
 
     def fresh_chunks() -> Iterator[bytes]:
         for chunk in chunks:
-            fresh = _without_repeats(chunk, size, seen)
+            fresh = repeats.without(chunk)
             refused["repeated"] += (len(chunk) - len(fresh)) // size
             yield fresh
 
@@ -82,20 +88,13 @@ def take_in(
         reports: Reports = np.frombuffer(opened.plaintexts, dtype=mechanism.report_dtype)[readable]
         padding, fine = is_null(reports), mechanism.valid(reports)
         valid.append(reports[fine])
+        waiting += len(valid[-1])
+        if waiting >= tallied_at_once:
+            cells += mechanism.tally(np.concatenate(valid))
+            counted, waiting, valid = counted + waiting, 0, []
         null += int(padding.sum())
         refused["unreadable"] += len(readable) - len(reports)
         refused["malformed"] += int((~fine & ~padding).sum())
-    counted = np.concatenate(valid)
-    return Intake(cells=mechanism.tally(counted), counted=len(counted), null=null, refused=refused)
-
-
-def _without_repeats(chunk: bytes, size: int, seen: set[bytes]) -> bytes:
-    """Drop sealed reports that were seen before, and remember the others."""
-    fresh = []
-    for start in range(0, len(chunk), size):
-        report = chunk[start : start + size]
-        name = hashlib.sha256(report).digest()  # reports of the hybrid suite have over a kilobyte
-        if name not in seen:
-            seen.add(name)
-            fresh.append(report)
-    return b"".join(fresh)
+    if waiting:
+        cells += mechanism.tally(np.concatenate(valid))
+    return Intake(cells=cells, counted=counted + waiting, null=null, refused=refused)

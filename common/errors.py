@@ -138,6 +138,19 @@ class PeerError(ShuffleDpError):
     status = "UNAVAILABLE"
 
 
+class StorageError(ShuffleDpError):
+    """
+    This party's own disk is full, read-only or failing. Nothing was stored; the call may be made
+    again, and is served when the disk is well.
+    """
+
+    status = "UNAVAILABLE"
+
+
+class DamagedStorageError(StorageError):
+    """What this party's disk gives back is not what was stored; nothing is made of it."""
+
+
 class PlanError(ShuffleDpError):
     """The wishes for a task break a rule, or nothing fits all of them."""
 

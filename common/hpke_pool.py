@@ -115,6 +115,16 @@ def _open_in_worker(
     return open_each(_kept(key), sealed, sealed_bytes, context)
 
 
+def _open_and_work_in_worker(
+    key: _TravellingKey,
+    work: Callable[[Opened], T],
+    sealed: bytes,
+    sealed_bytes: int,
+    context: SealContext,
+) -> T:
+    return work(_open_in_worker(key, sealed, sealed_bytes, context))
+
+
 class Pool(Protocol):
     """Opens and seals elsewhere: what shuffler and analyzer need of an HpkePool."""
 
@@ -126,6 +136,16 @@ class Pool(Protocol):
         self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
     ) -> Future[Opened]:
         """Hand one chunk to a worker; see `open_each`."""
+
+    def open_and(
+        self,
+        key: HpkePrivateKey,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """Hand one chunk to a worker, with what is to be made of it there."""
 
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
@@ -153,6 +173,26 @@ class HpkePool:
         """
         travelling = _TravellingKey(key.suite, key.private_bytes())
         return self._submit(_open_in_worker, travelling, sealed, sealed_bytes, context)
+
+    def open_and(
+        self,
+        key: HpkePrivateKey,
+        work: Callable[[Opened], T],
+        sealed: bytes,
+        sealed_bytes: int,
+        context: SealContext,
+    ) -> Future[T]:
+        """
+        Hand one chunk to a worker, with what is to be made of it there: work(opened).
+
+        The plaintexts never come back to this process, and its one core is not what all wait for.
+        `work` is a function of a module, or a partial call of one. A worker's death is as for
+        `open`.
+        """
+        travelling = _TravellingKey(key.suite, key.private_bytes())
+        return self._submit(
+            _open_and_work_in_worker, travelling, work, sealed, sealed_bytes, context
+        )
 
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext

@@ -98,9 +98,9 @@ def envelopes_from_wire(
         raise WireError(
             f"{len(message.envelopes)} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
         )
-    for envelope in message.envelopes:
-        at_most("envelope", envelope, MAX_ENVELOPE_BYTES)
-    return digest_from_wire(message.task_digest), message.envelopes
+    envelopes = list(message.envelopes)  # each look into the message makes new objects
+    at_most("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
+    return digest_from_wire(message.task_digest), envelopes
 
 
 _OUTCOMES: Final = {

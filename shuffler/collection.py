@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
 from common.batch import BatchState, BatchStatus
 from common.errors import BatchStateError, SubmissionConflictError, UnknownKeyError, WireError
@@ -10,10 +12,15 @@ from common.hpke_pool import Pool
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
 from common.signing import SignedTask
-from common.submission import Outcome, Submission, unpack
+from common.submission import Outcome, unpack
 from common.task_digest import TaskDigest
+from shuffler.batch_key import BatchKey
+from shuffler.group import Group, form_from_opened, form_group
 from shuffler.rounds import Round, Rounds
-from shuffler.spool import Row, Spool
+from shuffler.spool import Arrival, Spool
+
+_CALLS_AHEAD: Final = 3
+"""Bulk calls taken up for each worker: one is opened, one waits for it, one is being stored."""
 
 
 class Collection:
@@ -27,6 +34,9 @@ class Collection:
         self._keys = keys
         self._pool = pool
         self._clock = clock
+        self._room = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
+        self._calls = 0
+        """Bulk calls that are being opened or stored."""
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Give a task's published bytes, fetched from the analyzer once."""
@@ -46,6 +56,7 @@ class Collection:
             SubmissionConflictError: The submission id was used with other bytes.
             BatchStateError: The batch no longer collects.
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
+            StorageError: It could not be stored; it may be sent again.
         """
         found = await self._rounds.find_or_begin(digest)
         if len(envelope) != found.task.envelope_bytes:
@@ -53,8 +64,12 @@ class Collection:
                 f"the envelope has {len(envelope)} bytes; a submission of this task, of "
                 f"{found.task.reports_per_user} reports, has {found.task.envelope_bytes}"
             )
+        if found.key is None:
+            raise BatchStateError("the task's batch no longer collects")
         plaintext = self._private_key(found).open(envelope, envelope_context(digest))
-        [outcome] = await self._store(found, [unpack(plaintext, found.task)])
+        unpack(plaintext, found.task)
+        group, _ = form_group([plaintext], found.key)
+        [[outcome]] = await self._store(found, found.key, [group])
         if outcome is Outcome.CONFLICT:
             raise SubmissionConflictError("this submission id was used with other bytes")
         if outcome is Outcome.CLOSED:
@@ -67,20 +82,29 @@ class Collection:
 
         Returns:
             What became of each, in order.
+
+        Raises:
+            StorageError: None of them was stored; they may be sent again.
+
+        Cost: opening, which the workers do, and some microseconds for each; memory for as many
+        calls as keep the workers busy, whatever is waiting.
         """
         found = await self._rounds.find_or_begin(digest)
+        if found.key is None:
+            return [Outcome.CLOSED] * len(envelopes)
         size = found.task.envelope_bytes
+        fitting = [place for place, envelope in enumerate(envelopes) if len(envelope) == size]
         outcomes = [Outcome.MALFORMED] * len(envelopes)
-        places = [place for place, envelope in enumerate(envelopes) if len(envelope) == size]
-        submissions = await self._open([envelopes[place] for place in places], found)
-        readable = [
-            (place, submission)
-            for place, submission in zip(places, submissions, strict=True)
-            if submission is not None
-        ]
-        stored = await self._store(found, [submission for _, submission in readable])
-        for (place, _), outcome in zip(readable, stored, strict=True):
-            outcomes[place] = outcome
+        async with self._room:
+            self._calls += 1
+            try:
+                opened = await self._open([envelopes[place] for place in fitting], found, found.key)
+                stored = await self._store(found, found.key, [group for group, _ in opened])
+            finally:
+                self._calls -= 1
+        for (_, places), became in zip(opened, stored, strict=True):
+            for place, outcome in zip(places, became, strict=True):
+                outcomes[fitting[place]] = outcome
         return outcomes
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
@@ -100,31 +124,37 @@ class Collection:
             shuffle_seconds=stored.shuffle_seconds,
         )
 
-    async def _open(self, envelopes: Sequence[bytes], found: Round) -> list[Submission | None]:
-        """Open envelopes of the right length, one share for each worker; None if one does not."""
-        key, task = self._private_key(found), found.task
-        share = max(1, -(-len(envelopes) // self._pool.processes))
+    async def _open(
+        self, envelopes: Sequence[bytes], found: Round, key: BatchKey
+    ) -> list[tuple[Group, list[int]]]:
+        """
+        Open envelopes of the right length, one share for each worker that other calls leave.
+
+        Returns:
+            Groups, and the place among `envelopes` of each submission in them; what does not open
+            is in none.
+        """
+        private = self._private_key(found)
+        sharers = max(1, self._pool.processes // self._calls)
+        share = max(1, -(-len(envelopes) // sharers))
+        starts = range(0, len(envelopes), share)
         opening = [
             asyncio.wrap_future(
-                self._pool.open(
-                    key,
+                self._pool.open_and(
+                    private,
+                    partial(form_from_opened, raw_key=key.private_bytes()),
                     b"".join(envelopes[start : start + share]),
-                    task.envelope_bytes,
+                    found.task.envelope_bytes,
                     envelope_context(found.digest),
                 )
             )
-            for start in range(0, len(envelopes), share)
+            for start in starts
         ]
-        submissions: list[Submission | None] = []
-        for opened in await asyncio.gather(*opening):
-            size = len(opened.plaintexts) // len(opened.readable)
-            submissions += [
-                unpack(opened.plaintexts[number * size : (number + 1) * size], task)
-                if readable
-                else None
-                for number, readable in enumerate(opened.readable)
-            ]
-        return submissions
+        return [
+            (group, [start + place for place in places])
+            for start, (group, places) in zip(starts, await asyncio.gather(*opening), strict=True)
+            if len(group)
+        ]
 
     def _private_key(self, found: Round) -> HpkePrivateKey:
         """Give what a round's envelopes open with; once it is over, its key may be gone."""
@@ -135,20 +165,9 @@ class Collection:
             found.held_key()
             raise
 
-    async def _store(self, found: Round, submissions: Sequence[Submission]) -> list[Outcome]:
-        if found.key is None:
-            return [Outcome.CLOSED] * len(submissions)
-        key = found.key
+    async def _store(
+        self, found: Round, key: BatchKey, groups: Sequence[Group]
+    ) -> list[list[Outcome]]:
         in_time = self._clock.now() < found.terms.deadline
-        return await self._spool.append(
-            [
-                Row(
-                    batch_id=found.batch_id,
-                    tag=key.tag(submission.submission_id),
-                    content_tag=key.tag(submission.sealed_reports),
-                    sealed=key.seal(submission.sealed_reports),
-                    in_time=in_time,
-                )
-                for submission in submissions
-            ]
-        )
+        arrival = Arrival(batch_id=found.batch_id, key=key, groups=groups, in_time=in_time)
+        return await self._spool.append(arrival)

@@ -6,33 +6,26 @@ that one which cannot be delivered holds up no other.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from common.batch import BatchManifest
-from common.errors import PeerRefusalError, ShuffleDpError
-from common.hpke import HpkePublicKey, report_context
-from common.hpke_pool import Pool, in_order
-from common.plain_report import plain_reports
+from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
+from common.hpke_pool import Pool
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from common.wire import MAX_CHUNK_BYTES
 from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
 from shuffler.client import Analyzer
-from shuffler.dummies import draw_item_dummies, draw_kept
-from shuffler.permutation import permute
+from shuffler.group import open_group
+from shuffler.mixing import Mixed, Mixing
 from shuffler.rounds import Round, Rounds
-from shuffler.spool import Permuted, Spool, StoredBatch
+from shuffler.spool import Spool, StoredBatch
 
-_CHUNK_REPORTS: Final = 1000
-"""Sealed reports stored and delivered together, unless they are long."""
-_AHEAD: Final = 4
-"""Chunks handed out ahead for each worker that seals."""
+_GROUPS_AT_ONCE: Final = 16
+"""Groups read from the spool at once."""
 _TICK: Final = 0.25
 """Seconds between looks at the clock."""
 _FIRST_PAUSE: Final = 1.0
@@ -129,56 +122,41 @@ class Deliveries:
             event = await self._deliver(stored, found)
         state = after(stored.state, event)
         if event is Event.PERMUTE:
-            await self._spool.replace_by_permuted(stored, state, await self._permute(found))
+            mixed = await self._permute(stored, found)
+            await self._spool.record_permuted(stored, state, mixed.n_reports, mixed.seconds)
         elif state in FINAL_STATES - KEPT_STATES:
             await self._spool.drop(stored, state)
         else:
             await self._spool.set_state(stored, state)
 
-    async def _permute(self, found: Round) -> Permuted:
-        """
-        Draw what is dropped and added, and the order, once.
-
-        A crash before it is saved leaves no trace of it.
-        """
-        key, size = found.held_key(), found.task.sealed_report_bytes
-        rows = await self._spool.submissions(found.batch_id)
-        together = min(_CHUNK_REPORTS, MAX_CHUNK_BYTES // size)
-
-        def permuted() -> Permuted:
-            joined = np.frombuffer(b"".join(key.open(row) for row in rows), dtype=np.uint8)
-            reports = self._with_dummies(joined.reshape(-1, size), found)
-            # Not the time of making dummies: it would tell how many there are.
-            started = time.perf_counter()
-            reports = permute(reports, self._rng)
-            seconds = time.perf_counter() - started
-            chunks = [
-                key.seal(reports[start : start + together].tobytes())
-                for start in range(0, len(reports), together)
-            ]
-            return Permuted(chunks=chunks, n_reports=len(reports), seconds=seconds)
-
-        return await asyncio.to_thread(permuted)
-
-    def _with_dummies(self, reports: NDArray[np.uint8], found: Round) -> NDArray[np.uint8]:
-        """Drop and add what the task says, sealed by all workers. In a thread."""
-        task = found.task
-        if task.shuffler.idle:
-            return reports
-        kept = reports[draw_kept(task.shuffler, len(reports), self._rng)]
-        counts = draw_item_dummies(task.shuffler, task.domain_size, self._rng)
-        plain = plain_reports(np.repeat(np.arange(task.domain_size), counts))
-        context, length = report_context(found.digest), task.mechanism.report_bytes
-        key = HpkePublicKey(task.suite, task.analyzer_key)
-        sealing = (
-            self._pool.seal(key, plain[start : start + _CHUNK_REPORTS].tobytes(), length, context)
-            for start in range(0, len(plain), _CHUNK_REPORTS)
+    async def _permute(self, stored: StoredBatch, found: Round) -> Mixed:
+        """Draw what is dropped and added, and the order, once, and save them."""
+        key = found.held_key()
+        mixing = Mixing(
+            task=found.task,
+            digest=found.digest,
+            n_users=stored.n_users,
+            files=self._spool.files(found.batch_id, key),
+            pool=self._pool,
+            rng=self._rng,
         )
-        sealed = list(in_order(sealing, ahead=_AHEAD * self._pool.processes))
-        dummies = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(
-            -1, task.sealed_report_bytes
-        )
-        return np.concatenate([kept, dummies])
+        loop = asyncio.get_running_loop()
+
+        def groups() -> Iterator[bytes]:
+            after = -1
+            while True:
+                reading = self._spool.groups(found.batch_id, after, _GROUPS_AT_ONCE)
+                rows = asyncio.run_coroutine_threadsafe(reading, loop).result()
+                if not rows:
+                    return
+                for number, sealed in rows:
+                    yield open_group(number, sealed, key)
+                after = rows[-1][0]
+
+        try:
+            return await asyncio.to_thread(mixing.mix, groups())
+        finally:
+            mixing.abandon()  # if the service stops meanwhile
 
     async def _deliver(self, stored: StoredBatch, found: Round) -> Event:
         """Deliver the saved order; tell whether the analyzer took it, or never will."""
@@ -191,10 +169,15 @@ class Deliveries:
         )
 
         async def chunks() -> AsyncIterator[bytes]:
-            position = 0
-            while (row := await self._spool.permuted_chunk(found.batch_id, position)) is not None:
-                yield key.open(row)
-                position += 1
+            size, sent = found.task.sealed_report_bytes, 0
+            saved = self._spool.files(found.batch_id, key).saved()
+            while (chunk := await asyncio.to_thread(next, saved, None)) is not None:
+                sent += len(chunk) // size
+                yield chunk
+            if sent != stored.n_reports:
+                raise DamagedStorageError(
+                    f"the permuted batch had {stored.n_reports} reports; the disk gives {sent}"
+                )
 
         try:
             await self._analyzer.deliver(manifest, chunks())

@@ -127,6 +127,7 @@ class Rounds:
 
         A batch whose key is lost is left alone, and holds up no other.
         """
+        await self._spool.sweep()
         batches = await self._spool.all()
         needed = {
             _key_file(stored.batch_id)

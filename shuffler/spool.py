@@ -1,17 +1,21 @@
 """
 Submissions that outlive a crash: durable before they are acknowledged, unreadable after the batch.
 
-Rows are sealed under the batch's key and named by a keyed hash, which is also their order in the
-table. SQLite's log keeps the order of commits for a while; without the key that is an order of
-random bytes, and nothing on the disk relates a submission to a place in the permuted batch.
+They lie in groups under the batch's key, numbered at random; beside this file each batch has a
+folder for its buckets and its permuted order. SQLite's log keeps the order of commits for a while:
+without the key that is an order of random bytes, and nothing on the disk relates a submission to a
+place in the permuted batch.
 """
 
 import asyncio
 import sqlite3
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import numpy as np
 
 from common.batch import BatchId, BatchState
 from common.errors import BatchStateError, UnknownTaskError
@@ -19,6 +23,10 @@ from common.runtime.database import Database
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task_digest import TaskDigest
+from shuffler.admission import Admission
+from shuffler.batch_files import BatchFiles, remove_folder, sweep_folders
+from shuffler.batch_key import BatchKey
+from shuffler.group import TAGS, Group, merge_small, open_tags
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS batches (
@@ -31,20 +39,25 @@ CREATE TABLE IF NOT EXISTS batches (
     n_reports INTEGER NOT NULL DEFAULT 0,
     shuffle_seconds REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS submissions (
+CREATE TABLE IF NOT EXISTS submission_groups (
     batch_id BLOB NOT NULL REFERENCES batches,
-    tag BLOB NOT NULL,
-    content_tag BLOB NOT NULL,
+    number INTEGER NOT NULL,
+    sealed_tags BLOB NOT NULL,
     sealed BLOB NOT NULL,
-    PRIMARY KEY (batch_id, tag)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS permuted (
-    batch_id BLOB NOT NULL REFERENCES batches,
-    position INTEGER NOT NULL,
-    sealed BLOB NOT NULL,
-    PRIMARY KEY (batch_id, position)
+    PRIMARY KEY (batch_id, number)
 ) WITHOUT ROWID;
 """
+
+_OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
+"""States in which submissions are still held."""
+_PERMUTED_STATES: Final = frozenset(
+    {BatchState.PERMUTED, BatchState.DELIVERED, BatchState.QUARANTINED}
+)
+"""States in which the permuted order is held."""
+_DROPPED_AT_ONCE: Final = 64
+"""Groups deleted in one transaction, so that nothing waits long for it."""
+_LOADED_AT_ONCE: Final = 2**18
+"""Submissions whose tags are held at once when all are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,37 +74,25 @@ class StoredBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Permuted:
-    """A batch in its final order, the shuffler's dummies included."""
-
-    chunks: Sequence[bytes]
-    """Under the batch's key."""
-    n_reports: int
-    seconds: float
-    """How long the permutation alone took."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One submission as it is stored."""
+class Arrival:
+    """Groups of one call, to be stored together."""
 
     batch_id: BatchId
-    tag: bytes
-    """Keyed hash of the submission id."""
-    content_tag: bytes
-    """Keyed hash of its sealed reports: tells a retry from a conflict."""
-    sealed: bytes
+    key: BatchKey
+    groups: Sequence[Group]
     in_time: bool
     """Came before the deadline. A late one is only compared with what is stored."""
 
 
 class Spool:
-    """The shuffler's file."""
+    """The shuffler's files."""
 
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
-        self._waiting: list[tuple[Sequence[Row], asyncio.Future[list[Outcome]]]] = []
+        self._folders = path.with_name("batches")
+        self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
         self._committing: asyncio.Task[None] | None = None
+        self._admissions: dict[BatchId, Admission] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin to collect for a task, or give the batch that was begun."""
@@ -110,59 +111,96 @@ class Spool:
         """List every batch, also those that are over."""
         return await self._database.run(_all)
 
-    async def append(self, rows: Sequence[Row]) -> list[Outcome]:
+    def files(self, batch_id: BatchId, key: BatchKey) -> BatchFiles:
+        """Give the folder of a batch's buckets and permuted order."""
+        return BatchFiles(self._folders / batch_id.hex(), key)
+
+    # --- submissions ------------------------------------------------------------------------------
+
+    async def append(self, arrival: Arrival) -> list[list[Outcome]]:
         """
-        Store submissions; when this returns they are on the disk.
+        Store what is new of some groups; when this returns it is on the disk.
 
         Calls that come while a commit is under way are committed together (group commit).
+
+        Returns:
+            What became of each submission, group by group, in the groups' own order.
+
+        Raises:
+            StorageError: Nothing of the call was stored; it may be made again.
         """
-        future: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((rows, future))
+        future: asyncio.Future[list[list[Outcome]]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((arrival, future))
         if self._committing is None or self._committing.done():
             self._committing = asyncio.create_task(self._commit_waiting())
         return await future
 
     async def _commit_waiting(self) -> None:
         while self._waiting:
-            group, self._waiting = self._waiting, []
+            together, self._waiting = self._waiting, []
+            arrivals = [arrival for arrival, _ in together]
             try:
-                outcomes = await self._database.run(_append, [rows for rows, _ in group])
+                judged, stored = await self._database.run(_append, arrivals, self._admissions)
             except Exception as error:  # noqa: BLE001  # whoever waits is told
-                for _, future in group:
+                for _, future in together:
                     if not future.done():
                         future.set_exception(error)
                 continue
-            for (_, future), outcome in zip(group, outcomes, strict=True):
+            for batch_id, group in stored:  # committed: only now may a repeat be called one
+                self._admissions[batch_id].remember(group)
+            for (_, future), outcomes in zip(together, judged, strict=True):
                 if not future.done():
-                    future.set_result(outcome)
+                    future.set_result(outcomes)
+
+    async def groups(self, batch_id: BatchId, after: int, at_most: int) -> list[tuple[int, bytes]]:
+        """List stored groups, number and sealed reports, from the number after `after` on."""
+        return await self._database.run(_groups, batch_id, after, at_most)
+
+    # --- what becomes of a batch ------------------------------------------------------------------
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Record a batch's next state."""
         await self._database.run(_set_state, batch, state)
 
-    async def submissions(self, batch_id: BatchId) -> list[bytes]:
-        """Give every sealed row of a batch, in the order of the keyed hash."""
-        return await self._database.run(_submissions, batch_id)
-
-    async def replace_by_permuted(
-        self, batch: StoredBatch, state: BatchState, permuted: Permuted
+    async def record_permuted(
+        self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
     ) -> None:
-        """Store the permuted batch, drop the submissions, record the state: at once."""
-        await self._database.run(_replace_by_permuted, batch, state, permuted)
+        """
+        Record that the permuted order is on the disk, then drop the submissions.
 
-    async def permuted_chunk(self, batch_id: BatchId, position: int) -> bytes | None:
-        """Give one sealed chunk of a permuted batch; None past the last."""
-        return await self._database.run(_permuted_chunk, batch_id, position)
+        A crash in between leaves submissions that nothing reads any more; `sweep` drops them.
+        """
+        await self._database.run(_record_permuted, batch, state, n_reports, seconds)
+        await self._drop_submissions(batch.batch_id)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
         """
-        Delete a batch's rows and record its last state.
+        Record a batch's last state, and delete whatever is held of it.
 
         Raises:
             BatchStateError: State or number of users are not those that were read: a submission
                 was committed meanwhile, and what was decided without it may not hold.
         """
-        await self._database.run(_drop, batch, state)
+        await self._database.run(_set_last_state, batch, state)
+        await self._drop_submissions(batch.batch_id)
+        await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
+
+    async def _drop_submissions(self, batch_id: BatchId) -> None:
+        self._admissions.pop(batch_id, None)
+        while await self._database.run(_drop_some, batch_id):
+            pass
+
+    async def sweep(self) -> None:
+        """
+        Remove what a crash left behind: buckets, orders that no state speaks of, submissions of
+        batches that are past them. Run once, at start.
+        """
+        stored = await self.all()
+        for batch in stored:
+            if batch.state not in _OPEN_STATES:
+                await self._drop_submissions(batch.batch_id)
+        kept = {batch.batch_id.hex() for batch in stored if batch.state in _PERMUTED_STATES}
+        await asyncio.to_thread(sweep_folders, self._folders, kept)
 
     def close(self) -> None:
         """Close the file."""
@@ -213,30 +251,100 @@ def _all(connection: sqlite3.Connection) -> list[StoredBatch]:
     return [_stored(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM batches")]  # noqa: S608
 
 
-def _append(connection: sqlite3.Connection, groups: list[Sequence[Row]]) -> list[list[Outcome]]:
-    return [[_append_row(connection, row) for row in rows] for rows in groups]
+def _append(
+    connection: sqlite3.Connection,
+    arrivals: Sequence[Arrival],
+    admissions: dict[BatchId, Admission],
+) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
+    """Judge and insert; give the outcomes of each arrival, and the groups that were stored."""
+    judged: list[list[list[Outcome]]] = [[]] * len(arrivals)
+    stored: list[tuple[BatchId, Group]] = []
+    for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
+        places = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
+        ours = [arrivals[place] for place in places]
+        outcomes, groups = _append_to(connection, ours, admissions)
+        for place, became in zip(places, outcomes, strict=True):
+            judged[place] = became
+        stored += [(batch_id, group) for group in groups]
+    return judged, stored
 
 
-def _append_row(connection: sqlite3.Connection, row: Row) -> Outcome:
-    known = connection.execute(
-        "SELECT content_tag FROM submissions WHERE batch_id = ? AND tag = ?",
-        (row.batch_id, row.tag),
-    ).fetchone()
-    if known is not None:
-        return Outcome.REPEATED if known[0] == row.content_tag else Outcome.CONFLICT
-    if not row.in_time:
-        return Outcome.CLOSED
-    counted = connection.execute(
-        "UPDATE batches SET n_users = n_users + 1 WHERE batch_id = ? AND state = ?",
-        (row.batch_id, BatchState.COLLECTING.value),
+def _append_to(
+    connection: sqlite3.Connection,
+    arrivals: Sequence[Arrival],
+    admissions: dict[BatchId, Admission],
+) -> tuple[list[list[list[Outcome]]], list[Group]]:
+    """Append to one batch."""
+    batch_id, key = arrivals[0].batch_id, arrivals[0].key
+    state = _state(connection, batch_id)
+    if state not in _OPEN_STATES:
+        return [[[Outcome.CLOSED] * len(group) for group in one.groups] for one in arrivals], []
+    if batch_id not in admissions:
+        admissions[batch_id] = _load_admission(connection, batch_id, key)
+
+    def read(number: int) -> bytes:
+        query = "SELECT sealed_tags FROM submission_groups WHERE batch_id = ? AND number = ?"
+        [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
+        return open_tags(number, sealed_tags, key)
+
+    collects = state is BatchState.COLLECTING
+    groups = [group for arrival in arrivals for group in arrival.groups]
+    new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
+    outcomes = admissions[batch_id].judge(groups, new_ones, read)
+    parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
+    stored = merge_small([part for part in parts if len(part)], key)
+    _insert(connection, batch_id, stored, key)
+    rest = iter(outcomes)
+    return [[next(rest) for _ in arrival.groups] for arrival in arrivals], stored
+
+
+def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:
+    if outcomes.count(Outcome.STORED) == len(outcomes):
+        return group
+    return group.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
+
+
+def _insert(
+    connection: sqlite3.Connection, batch_id: BatchId, groups: Sequence[Group], key: BatchKey
+) -> None:
+    connection.executemany(
+        "INSERT INTO submission_groups VALUES (?, ?, ?, ?)",
+        [(batch_id, group.number, group.sealed_tags(key), group.sealed) for group in groups],
     )
-    if counted.rowcount == 0:
-        return Outcome.CLOSED
     connection.execute(
-        "INSERT INTO submissions VALUES (?, ?, ?, ?)",
-        (row.batch_id, row.tag, row.content_tag, row.sealed),
+        "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
+        (sum(len(group) for group in groups), batch_id),
     )
-    return Outcome.STORED
+
+
+def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
+    query = "SELECT state FROM batches WHERE batch_id = ?"
+    return BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
+
+
+def _load_admission(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Admission:
+    """Read the tags of every stored group: a second or two for a million submissions."""
+    query = "SELECT number, sealed_tags FROM submission_groups WHERE batch_id = ?"
+    admission, tags, numbers = Admission(), bytearray(), array("Q")
+    for number, sealed_tags in connection.execute(query, (batch_id,)):
+        opened = open_tags(number, sealed_tags, key)
+        tags += opened
+        numbers.extend([number] * (len(opened) // TAGS.itemsize))
+        if len(numbers) >= _LOADED_AT_ONCE:
+            admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+            tags, numbers = bytearray(), array("Q")
+    admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+    return admission
+
+
+def _groups(
+    connection: sqlite3.Connection, batch_id: BatchId, after: int, at_most: int
+) -> list[tuple[int, bytes]]:
+    query = (
+        "SELECT number, sealed FROM submission_groups WHERE batch_id = ? AND number > ? "
+        "ORDER BY number LIMIT ?"
+    )
+    return connection.execute(query, (batch_id, after, at_most)).fetchall()
 
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
@@ -248,39 +356,21 @@ def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchS
         raise BatchStateError(f"the batch is not {batch.state.value} any more")
 
 
-def _submissions(connection: sqlite3.Connection, batch_id: BatchId) -> list[bytes]:
-    query = "SELECT sealed FROM submissions WHERE batch_id = ?"
-    return [row[0] for row in connection.execute(query, (batch_id,))]
-
-
-def _replace_by_permuted(
+def _record_permuted(
     connection: sqlite3.Connection,
     batch: StoredBatch,
     state: BatchState,
-    permuted: Permuted,
+    n_reports: int,
+    seconds: float,
 ) -> None:
     _set_state(connection, batch, state)
-    connection.executemany(
-        "INSERT INTO permuted VALUES (?, ?, ?)",
-        [(batch.batch_id, position, chunk) for position, chunk in enumerate(permuted.chunks)],
-    )
-    connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
     connection.execute(
         "UPDATE batches SET n_reports = ?, shuffle_seconds = ? WHERE batch_id = ?",
-        (permuted.n_reports, permuted.seconds, batch.batch_id),
+        (n_reports, seconds, batch.batch_id),
     )
 
 
-def _permuted_chunk(
-    connection: sqlite3.Connection, batch_id: BatchId, position: int
-) -> bytes | None:
-    row = connection.execute(
-        "SELECT sealed FROM permuted WHERE batch_id = ? AND position = ?", (batch_id, position)
-    ).fetchone()
-    return None if row is None else bytes(row[0])
-
-
-def _drop(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
+def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
     [n_users] = connection.execute(
         "SELECT n_users FROM batches WHERE batch_id = ?", (batch.batch_id,)
     ).fetchone()
@@ -289,5 +379,13 @@ def _drop(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState)
             f"the batch had {batch.n_users} users when this was decided; it has {n_users}"
         )
     _set_state(connection, batch, state)
-    connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
-    connection.execute("DELETE FROM permuted WHERE batch_id = ?", (batch.batch_id,))
+
+
+def _drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
+    """Delete some groups of a batch; say whether there were any."""
+    dropped = connection.execute(
+        "DELETE FROM submission_groups WHERE batch_id = ? AND number IN "
+        "(SELECT number FROM submission_groups WHERE batch_id = ? LIMIT ?)",
+        (batch_id, batch_id, _DROPPED_AT_ONCE),
+    )
+    return dropped.rowcount > 0

@@ -11,7 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from common.runtime.database import Database, opening
+from common.runtime.database import Database
+from common.runtime.storage import storage_failures
 from common.task_digest import TaskDigest
 from user_agent.policy import Claim, Policy, check_totals
 
@@ -123,7 +124,7 @@ def _upgrade(path: Path) -> None:
         return
     connection = sqlite3.connect(path)
     try:
-        with opening(path):
+        with storage_failures():
             _add_columns(connection)
     finally:
         connection.close()

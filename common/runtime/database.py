@@ -2,13 +2,12 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from common.errors import SettingsError
+from common.runtime.storage import storage_failures
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -22,7 +21,12 @@ class Database:
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        """Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS."""
+        """
+        Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS.
+
+        Raises:
+            StorageError: The disk is full or read-only, or the file is no database.
+        """
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
             self._connection = self._thread.submit(_connect, path, schema).result()
@@ -36,10 +40,15 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Run `work(connection, ...)` as one transaction: all of it, or none if it raises."""
+        """
+        Run `work(connection, ...)` as one transaction: all of it, or none if it raises.
+
+        Raises:
+            StorageError: The disk is full, read-only or damaged; the next call may fare better.
+        """
 
         def transaction() -> T:
-            with self._connection:
+            with storage_failures(), self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
                 return work(self._connection, *args, **kwargs)
 
@@ -51,28 +60,14 @@ class Database:
         self._thread.shutdown()
 
 
-@contextmanager
-def opening(path: Path) -> Generator[None]:
-    """
-    Say of a file that does not open which one it is.
-
-    Raises:
-        SettingsError: It is no database, or a damaged one, or cannot be written.
-    """
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        raise SettingsError(f"{path.name} cannot be opened as a database: {error}") from error
-
-
+@storage_failures()
 def _connect(path: Path, schema: str) -> sqlite3.Connection:
-    with opening(path):
-        connection = sqlite3.connect(path, isolation_level=None)
-        try:
-            _prepare(connection, path, schema)
-        except BaseException:
-            connection.close()
-            raise
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        _prepare(connection, path, schema)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -15,6 +15,7 @@ from typing import BinaryIO, Final, Self
 
 from common.errors import SettingsError
 from common.runtime.state_key import StateKey, is_sealed
+from common.runtime.storage import storage_failures
 
 _OWNER_ONLY_DIRECTORY: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
@@ -69,6 +70,7 @@ class StateDirectory:
                 ) from None
             yield
 
+    @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """
         Read a secret; on first start make and keep it.
@@ -100,6 +102,7 @@ class StateDirectory:
 
         Raises:
             SettingsError: Others may read the file.
+            StorageError: It cannot be kept or read.
         """
         path = self.path / name
         if not path.exists():
@@ -130,6 +133,7 @@ class StateDirectory:
                     "in the state directory is sealed under it: put it back"
                 )
 
+    @storage_failures()
     def publish(self, name: str, content: str) -> None:
         """Write something that others may read, such as a public key or the bound address."""
         write_whole(self.path / name, content.encode(), _PUBLIC_FILE)
@@ -138,6 +142,7 @@ class StateDirectory:
         """List the files whose name fits a pattern such as `*.key`."""
         return sorted(path.name for path in self.path.glob(pattern))
 
+    @storage_failures()
     def destroy(self, name: str) -> None:
         """
         Destroy a secret: overwrite, flush, unlink. Doing it again does nothing.
@@ -159,10 +164,14 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
     """Write a file so that it is seen whole or not at all, even after a crash."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        scratch.unlink()
+        raise
     scratch.replace(path)
     flush_directory(path.parent)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from common.batch import BatchState
+from common.hpke_pool import Pool
 from common.runtime.state import StateDirectory
 from common.submission import Outcome
 from shuffler.collection import Collection
@@ -31,6 +32,8 @@ class Shuffler:
     case: PublishedTask = CASE
     minimum_batch: int = 1
     most_dummies: int = 10_000
+    pool: Pool | None = None
+    """Opens and seals; without one it is done in place."""
 
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed)
@@ -54,6 +57,7 @@ class Shuffler:
             rng=self.rng,
         )
         await self.rounds.resume()
+        pool = self.pool or InlinePool(self.case.shuffler_key)
         self.collection = Collection(
             rounds=self.rounds,
             spool=self.spool,

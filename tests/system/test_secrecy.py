@@ -112,9 +112,12 @@ async def test_nothing_that_the_shuffler_writes_contains_a_report_or_an_id(
             assert sealed not in written
             report = analyzer_key.open(sealed, report_context(digest))
             assert report not in written
-    # The look is at the right place: the submissions are there, each in a row of its own.
+    # The look is at the right place: the submissions are there, each in a group of its own.
     connection = sqlite3.connect(cluster.shuffler.state / "spool.sqlite")
-    assert [(_USERS,)] == connection.execute("SELECT count(*) FROM submissions").fetchall()
+    groups = connection.execute("SELECT count(*), max(length(sealed)) FROM submission_groups")
+    sealing = 12 + 16
+    longest = sealing + task.reports_per_user * task.sealed_report_bytes
+    assert [(_USERS, longest)] == groups.fetchall()
     connection.close()
 
 

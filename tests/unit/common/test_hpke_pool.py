@@ -1,11 +1,12 @@
 import contextlib
 import multiprocessing
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 
 import pytest
 
 from common.hpke import HpkePrivateKey, report_context
-from common.hpke_pool import HpkePool, _TravellingKey, open_each, seal_each
+from common.hpke_pool import HpkePool, Opened, _TravellingKey, open_each, seal_each
 from common.task_digest import TaskDigest
 
 _HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
@@ -100,6 +101,23 @@ def test_worker_processes_seal_what_opens_again() -> None:
     assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
     with pytest.raises(ValueError, match="whole number"):
         seal_each(key.public_key(), bytes(13), 12, _CONTEXT)
+
+
+def _lengths(opened: Opened, factor: int) -> tuple[int, int]:
+    return factor * len(opened.plaintexts), len(opened.readable)
+
+
+def test_worker_processes_go_on_with_what_they_opened() -> None:
+    """The plaintexts stay there; what is made of them comes back."""
+    key = HpkePrivateKey.generate()
+    pool = HpkePool(1)
+    work = partial(_lengths, factor=2)
+    try:
+        made = pool.open_and(key, work, b"".join(_sealed(key, 5)), 60, _CONTEXT).result()
+    finally:
+        pool.close()
+
+    assert (2 * 5 * 12, 5) == made
 
 
 def test_half_a_ciphertext_is_a_mistake_of_the_caller() -> None:

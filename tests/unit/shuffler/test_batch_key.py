@@ -1,8 +1,8 @@
 import pickle
 
 import pytest
-from cryptography.exceptions import InvalidTag
 
+from common.errors import DamagedStorageError
 from shuffler.batch_key import BatchKey
 
 
@@ -12,10 +12,22 @@ def test_rows_open_under_their_own_key_only() -> None:
     sealed = key.seal(b"row")
 
     assert key.open(sealed) == b"row"
-    with pytest.raises(InvalidTag):
+    with pytest.raises(DamagedStorageError):
         other.open(sealed)
-    with pytest.raises(InvalidTag):
+    with pytest.raises(DamagedStorageError):
         key.open(sealed[:-1] + bytes([sealed[-1] ^ 1]))
+    with pytest.raises(DamagedStorageError):
+        key.open(b"")
+
+
+def test_a_row_opens_only_where_it_was_stored() -> None:
+    """One that was moved is as bad as one that was changed."""
+    key = BatchKey(BatchKey.generate())
+    sealed = key.seal(b"row", b"place 1")
+
+    assert b"row" == key.open(sealed, b"place 1")
+    with pytest.raises(DamagedStorageError):
+        key.open(sealed, b"place 2")
 
 
 def test_equal_rows_look_different_and_equal_ids_look_alike() -> None:

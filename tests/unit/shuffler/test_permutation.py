@@ -1,6 +1,35 @@
-import numpy as np
+import itertools
 
-from shuffler.permutation import permute
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from shuffler.permutation import (
+    BUCKET_BYTES,
+    MOST_BUCKETS,
+    ExternalShuffle,
+    bucket_count,
+    permute,
+)
+from tests.support.buckets import MemoryBuckets
+
+
+def _shuffled(
+    reports: NDArray[np.uint8], rng: np.random.Generator, *, parts: int, n_buckets: int, room: int
+) -> tuple[NDArray[np.uint8], MemoryBuckets]:
+    """Put reports through an external shuffle, some at a time."""
+    buckets = MemoryBuckets()
+    shuffle = ExternalShuffle(
+        report_bytes=reports.shape[1],
+        buckets=buckets,
+        n_buckets=n_buckets,
+        rng=rng,
+        buffer_bytes=room,
+    )
+    for start in range(0, len(reports), parts):
+        shuffle.add(reports[start : start + parts])
+    return np.concatenate([*shuffle.permuted(3)]), buckets
 
 
 def test_every_report_leaves_as_it_came() -> None:
@@ -16,3 +45,113 @@ def test_one_report_and_none_are_permuted_too() -> None:
     """The smallest batches."""
     assert permute(np.zeros((1, 60), np.uint8), np.random.default_rng(1)).shape == (1, 60)
     assert permute(np.zeros((0, 60), np.uint8), np.random.default_rng(1)).shape == (0, 60)
+
+
+@pytest.mark.parametrize("room", [1, 600, 10_000, 10**9], ids=lambda room: f"room {room}")
+@pytest.mark.parametrize("n_buckets", [1, 2, 7, 512])
+def test_every_report_leaves_the_buckets_as_it_came(n_buckets: int, room: int) -> None:
+    """Whatever fits into memory, and however many buckets there are."""
+    reports = np.random.default_rng(1).integers(0, 256, (500, 60), dtype=np.uint8)
+    permuted, _ = _shuffled(
+        reports, np.random.default_rng(2), parts=40, n_buckets=n_buckets, room=room
+    )
+
+    assert sorted(map(bytes, reports)) == sorted(map(bytes, permuted))
+    assert (reports != permuted).any()
+
+
+@pytest.mark.parametrize("room", [0, 10**9], ids=["in buckets", "in memory"])
+def test_all_orders_of_five_reports_are_equally_likely(room: int) -> None:
+    """
+    All 120 orders, three buckets, two reports added at a time; 36,000 shuffles against 300 each.
+
+    Seed 3; chi-square of 119 degrees of freedom, fails by chance with probability below 1e-7.
+    """
+    reports = np.arange(5, dtype=np.uint8)[:, None]
+    rng, shuffles = np.random.default_rng(3), 36_000
+    counts = dict.fromkeys(itertools.permutations(range(5)), 0)
+    for _ in range(shuffles):
+        order, _ = _shuffled(reports, rng, parts=2, n_buckets=3, room=room)
+        counts[tuple(order[:, 0].tolist())] += 1
+    expected = shuffles / len(counts)
+    distance = sum((count - expected) ** 2 / expected for count in counts.values())
+
+    assert 120 == len(counts)
+    assert stats.chi2.sf(distance, 119) > 1e-7
+
+
+def test_a_report_may_come_to_any_place() -> None:
+    """
+    1000 reports in 16 buckets, 400 shuffles: from which tenth a report came to which tenth it went.
+
+    Chi-square of 81 degrees of freedom, times 1000/999 because the margins are fixed. Seed 4; fails
+    by chance with probability below 1e-7 on either side: too even an order is none.
+    """
+    reports = np.arange(1000, dtype="<u2")[:, None].view(np.uint8)
+    rng, table = np.random.default_rng(4), np.zeros((10, 10))
+    for _ in range(400):
+        permuted, _ = _shuffled(reports, rng, parts=37, n_buckets=16, room=300)
+        came = permuted.copy().view("<u2")[:, 0] // 100
+        np.add.at(table, (came, np.arange(1000) // 100), 1)
+    distance = float(((table - 4000) ** 2 / 4000).sum()) * 999 / 1000
+
+    assert stats.chi2.sf(distance, 81) > 1e-7
+    assert stats.chi2.cdf(distance, 81) > 1e-7
+
+
+def test_buckets_are_chosen_for_each_report_apart() -> None:
+    """
+    Their sizes vary as independent throws do: not equal parts, which would be no uniform order.
+
+    20 shuffles of 2000 reports into eight buckets, seed 5: chi-square of 140 degrees of freedom,
+    fails by chance with probability below 1e-7 on either side.
+    """
+    reports, rng = np.zeros((2000, 1), dtype=np.uint8), np.random.default_rng(5)
+    distance = 0.0
+    for _ in range(20):
+        _, buckets = _shuffled(reports, rng, parts=100, n_buckets=8, room=300)
+        sizes = np.array([buckets.filled.get(bucket, 0) for bucket in range(8)])
+        distance += float(((sizes - 250) ** 2 / 250).sum())
+
+    assert stats.chi2.sf(distance, 140) > 1e-7
+    assert stats.chi2.cdf(distance, 140) > 1e-7
+
+
+def test_chunks_tell_nothing_of_the_buckets() -> None:
+    """All have the wanted number of reports but the last."""
+    shuffle = ExternalShuffle(
+        report_bytes=4,
+        buckets=MemoryBuckets(),
+        n_buckets=9,
+        rng=np.random.default_rng(6),
+        buffer_bytes=50,
+    )
+    shuffle.add(np.zeros((1000, 4), dtype=np.uint8))
+    shuffle.add(np.zeros((7, 4), dtype=np.uint8))
+
+    assert [64] * 15 + [47] == [len(chunk) for chunk in shuffle.permuted(64)]
+    assert 1007 == shuffle.n_reports
+
+
+def test_a_small_batch_never_touches_a_bucket() -> None:
+    """What fits into the buffer is permuted there."""
+    reports = np.zeros((100, 60), dtype=np.uint8)
+    _, buckets = _shuffled(reports, np.random.default_rng(7), parts=10, n_buckets=4, room=6000)
+
+    assert {} == buckets.filled
+
+
+def test_an_empty_batch_is_an_empty_order() -> None:
+    """Where the shuffler dropped every report."""
+    shuffle = ExternalShuffle(
+        report_bytes=60, buckets=MemoryBuckets(), n_buckets=1, rng=np.random.default_rng(8)
+    )
+
+    assert [] == list(shuffle.permuted(1000))
+
+
+def test_buckets_fit_into_memory() -> None:
+    """Eight mebibytes on average, from an empty batch to one of many gigabytes."""
+    assert 1 == bucket_count(0) == bucket_count(BUCKET_BYTES)
+    assert 72 == bucket_count(10**7 * 60)
+    assert MOST_BUCKETS == bucket_count(10**12)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import SettingsError
+from common.errors import DamagedStorageError, StorageError
 from common.runtime.database import Database
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS t (x INTEGER);"
@@ -43,10 +43,73 @@ async def test_the_file_is_durable_and_closed_to_others(tmp_path: Path) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("content", [b"not a database at all", b"SQLite format 3\0" + bytes(4096)])
-def test_a_file_that_is_no_database_is_named(tmp_path: Path, content: bytes) -> None:
-    """A service says which file it could not open, and does not start."""
-    (tmp_path / "d.sqlite").write_bytes(content)
+async def test_a_full_file_refuses_and_takes_more_when_there_is_room(tmp_path: Path) -> None:
+    """One error of ours, UNAVAILABLE; the transaction that did not fit left nothing."""
+    database = Database(tmp_path / "d.sqlite", _SCHEMA)
 
-    with pytest.raises(SettingsError, match=r"d\.sqlite cannot be opened as a database"):
-        Database(tmp_path / "d.sqlite", _SCHEMA)
+    def limit(connection: sqlite3.Connection, pages: int) -> None:
+        connection.execute(f"PRAGMA max_page_count={pages}").fetchone()
+
+    def insert(connection: sqlite3.Connection, count: int) -> None:
+        connection.executemany("INSERT INTO t VALUES (?)", [(10**18,)] * count)
+
+    await database.run(limit, 5)
+    await database.run(insert, 10)
+    with pytest.raises(StorageError, match="full") as caught:
+        await database.run(insert, 10_000)
+    await database.run(limit, 1000)
+    await database.run(insert, 10_000)
+
+    assert "UNAVAILABLE" == caught.value.status
+    assert 10_010 == len(await database.run(_all))
+    database.close()
+
+
+async def test_a_read_only_file_refuses_until_it_is_writable_again(tmp_path: Path) -> None:
+    """As after a disk that the system remounted; every call takes the lock of a writer."""
+    database = Database(tmp_path / "d.sqlite", _SCHEMA)
+    await database.run(_insert, 1)
+    connection = database._connection
+
+    def switch(on: int) -> None:
+        database._thread.submit(connection.execute, f"PRAGMA query_only={on}").result()
+
+    switch(1)
+    with pytest.raises(StorageError, match="read-only"):
+        await database.run(_insert, 2)
+    switch(0)
+    await database.run(_insert, 3)
+
+    assert [1, 3] == await database.run(_all)
+    database.close()
+
+
+async def test_a_damaged_page_is_told(tmp_path: Path) -> None:
+    """Where it is read, not as fewer rows."""
+    path = tmp_path / "d.sqlite"
+    database = Database(path, _SCHEMA)
+    for number in range(3):
+        await database.run(_insert, number)
+    database.close()
+    content = bytearray(path.read_bytes())
+    content[4096:8192] = b"\xff" * 4096
+    path.write_bytes(content)
+    database = Database(path, _SCHEMA)
+
+    with pytest.raises(DamagedStorageError, match="damaged"):
+        await database.run(_all)
+    database.close()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """At the start, in a sentence."""
+    with pytest.raises(StorageError, match="cannot be opened"):
+        Database(tmp_path / "none" / "d.sqlite", _SCHEMA)
+
+
+async def test_a_mistake_of_ours_is_not_blamed_on_the_disk(tmp_path: Path) -> None:
+    """A wrong statement passes as what it is."""
+    database = Database(tmp_path / "d.sqlite", _SCHEMA)
+    with pytest.raises(sqlite3.OperationalError, match="no such table"):
+        await database.run(lambda connection: connection.execute("SELECT x FROM none"))
+    database.close()

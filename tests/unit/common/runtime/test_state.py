@@ -5,8 +5,9 @@ from typing import Final
 
 import pytest
 
-from common.errors import SettingsError
+from common.errors import SettingsError, StorageError
 from common.runtime.state import StateDirectory
+from tests.support.disks import disk_of
 
 _HOLD: Final = """
 import sys
@@ -59,3 +60,13 @@ def test_a_destroyed_secret_is_gone(tmp_path: Path) -> None:
     state.destroy("key")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_secret_that_finds_no_room_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """Not half a key, under no name; when there is room it is made as if nothing had been."""
+    state = StateDirectory.open(tmp_path)
+    with disk_of(2), pytest.raises(StorageError, match="full"):
+        state.secret("key", lambda: b"first")
+    assert [] == list(tmp_path.iterdir())
+
+    assert b"second" == state.secret("key", lambda: b"second")

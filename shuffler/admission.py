@@ -1,0 +1,82 @@
+"""
+Which submissions are new: a look-up in memory over groups that lie on the disk.
+
+For each stored submission 16 bytes are held: half of its tag, and the number of its group. That
+half of a tag is found by chance with probability 10^7 / 2^64; whatever is found is compared whole
+with what the group says, so that no chance ever decides.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.sorted_index import SortedIndex
+from common.submission import Outcome
+from shuffler.batch_key import TAG_BYTES
+from shuffler.group import TAGS, Group
+
+ReadTags = Callable[[int], bytes]
+"""Gives the tags of a stored group by its number."""
+
+
+class Admission:
+    """What one batch holds already, committed groups only."""
+
+    def __init__(self) -> None:
+        self._held = SortedIndex()
+
+    def remember(self, group: Group) -> None:
+        """Take note of a group that has been committed."""
+        self.remember_tags(group.tags, np.full(len(group), group.number, dtype=np.uint64))
+
+    def remember_tags(self, tags: bytes | bytearray, numbers: NDArray[np.uint64]) -> None:
+        """Take note of tags, and of the number of the group of each."""
+        self._held.add(np.frombuffer(tags, dtype=TAGS)["head"].astype(np.uint64), numbers)
+
+    def judge(
+        self, groups: Sequence[Group], new_ones: Sequence[bool], read: ReadTags
+    ) -> list[list[Outcome]]:
+        """
+        Say what becomes of each submission of groups that are to be stored together.
+
+        Args:
+            groups: In the order in which they came.
+            new_ones: Of each group, whether it may add anything; if not it is only compared.
+            read: Where a stored group's tags are read.
+
+        Cost: about a microsecond a submission; a few, and a read of a group, where one came before.
+        """
+        if not groups:
+            return []
+        tags = np.concatenate([group.entries() for group in groups])
+        heads = tags["head"].astype(np.uint64)
+        places, numbers = self._held.find(heads)
+        if all(new_ones) and not len(places) and len(np.unique(heads)) == len(heads):
+            return [[Outcome.STORED] * len(group) for group in groups]
+        known: dict[bytes, bytes] = {}
+        for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
+            entries = np.frombuffer(read(number), dtype=TAGS)
+            for entry in entries[entries["head"] == heads[place]]:
+                raw = entry.tobytes()
+                known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
+        return [
+            _compared(group.tags, known, new=new)
+            for group, new in zip(groups, new_ones, strict=True)
+        ]
+
+
+def _compared(tags: bytes, known: dict[bytes, bytes], *, new: bool) -> list[Outcome]:
+    outcomes = []
+    for start in range(0, len(tags), TAGS.itemsize):
+        tag = tags[start : start + TAG_BYTES]
+        content = tags[start + TAG_BYTES : start + TAGS.itemsize]
+        if tag in known:
+            repeated = known[tag] == content
+            outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
+        elif new:
+            known[tag] = content
+            outcomes.append(Outcome.STORED)
+        else:
+            outcomes.append(Outcome.CLOSED)
+    return outcomes

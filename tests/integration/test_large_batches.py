@@ -1,0 +1,49 @@
+"""
+Batches larger than what may be held, each in a process of its own whose memory is looked at.
+
+Envelopes are not sealed and reports not opened here: `tests/benchmarks/large_batches.py` says why.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+_MIB_OF_THE_PROGRAM = 160
+"""What the program takes before it holds a single report, libraries included, rounded up."""
+
+
+def _measured(party: str, n_reports: int, seconds: int) -> dict[str, Any]:
+    """Run one case; a lost report, or a repeat that is not known, ends it."""
+    command = [sys.executable, "-m", "tests.benchmarks.large_batches", party, str(n_reports)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=seconds)
+    assert 0 == done.returncode, done.stderr
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+@pytest.mark.parametrize("party", ["shuffler", "analyzer"])
+def test_200_000_reports_are_not_held_as_objects(party: str) -> None:
+    """
+    At the peak less than 500 bytes for each report above the program itself; most of it is the
+    buffer of the shuffle, which grows no further.
+    """
+    figures = _measured(party, 200_000, 120)
+
+    assert figures["peak_mib"] < _MIB_OF_THE_PROGRAM + 200_000 * 500 / 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["shuffler", "restart"], ids=["in bulk", "one by one"])
+def test_a_million_undelivered_submissions_hold_up_no_start(how: str) -> None:
+    """The shuffler has started, and known a repeat of one, within ten seconds."""
+    assert _measured(how, 1_000_000, 900)["restart_s"] < 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("party", ["shuffler", "analyzer"])
+def test_ten_million_reports_fit_into_a_gibibyte(party: str) -> None:
+    """600 MB of sealed reports: taken, known again after a restart, permuted, and delivered."""
+    assert _measured(party, 10_000_000, 1800)["peak_mib"] < 1024
