@@ -1,14 +1,12 @@
 """The analyzer's secrets: what opens reports, what signs tasks, what an operator must show."""
 
-import secrets
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from common.hpke import HpkePrivateKey
+from common.operator_token import OperatorToken
 from common.runtime.state import StateDirectory
 from common.signing import SigningIdentity
-
-TOKEN_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +15,7 @@ class AnalyzerKeys:
 
     identity: SigningIdentity
     reports: HpkePrivateKey
-    operator_token: "OperatorToken"
+    operator_token: OperatorToken
 
     @classmethod
     def load(cls, state: StateDirectory) -> Self:
@@ -29,25 +27,7 @@ class AnalyzerKeys:
             reports=HpkePrivateKey(
                 state.secret("reports.key", lambda: HpkePrivateKey.generate().private_bytes())
             ),
-            operator_token=OperatorToken(
-                state.secret("operator.token", lambda: secrets.token_hex(TOKEN_BYTES).encode())
-            ),
+            operator_token=OperatorToken(state.secret("operator.token", OperatorToken.generate)),
         )
         state.publish("identity.pub", keys.identity.public_identity().raw.hex())
         return keys
-
-
-class OperatorToken:
-    """What an operator shows to create tasks and to read results; devices do not have it."""
-
-    __slots__ = ("_token",)
-
-    def __init__(self, token: bytes) -> None:
-        self._token = token
-
-    def matches(self, shown: str) -> bool:
-        """Compare in constant time."""
-        return secrets.compare_digest(shown.encode(), self._token)
-
-    def __repr__(self) -> str:
-        return "OperatorToken(secret)"

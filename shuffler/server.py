@@ -61,7 +61,12 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         state.secret("envelope.key", lambda: HpkePrivateKey.generate().private_bytes())
     )
     state.publish("envelope.pub", key.public_key().raw.hex())
-    channel = open_channel(settings.analyzer, "analyzer", tls.authority if tls else None)
+    channel = open_channel(
+        settings.analyzer,
+        "analyzer",
+        tls.authority if tls else None,
+        own=tls.identity if tls else None,
+    )
     spool = Spool(state.path / "spool.sqlite")
     pool = HpkePool(key, settings.opening_processes)
     rng = secure_generator()

@@ -21,6 +21,7 @@ Field = Literal[
     "status",
     "error",
     "where",
+    "days",
 ]
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 

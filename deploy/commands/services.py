@@ -16,7 +16,14 @@ from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import draft_file
 from deploy import ledger as ledger_table
-from deploy.commands.options import AnalyzerAddress, AsJson, Authority, TokenFile
+from deploy.commands.options import (
+    AnalyzerAddress,
+    AsJson,
+    Authority,
+    Certificate,
+    CertificateKey,
+    TokenFile,
+)
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
 from deploy.result_json import as_json, dumps
@@ -40,13 +47,17 @@ def task_create(
         Path, typer.Option(help="The shuffler's public key: STATE/envelope.pub.")
     ],
     authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
     """Publish a task, signed by the analyzer. Needs the operator's token."""
     wanted = draft_file.read(draft, _hexadecimal_file(shuffler_key))
 
     async def create() -> None:
-        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
             signed = await operator.create_task(wanted)
         task = Task.from_bytes(signed.task_bytes)
         if json:
@@ -77,12 +88,16 @@ def result(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
 ) -> None:
     """Print a released result as JSON. Needs the operator's token."""
     digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
 
     async def read() -> None:
-        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
             sys.stdout.write(dumps(as_json(await operator.result(digest))) + "\n")
 
     asyncio.run(read())
@@ -96,12 +111,16 @@ def ledger(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
     """Print what every release cost, and verify the chain. Needs the operator's token."""
 
     async def read() -> None:
-        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
             entries, head = await operator.ledger()
         if json:
             sys.stdout.write(dumps(ledger_table.as_json(entries, head)) + "\n")

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.keys import AnalyzerKeys, OperatorToken
+from analyzer.keys import AnalyzerKeys
 from analyzer.registry import Registry, _budget_epsilon
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import ShuffleDpError, TaskError, UnknownTaskError
+from common.operator_token import OperatorToken
 from common.runtime.state import StateDirectory
 from common.task import Task
 from common.task_digest import TaskDigest
