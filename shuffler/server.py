@@ -6,6 +6,7 @@ import grpc
 
 from common.hpke import HpkePrivateKey
 from common.hpke_pool import HpkePool
+from common.operator_token import OperatorToken
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
 from common.runtime.process import Listener
@@ -13,6 +14,7 @@ from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
 from common.signing import identity_from_hex
+from common.user_token import TokenIdentity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.client import AnalyzerClient
 from shuffler.collection import Collection
@@ -21,6 +23,7 @@ from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.spool import Spool
+from shuffler.token_check import ConnectionCount, TokenCheck
 
 
 class ShufflerService:
@@ -82,15 +85,23 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         rng=rng,
     )
     await rounds.resume()
-    collection = Collection(rounds=rounds, spool=spool, key=key, pool=pool, clock=clock)
+    tokens = settings.token_identity and TokenCheck(TokenIdentity.from_hex(settings.token_identity))
+    collection = Collection(
+        rounds=rounds, spool=spool, key=key, pool=pool, clock=clock, tokens=tokens or None
+    )
+    connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
+    operator_token = OperatorToken(state.secret("operator.token", OperatorToken.generate))
     deliveries = Deliveries(
         rounds=rounds, spool=spool, analyzer=analyzer, pool=pool, clock=clock, rng=rng
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        shuffler_pb2_grpc.add_ShufflerServicer_to_server(ShufflerServicer(collection), server)
+        servicer = ShufflerServicer(collection, connections)
+        shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
-    listener = await Listener.start(settings, tls, "shuffledp.v1.Shuffler", add_services)
+    listener = await Listener.start(
+        settings, tls, "shuffledp.v1.Shuffler", add_services, operator_token
+    )
     return ShufflerService(
         listener=listener, deliveries=deliveries, spool=spool, pool=pool, channel=channel
     )

@@ -38,6 +38,11 @@ CREATE TABLE IF NOT EXISTS submissions (
     sealed BLOB NOT NULL,
     PRIMARY KEY (batch_id, tag)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS used_tokens (
+    batch_id BLOB NOT NULL REFERENCES batches,
+    token_tag BLOB NOT NULL,
+    PRIMARY KEY (batch_id, token_tag)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS permuted (
     batch_id BLOB NOT NULL REFERENCES batches,
     position INTEGER NOT NULL,
@@ -83,6 +88,8 @@ class Row:
     sealed: bytes
     in_time: bool
     """Came before the deadline. A late one is only compared with what is stored."""
+    token_tag: bytes | None = None
+    """Keyed hash of the user's token, where tokens are asked for: each counts once a batch."""
 
 
 class Spool:
@@ -226,6 +233,8 @@ def _append_row(connection: sqlite3.Connection, row: Row) -> Outcome:
         return Outcome.REPEATED if known[0] == row.content_tag else Outcome.CONFLICT
     if not row.in_time:
         return Outcome.CLOSED
+    if row.token_tag is not None and _token_used(connection, row):
+        return Outcome.TOKEN_USED
     counted = connection.execute(
         "UPDATE batches SET n_users = n_users + 1 WHERE batch_id = ? AND state = ?",
         (row.batch_id, BatchState.COLLECTING.value),
@@ -236,7 +245,14 @@ def _append_row(connection: sqlite3.Connection, row: Row) -> Outcome:
         "INSERT INTO submissions VALUES (?, ?, ?, ?)",
         (row.batch_id, row.tag, row.content_tag, row.sealed),
     )
+    if row.token_tag is not None:
+        connection.execute("INSERT INTO used_tokens VALUES (?, ?)", (row.batch_id, row.token_tag))
     return Outcome.STORED
+
+
+def _token_used(connection: sqlite3.Connection, row: Row) -> bool:
+    query = "SELECT 1 FROM used_tokens WHERE batch_id = ? AND token_tag = ?"
+    return connection.execute(query, (row.batch_id, row.token_tag)).fetchone() is not None
 
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
@@ -265,6 +281,7 @@ def _replace_by_permuted(
         [(batch.batch_id, position, chunk) for position, chunk in enumerate(permuted.chunks)],
     )
     connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
+    connection.execute("DELETE FROM used_tokens WHERE batch_id = ?", (batch.batch_id,))
     connection.execute(
         "UPDATE batches SET n_reports = ?, shuffle_seconds = ? WHERE batch_id = ?",
         (permuted.n_reports, permuted.seconds, batch.batch_id),
@@ -290,4 +307,5 @@ def _drop(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState)
         )
     _set_state(connection, batch, state)
     connection.execute("DELETE FROM submissions WHERE batch_id = ?", (batch.batch_id,))
+    connection.execute("DELETE FROM used_tokens WHERE batch_id = ?", (batch.batch_id,))
     connection.execute("DELETE FROM permuted WHERE batch_id = ?", (batch.batch_id,))

@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from common.draft_wire import draft_to_wire
 from common.errors import SettingsError
@@ -126,5 +127,6 @@ async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
 async def test_health_is_asked_one_at_a_time(services: Services) -> None:
     """A stream of answers would hold its place for as long as the caller likes."""
     async with services.channel("shuffler", services.shuffler.address) as channel:
-        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=_DEADLINE)
-        assert "UNIMPLEMENTED" == (await watch.code()).name
+        stub = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(), timeout=_DEADLINE)
+        assert (await watch.code()).name == "UNIMPLEMENTED"

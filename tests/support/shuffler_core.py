@@ -8,10 +8,12 @@ import numpy as np
 from common.batch import BatchState
 from common.runtime.state import StateDirectory
 from common.submission import Outcome
+from common.user_token import TokenIdentity
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
+from shuffler.token_check import TokenCheck
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.clocks import ManualClock
 from tests.support.pools import InlinePool
@@ -30,6 +32,7 @@ class Shuffler:
     case: PublishedTask = CASE
     minimum_batch: int = 1
     most_dummies: int = 10_000
+    token_identity: TokenIdentity | None = None
 
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed)
@@ -57,6 +60,7 @@ class Shuffler:
             key=self.case.shuffler_key,
             pool=InlinePool(self.case.shuffler_key),
             clock=self.clock,
+            tokens=self.token_identity and TokenCheck(self.token_identity),
         )
         self.deliveries = Deliveries(
             rounds=self.rounds,

@@ -4,7 +4,7 @@ import pytest
 from cryptography import x509
 
 from common.errors import SettingsError
-from common.runtime.tls import Tls, TlsFiles, TlsIdentity, development_files
+from common.runtime.tls import Tls, TlsIdentity, development_files
 from tests.support.clocks import ManualClock
 
 
@@ -56,8 +56,4 @@ def test_a_development_certificate_is_made_anew_before_it_ends(tmp_path: Path) -
 
     assert first.authority == second.authority
     assert first.certificate != second.certificate
-    assert TlsFiles(
-        certificate=tmp_path / "analyzer.pem",
-        key=tmp_path / "analyzer.key",
-        authority=tmp_path / "authority.pem",
-    ).read()
+    assert second == _identity(tmp_path, "analyzer", later)
