@@ -83,7 +83,12 @@ class Cluster:
         identity = (self.analyzer.state / "identity.pub").read_text(encoding="ascii")
         await self._start(
             "shuffler",
-            {"listen": listen, "analyzer": self.analyzer.address, "analyzer_identity": identity},
+            {
+                "listen": listen,
+                "analyzer": self.analyzer.address,
+                "analyzer_identity": identity,
+                "submissions_per_connection": 0,  # many users' come through one
+            },
         )
 
     async def start_user_agent(self) -> None:

@@ -1,4 +1,4 @@
-"""Commands that call running services: task create, result, ledger and contribute."""
+"""Commands that call running services: task create, result, ledger, close, contribute."""
 
 import asyncio
 import json as json_reader
@@ -27,6 +27,7 @@ from deploy.commands.options import (
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
 from deploy.result_json import as_json, dumps
+from deploy.shuffler_operator import close_batch
 
 app = typer.Typer()
 task_app = typer.Typer(help="Tasks: what is collected, under which promise.", no_args_is_help=True)
@@ -128,6 +129,30 @@ def ledger(
         ledger_table.show(entries, head, Console())
 
     asyncio.run(read())
+
+
+@app.command(
+    epilog="Example: shuffledp close 5b1f… --shuffler 127.0.0.1:7002 --token-file "
+    "state/shuffler/operator.token --authority state/tls/authority.pem",
+)
+def close(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
+    token_file: TokenFile,
+    authority: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Close a task's batch now, if it has enough users. Needs the token of the shuffler's operator.
+
+    Nothing of the batch is told but that it is closed; the result comes as it would have after the
+    deadline.
+    """
+    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    asyncio.run(close_batch(shuffler, authority, token_file, digest))
+    if json:
+        sys.stdout.write(dumps({"task_digest": digest.hex(), "closed": True}) + "\n")
+        return
+    Console().print("The batch is closed: nobody else is taken in.")
 
 
 @app.command(

@@ -50,8 +50,8 @@ class Services:
         )
         self.identity = (self.directory / "analyzer" / "identity.pub").read_text(encoding="ascii")
 
-    async def start_shuffler(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the shuffler."""
+    async def start_shuffler(self, listen: str = "127.0.0.1:0", **changes: object) -> None:
+        """Start the shuffler, with some settings changed."""
         self.shuffler: ShufflerService = await shuffler.server.start(
             ShufflerSettings(
                 state_directory=self.directory / "shuffler",
@@ -60,13 +60,14 @@ class Services:
                 analyzer=self.analyzer.address,
                 analyzer_identity=self.identity,
                 opening_processes=1,
+                **changes,  # type: ignore[arg-type]  # names of settings
             )
         )
         text = (self.directory / "shuffler" / "envelope.pub").read_text(encoding="ascii")
         self.shuffler_key = bytes.fromhex(text)
 
-    async def start_user_agent(self) -> None:
-        """Start a user agent for several persons."""
+    async def start_user_agent(self, **changes: object) -> None:
+        """Start a user agent for several persons, with some settings changed."""
         self.user_agent: UserAgentService = await user_agent.server.start(
             UserAgentSettings(
                 state_directory=self.directory / "user_agent",
@@ -77,6 +78,7 @@ class Services:
                 # Tests release tiny batches, which claim little more than the local epsilon.
                 total_central_epsilon_cap=20.0,
                 several_persons=True,
+                **changes,  # type: ignore[arg-type]  # names of settings
             )
         )
 

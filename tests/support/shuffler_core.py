@@ -60,7 +60,7 @@ class Shuffler:
             key=self.case.shuffler_key,
             pool=InlinePool(self.case.shuffler_key),
             clock=self.clock,
-            tokens=self.token_identity and TokenCheck(self.token_identity),
+            tokens=TokenCheck(self.token_identity) if self.token_identity else None,
         )
         self.deliveries = Deliveries(
             rounds=self.rounds,
