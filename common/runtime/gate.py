@@ -83,8 +83,10 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
                 if kind is Kind.SHORT:
                     await turn.enter_async_context(self._reading.turn(peer))
                 request = await anext(requests, None)
-            if request is None:
-                raise WireError("the call holds 0 requests; it must hold 1")
+                if request is None:
+                    raise WireError("the call holds 0 requests; it must hold 1")
+                if await anext(requests, None) is not None:
+                    raise WireError("the call holds several requests; it must hold 1")
             if request.ByteSize() > LONG_MESSAGE:
                 held.push_async_callback(turn.pop_all().aclose)
             return request

@@ -57,17 +57,22 @@ _KEEPALIVE: Final = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 15_000),
 )
 """So that a peer that vanished in the middle of a stream is noticed."""
+_MAX_CONCURRENT_CALLS: Final = 4096
 _CONNECTIONS: Final = (
+    # A connection that is half open, or that nobody uses, is closed. One takes some 70 KiB.
+    ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.max_connection_idle_ms", 300_000),
-    ("grpc.server_handshake_timeout_ms", 20_000),
-    ("grpc.max_concurrent_streams", Kind.SHORT.value.share),
+    ("grpc.max_allowed_incoming_connections", 8192),
+    # Calls that nobody has looked at yet. By itself gRPC cancels some from 1,000 on, by chance.
+    ("grpc.server.max_pending_requests", _MAX_CONCURRENT_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_CONCURRENT_CALLS),
+    ("grpc.max_concurrent_streams", 2 * Kind.SHORT.value.share),
+    # Of each, 16 KiB are taken from the wire until somebody reads it, however fast it comes.
+    ("grpc.http2.lookahead_bytes", 16 * 1024),
+    ("grpc.http2.bdp_probe", 0),
 )
-"""
-At a server: a connection that is half open, or that nobody uses, is closed. More calls than a
-connection may have at once wait at its client, in gRPC itself.
-"""
-_MAX_CONCURRENT_CALLS: Final = 4096
+"""Bounds on what clients make a server hold before the gate (`gate.py`) sees a call."""
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
@@ -132,9 +137,9 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
                 return await behaviour(read(raw), context)
         except ShuffleDpError as error:
             beside = () if isinstance(error, OverloadError) else _FORESEEN
-            await context.abort(grpc.StatusCode[error.status], str(error), beside)
+            refusal = (grpc.StatusCode[error.status], str(error), beside)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long")
+            refusal = (grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long", ())
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001  # the last line before the wire
@@ -144,7 +149,11 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
             logs.event(
                 "internal error", {"error": type(error).__name__, "where": where}, level="ERROR"
             )
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+            refusal = (grpc.StatusCode.INTERNAL, "internal error", ())
+        # Not while an error is handled: gRPC keeps what abort raises in a circle of references, and
+        # with it would keep that error's frames, and the request in them, until they are collected.
+        await context.abort(*refusal)
+        return None
 
     return call
 
