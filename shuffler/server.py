@@ -9,6 +9,7 @@ from common.hpke_pool import HpkePool
 from common.operator_token import OperatorToken
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
+from common.runtime.fresh_channel import FreshChannel
 from common.runtime.process import Listener
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
@@ -36,7 +37,7 @@ class ShufflerService:
         deliveries: Deliveries,
         spool: Spool,
         pool: HpkePool,
-        channel: grpc.aio.Channel,
+        channel: FreshChannel,
     ) -> None:
         self._listener = listener
         self._spool = spool
@@ -64,11 +65,11 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         state.secret("envelope.key", lambda: HpkePrivateKey.generate().private_bytes())
     )
     state.publish("envelope.pub", key.public_key().raw.hex())
-    channel = open_channel(
-        settings.analyzer,
-        "analyzer",
-        tls.authority if tls else None,
-        own=tls.identity if tls else None,
+    channel = FreshChannel(
+        lambda own: open_channel(
+            settings.analyzer, "analyzer", own.authority if own else None, own=own
+        ),
+        tls,
     )
     spool = Spool(state.path / "spool.sqlite")
     pool = HpkePool(key, settings.opening_processes)

@@ -97,13 +97,33 @@ class TlsFiles:
         return tuple(found)
 
 
+class Renewal:
+    """Notices that a process's TLS files were replaced."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._version = files.version()
+
+    def take(self) -> TlsIdentity | None:
+        """Give what is new since the last time; None if nothing is, or only a half of it yet."""
+        try:
+            version = self._files.version()
+            if version == self._version:
+                return None
+            renewed = self._files.read()
+        except (OSError, SettingsError):
+            return None
+        self._version = version
+        return renewed
+
+
 class ServerCertificates:
     """Gives a server its certificates, the newest at every handshake."""
 
     def __init__(self, files: TlsFiles, *, ask_for_certificates: bool) -> None:
         self._files = files
         self._ask = ask_for_certificates
-        self._version = files.version()
+        self._renewal = Renewal(files)
 
     def credentials(self) -> grpc.ServerCredentials:
         """Make gRPC's credentials; a client without a certificate is shut out if asked for one."""
@@ -114,16 +134,8 @@ class ServerCertificates:
         )
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Give what is new; None if nothing is. Called by gRPC at every handshake."""
-        try:
-            version = self._files.version()
-            if version == self._version:
-                return None
-            renewed = _configuration(self._files.read())
-        except (OSError, SettingsError):
-            return None  # half of a renewal: the next handshake finds all of it
-        self._version = version
-        return renewed
+        renewed = self._renewal.take()
+        return None if renewed is None else _configuration(renewed)
 
 
 def _configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration:

@@ -64,8 +64,8 @@ def renew(
     """
     Give new certificates and keys under the same authority.
 
-    Old ones stay valid until they end. Copied over the old files, a service that is called shows
-    the new one at the next connection; a shuffler, which also calls, has to be started again.
+    Old ones stay valid until they end. Copied over the old files, a service shows the new one at
+    the next connection, without being started again.
     """
     _print(KeyFolder(directory).renew(party, SystemClock().now()), json=json)
 

@@ -109,6 +109,21 @@ async def test_a_renewed_certificate_is_shown_without_a_restart(services: Servic
             assert status == await _status(stub.GetTask(request, timeout=_DEADLINE))
 
 
+async def test_the_shuffler_shows_its_renewed_certificate_too(services: Services) -> None:
+    """The analyzer trusts the new authority alone; a task is fetched through the shuffler."""
+    signed = await services.publish()
+    tls = services.directory / "tls"
+    authority = Authority.make(tls, "new", SystemClock().now())
+    for party in ("analyzer", "shuffler"):
+        authority.issue(tls, party, SystemClock().now())
+    address = services.analyzer.address
+    await services.analyzer.stop()
+    await services.start_analyzer(address)
+    async with services.stubs() as (_, shuffler, _analyzer):
+        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
+        assert "OK" == await _status(shuffler.FetchTask(fetch, timeout=_DEADLINE))
+
+
 async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
     """A new certificate beside the old key: the server goes on with what it has."""
     tls = services.directory / "tls"
