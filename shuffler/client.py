@@ -7,7 +7,7 @@ from typing import Protocol
 import grpc
 
 from common.batch import BatchManifest
-from common.errors import PeerError
+from common.errors import CallerError, PeerError, PeerRefusalError
 from common.runtime.fresh_channel import FreshChannel
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
@@ -60,6 +60,10 @@ class AnalyzerClient:
 
         try:
             await reply(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))
+        except PeerRefusalError as error:
+            if error.status == CallerError.status:  # it is not the batch that was refused
+                raise PeerError("the analyzer takes no batch from this certificate") from error
+            raise
         except (asyncio.CancelledError, PeerError):
             # gRPC turns a failure to read our own chunks into a cancelled call: say what it was.
             if failures:

@@ -6,7 +6,7 @@ A call that is not in the table is refused, whoever makes it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, unique
 from types import MappingProxyType
 from typing import Final
 
@@ -39,6 +39,7 @@ class Limits:
     """Until the answer."""
 
 
+@unique  # kinds of equal limits would be one kind
 class Kind(Enum):
     """Calls that share places. A flood of one kind takes no place from another."""
 

@@ -63,6 +63,8 @@ _CONNECTIONS: Final = (
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.max_connection_idle_ms", 300_000),
+    ("grpc.max_connection_age_ms", 3_600_000),  # so that an ended certificate is shown no longer
+    ("grpc.max_connection_age_grace_ms", 600_000),
     ("grpc.max_allowed_incoming_connections", 8192),
     # Calls that nobody has looked at yet. By itself gRPC cancels some from 1,000 on, by chance.
     ("grpc.server.max_pending_requests", _MAX_CONCURRENT_CALLS),

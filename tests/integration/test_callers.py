@@ -1,8 +1,10 @@
 """Who may call what, over real connections."""
 
+import asyncio
 from collections.abc import Awaitable
 
 import grpc
+import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -12,9 +14,11 @@ from common.runtime.certificates import Authority
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, development_files, files_in
+from common.task import Task
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
 from tests.support.services import Services
 from tests.support.tasks import draft
+from user_agent.contribution import Contributor
 
 _DEADLINE = 10.0
 _DENIED = "PERMISSION_DENIED"
@@ -122,6 +126,34 @@ async def test_the_shuffler_shows_its_renewed_certificate_too(services: Services
     async with services.stubs() as (_, shuffler, _analyzer):
         fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
         assert "OK" == await _status(shuffler.FetchTask(fetch, timeout=_DEADLINE))
+
+
+async def test_a_batch_waits_for_the_right_certificate(services: Services) -> None:
+    """A renewal went wrong, and the shuffler shows another party's: nothing is quarantined."""
+    signed = await services.publish(n_min=2, target_size=2)
+    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+    rng = np.random.default_rng(1)
+    envelopes = [contributor.prepare(1, rng) for _ in range(2)]
+    tls = services.directory / "tls"
+    right = {kind: (tls / f"shuffler.{kind}").read_bytes() for kind in ("pem", "key")}
+    async with services.stubs() as (_, shuffler, _analyzer):
+        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
+        await shuffler.FetchTask(fetch, timeout=_DEADLINE)
+        for kind in right:
+            (tls / f"shuffler.{kind}").write_bytes((tls / f"user_agent.{kind}").read_bytes())
+        bulk = shuffler_pb2.SubmitBulkRequest(task_digest=signed.digest(), envelopes=envelopes)
+        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+        await asyncio.sleep(1)
+        status = await shuffler.GetBatchStatus(
+            shuffler_pb2.GetBatchStatusRequest(task_digest=signed.digest()), timeout=_DEADLINE
+        )
+        assert shuffler_pb2.BATCH_STATE_PERMUTED == status.state
+    for kind, content in right.items():
+        (tls / f"shuffler.{kind}").write_bytes(content)
+    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
+        result = await operator.wait_for_result(signed.digest())
+
+    assert 2 == result.n_users
 
 
 async def test_half_of_a_renewal_changes_nothing(services: Services) -> None:
