@@ -57,7 +57,7 @@ class Kind(Enum):
 
 READING_PLACES: Final = 64
 """Messages of short calls that are read at once; others wait in line, with nothing read of them."""
-READING_SHARE: Final = 8
+READING_SHARE: Final = 4
 """Of them, those of one connection."""
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
 """A longer message, in bytes, keeps its reading place until it is answered: what short calls hold
