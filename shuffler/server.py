@@ -19,12 +19,13 @@ from common.user_token import TokenIdentity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.client import AnalyzerClient
 from shuffler.collection import Collection
+from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.spool import Spool
-from shuffler.token_check import ConnectionCount, TokenCheck
+from shuffler.token_check import TokenCheck
 
 
 class ShufflerService:

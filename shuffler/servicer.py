@@ -13,7 +13,7 @@ from common.wire import (
 )
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.collection import Collection
-from shuffler.token_check import ConnectionCount
+from shuffler.connection_count import ConnectionCount
 
 
 class _Call(Protocol):

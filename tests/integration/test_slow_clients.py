@@ -57,7 +57,7 @@ async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off(
     waiting: tuple[str, shuffler_pb2.SubmitRequest],
 ) -> None:
     """
-    More than its share is begun with 4 MiB announced and a byte sent now and then; another client is
+    More than its share is begun, 4 MiB announced and a byte sent now and then; another client is
     served at once, and the calls are ended when they should have been read.
     """
     address, submission = waiting

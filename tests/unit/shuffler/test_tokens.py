@@ -10,7 +10,8 @@ import pytest
 from common.errors import OverloadError, TokenUsedError, UserTokenError
 from common.submission import Outcome
 from common.user_token import TokenIdentity, TokenIssuer
-from shuffler.token_check import ConnectionCount, TokenCheck
+from shuffler.connection_count import ConnectionCount
+from shuffler.token_check import TokenCheck
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 _ISSUER = TokenIssuer(TokenIssuer.generate())
