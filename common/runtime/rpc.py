@@ -263,10 +263,10 @@ async def reply(call: Awaitable[T]) -> T:
         return await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
-        if code is grpc.StatusCode.RESOURCE_EXHAUSTED and not _is_budget_refusal(error):
-            raise PeerBusyError("the other party has no room at the moment") from error
         if code in _PASSING and not _is_budget_refusal(error):
-            raise PeerError(f"the other party cannot serve at the moment: {code.name}") from error
+            busy = code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            kind = PeerBusyError if busy else PeerError
+            raise kind(f"the other party cannot serve at the moment: {code.name}") from error
         raise PeerRefusalError(code.name, details) from error
 
 
