@@ -1,15 +1,13 @@
 """The analyzer's secrets: what opens reports, what signs tasks, what an operator must show."""
 
-import secrets
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Self
 
 from common.key_ring import Schedule
+from common.operator_token import OperatorToken
 from common.runtime.key_store import KeyStore
 from common.runtime.state import StateDirectory
 from common.signing import SigningIdentity
-
-TOKEN_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +18,7 @@ class AnalyzerKeys:
     """Lives for ever: devices and shufflers pin it."""
     reports: KeyStore
     """Rotated: what reports are sealed to."""
-    operator_token: "OperatorToken"
+    operator_token: OperatorToken
 
     @classmethod
     def load(cls, state: StateDirectory, schedule: Schedule, now: float) -> Self:
@@ -36,27 +34,9 @@ class AnalyzerKeys:
             ),
             reports=KeyStore(state, schedule, former="reports.key"),
             operator_token=OperatorToken(
-                state.plain_secret(
-                    "operator.token", lambda: secrets.token_hex(TOKEN_BYTES).encode()
-                )
+                state.plain_secret("operator.token", OperatorToken.generate)
             ),
         )
         keys.reports.rotate(now)
         state.publish("identity.pub", keys.identity.public_identity().raw.hex())
         return keys
-
-
-class OperatorToken:
-    """What an operator shows to create tasks and to read results; devices do not have it."""
-
-    __slots__ = ("_token",)
-
-    def __init__(self, token: bytes) -> None:
-        self._token = token
-
-    def matches(self, shown: str) -> bool:
-        """Compare in constant time."""
-        return secrets.compare_digest(shown.encode(), self._token)
-
-    def __repr__(self) -> str:
-        return "OperatorToken(secret)"

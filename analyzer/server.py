@@ -85,10 +85,12 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, keys.operator_token)
+        servicer = AnalyzerServicer(registry, releases)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
-    listener = await Listener.start(settings, tls, "shuffledp.v1.Analyzer", add_services)
+    listener = await Listener.start(
+        settings, tls, "shuffledp.v1.Analyzer", add_services, keys.operator_token
+    )
     return AnalyzerService(
         listener=listener, releases=releases, rotation=rotation, store=store, pool=pool
     )

@@ -1,13 +1,10 @@
 """Wire in, core, wire out."""
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator
 
-from analyzer.keys import OperatorToken
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from common.draft_wire import draft_from_wire
-from common.errors import CredentialError
 from common.ledger_wire import after_from_wire, ledger_to_wire
 from common.wire import (
     chunk_from_wire,
@@ -18,33 +15,20 @@ from common.wire import (
 )
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
-_BEARER: Final = "Bearer "
-
-
-class _Call(Protocol):
-    """What is needed of gRPC's context: what the caller showed beside the message."""
-
-    def invocation_metadata(self) -> Any:  # noqa: ANN401  # gRPC's own type varies
-        """Give key-value pairs."""
-
 
 class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
-    """Answers the shuffler and operators."""
+    """Answers the shuffler and operators; who may call what: common/runtime/calls.py."""
 
-    def __init__(
-        self, registry: Registry, releases: Releases, operator_token: OperatorToken
-    ) -> None:
+    def __init__(self, registry: Registry, releases: Releases) -> None:
         self._registry = registry
         self._releases = releases
-        self._operator_token = operator_token
 
     async def CreateTask(
         self,
         request: analyzer_pb2.CreateTaskRequest,
-        context: _Call,
+        _context: object,
     ) -> analyzer_pb2.CreateTaskResponse:
         """Publish a task. For operators."""
-        self._require_operator(context.invocation_metadata())
         signed = await self._registry.publish(draft_from_wire(request))
         return analyzer_pb2.CreateTaskResponse(task=signed_task_to_wire(signed))
 
@@ -69,25 +53,15 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     async def GetResult(
         self,
         request: analyzer_pb2.GetResultRequest,
-        context: _Call,
+        _context: object,
     ) -> analyzer_pb2.GetResultResponse:
         """Give a released result. For operators."""
-        self._require_operator(context.invocation_metadata())
         return result_to_wire(await self._releases.result(digest_from_wire(request.task_digest)))
 
     async def GetLedger(
         self,
         request: analyzer_pb2.GetLedgerRequest,
-        context: _Call,
+        _context: object,
     ) -> analyzer_pb2.GetLedgerResponse:
         """Give what releases cost. For operators."""
-        self._require_operator(context.invocation_metadata())
         return ledger_to_wire(await self._releases.ledger(after_from_wire(request)))
-
-    def _require_operator(self, metadata: Iterable[tuple[str, str | bytes]] | None) -> None:
-        for key, value in metadata or ():
-            if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
-                if self._operator_token.matches(value.removeprefix(_BEARER)):
-                    return
-                raise CredentialError("the operator's token is not valid")
-        raise CredentialError("this call needs an operator's token")

@@ -120,6 +120,30 @@ class CredentialError(ShuffleDpError):
     status = "UNAUTHENTICATED"
 
 
+class CallerError(ShuffleDpError):
+    """A call came from a party that may not make it, by its certificate."""
+
+    status = "PERMISSION_DENIED"
+
+
+class OverloadError(ShuffleDpError):
+    """There is no room for this call at the moment; it may be made again."""
+
+    status = "RESOURCE_EXHAUSTED"
+
+
+class UserTokenError(ShuffleDpError):
+    """A submission came without a token of this collection, or with one that is none."""
+
+    status = "UNAUTHENTICATED"
+
+
+class TokenUsedError(ShuffleDpError):
+    """A user's token came a second time for a task, with another submission."""
+
+    status = "ALREADY_EXISTS"
+
+
 class BudgetError(ShuffleDpError):
     """A release, or an answer, would cost more than what is left to spend."""
 
@@ -149,6 +173,10 @@ class StorageError(ShuffleDpError):
 
 class DamagedStorageError(StorageError):
     """What this party's disk gives back is not what was stored; nothing is made of it."""
+
+
+class PeerBusyError(PeerError):
+    """Another party has no room for the call at the moment; it may be made again, later."""
 
 
 class PlanError(ShuffleDpError):

@@ -25,6 +25,10 @@ class Outcome(Enum):
     """The batch no longer collects."""
     MALFORMED = "malformed"
     """It does not open, or has the wrong length."""
+    TOKEN_USED = "token used"  # noqa: S105  # no password
+    """Its token came before, with another submission."""
+    UNAUTHENTICATED = "unauthenticated"
+    """It has no token, or none of this collection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

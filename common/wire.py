@@ -25,6 +25,7 @@ from common.task import (
     MAX_USERS,
 )
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.user_token import TOKEN_BYTES
 from common.wire_fields import at_most, count, exactly, finite, short, word
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 
@@ -84,23 +85,30 @@ def contribution_from_wire(
 # --- submissions ---------------------------------------------------------------------------------
 
 
-def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes]:
-    """Read one submission. Run by the shuffler."""
+def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
+    """Read one submission: task, envelope, and the user's token, empty if none came."""
     envelope = at_most("envelope", message.envelope, MAX_ENVELOPE_BYTES)
-    return digest_from_wire(message.task_digest), envelope
+    return digest_from_wire(message.task_digest), envelope, _token(message.token)
 
 
 def envelopes_from_wire(
     message: shuffler_pb2.SubmitBulkRequest,
-) -> tuple[TaskDigest, Sequence[bytes]]:
-    """Read many submissions. Run by the shuffler."""
-    if len(message.envelopes) > MAX_BULK_ENVELOPES:
-        raise WireError(
-            f"{len(message.envelopes)} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
-        )
+) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
+    """Read many submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
     envelopes = list(message.envelopes)  # each look into the message makes new objects
+    tokens = message.tokens
+    if len(envelopes) > MAX_BULK_ENVELOPES:
+        raise WireError(
+            f"{len(envelopes)} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
+        )
     at_most("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
-    return digest_from_wire(message.task_digest), envelopes
+    if tokens and len(tokens) != len(envelopes):
+        raise WireError(f"{len(tokens)} tokens for {len(envelopes)} envelopes; give none, or each")
+    return digest_from_wire(message.task_digest), envelopes, [_token(one) for one in tokens]
+
+
+def _token(field: bytes) -> bytes:
+    return exactly("token", field, TOKEN_BYTES) if field else b""
 
 
 _OUTCOMES: Final = {
@@ -109,6 +117,8 @@ _OUTCOMES: Final = {
     Outcome.CONFLICT: shuffler_pb2.SUBMISSION_OUTCOME_CONFLICT,
     Outcome.CLOSED: shuffler_pb2.SUBMISSION_OUTCOME_CLOSED,
     Outcome.MALFORMED: shuffler_pb2.SUBMISSION_OUTCOME_MALFORMED,
+    Outcome.TOKEN_USED: shuffler_pb2.SUBMISSION_OUTCOME_TOKEN_USED,
+    Outcome.UNAUTHENTICATED: shuffler_pb2.SUBMISSION_OUTCOME_UNAUTHENTICATED,
 }
 _OUTCOME_NUMBERS: Final = {number: outcome for outcome, number in _OUTCOMES.items()}
 

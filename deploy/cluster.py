@@ -106,6 +106,7 @@ class Cluster:
                 "listen": listen,
                 "analyzer": analyzer or self.analyzer.address,
                 "analyzer_identity": identity,
+                "submissions_per_connection": 0,  # many users' come through one
             },
         )
 

@@ -18,7 +18,9 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from common.errors import PeerBusyError
 from common.randomness import secure_generator
+from common.runtime.calls import Kind
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.signing import SignedTask
 from common.submission import Outcome
@@ -30,6 +32,10 @@ from user_agent.contribution import Contributor
 
 _CHUNK_USERS: Final = 500
 """Users prepared by one worker and submitted in one call, unless their envelopes are long."""
+
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 32.0
+"""Seconds before a call for which there was no room is made again, doubled each time."""
 
 
 async def contribute_all(
@@ -58,6 +64,7 @@ async def contribute_all(
     envelope_bytes = Task.from_bytes(signed.task_bytes).envelope_bytes
     together = max(1, min(_CHUNK_USERS, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
     room = asyncio.Semaphore(2 * workers)
+    calls = asyncio.Semaphore(Kind.BULK.value.share)
     outcomes: Counter[Outcome] = Counter()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
 
@@ -69,14 +76,32 @@ async def contribute_all(
                 request = shuffler_pb2.SubmitBulkRequest(
                     task_digest=signed.digest(), envelopes=envelopes
                 )
-                response = await reply(stub.SubmitBulk(request, timeout=LONG_DEADLINE))
-            outcomes.update(outcomes_from_wire(response))
+                async with calls:
+                    found = await _submit(stub, request)
+            outcomes.update(found)
             progress(len(chunk))
 
         async with asyncio.TaskGroup() as group:
             for start in range(0, len(values), together):
                 group.create_task(submit(values[start : start + together]))
     return outcomes
+
+
+async def _submit(
+    stub: "shuffler_pb2_grpc.ShufflerAsyncStub", request: shuffler_pb2.SubmitBulkRequest
+) -> list[Outcome]:
+    """Submit in bulk; while the shuffler has no room, wait longer and longer and try again."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            response = await reply(stub.SubmitBulk(request, timeout=LONG_DEADLINE))
+        except PeerBusyError:
+            if pause > _LONGEST_PAUSE:
+                raise
+            await asyncio.sleep(pause)
+            pause *= 2
+        else:
+            return outcomes_from_wire(response)
 
 
 @lru_cache(maxsize=1)

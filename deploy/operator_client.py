@@ -15,12 +15,31 @@ from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
 from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
+from common.runtime.tls import client_identity
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
 from common.wire import MAX_RESULT_BYTES, result_from_wire, signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 T = TypeVar("T")
+
+
+def read_token(file: Path) -> str:
+    """
+    Read an operator's token.
+
+    Raises:
+        SettingsError: The file cannot be read, or holds what no call can carry.
+    """
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{file} does not hold an operator's token") from error
+    if not (token and token.isprintable()):
+        raise SettingsError(f"{file} does not hold an operator's token")
+    return token
 
 
 class OperatorClient:
@@ -33,7 +52,14 @@ class OperatorClient:
         self._metadata = (("authorization", f"Bearer {token}"),)
 
     @classmethod
-    def connect(cls, address: str, authority: Path | None, token_file: Path) -> Self:
+    def connect(
+        cls,
+        address: str,
+        authority: Path | None,
+        token_file: Path,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> Self:
         """
         Open a channel.
 
@@ -41,35 +67,21 @@ class OperatorClient:
             address: The analyzer's host:port.
             authority: PEM file of the authority to trust; None for plaintext on loopback.
             token_file: Where the operator's token is kept.
+            certificate: The operator's certificate; None for operator.pem beside the authority.
+            key: Its key; None for operator.key beside the authority.
 
         Raises:
             SettingsError: A file cannot be read.
         """
-        token = cls.token(token_file)
-        try:
-            trusted = authority.read_bytes() if authority else None
-        except OSError as error:
-            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        channel = open_channel(address, "analyzer", trusted, receive_limit=MAX_RESULT_BYTES)
-        return cls(channel, address, token)
-
-    @staticmethod
-    def token(file: Path) -> str:
-        """
-        Read an operator's token.
-
-        Raises:
-            SettingsError: The file cannot be read, or holds what no call can carry.
-        """
-        try:
-            token = file.read_text(encoding="ascii").strip()
-        except OSError as error:
-            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise SettingsError(f"{file} does not hold an operator's token") from error
-        if not (token and token.isprintable()):
-            raise SettingsError(f"{file} does not hold an operator's token")
-        return token
+        own = client_identity(authority, certificate, key) if authority else None
+        channel = open_channel(
+            address,
+            "analyzer",
+            own.authority if own else None,
+            own=own,
+            receive_limit=MAX_RESULT_BYTES,
+        )
+        return cls(channel, address, read_token(token_file))
 
     async def create_task(self, draft: TaskDraft) -> SignedTask:
         """Publish a task."""
@@ -117,8 +129,8 @@ class OperatorClient:
             return await reply(call)
         except PeerError as error:
             raise PeerError(
-                f"no analyzer answers at {self._address}: check that it runs, the address, and the "
-                "authority"
+                f"no analyzer answers at {self._address}: check that it runs, the address, the "
+                "authority, and that operator.pem and operator.key lie beside it"
             ) from error
 
     async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:

@@ -66,6 +66,27 @@ def after(state: BatchState, event: Event) -> BatchState:
     return TRANSITIONS[state, event]
 
 
+def asked_to_close(state: BatchState, n_users: int, terms: Terms) -> Event | None:
+    """
+    Say what an operator's wish to close a batch now comes to; None if it has closed already.
+
+    Raises:
+        BatchStateError: It has too few users, and goes on collecting; or it had at its deadline.
+    """
+    if state is BatchState.COLLECTING:
+        if n_users < terms.n_min:  # how many it has is told to nobody
+            raise BatchStateError(
+                f"the batch has fewer users than n_min, which is {terms.n_min}; it goes on "
+                "collecting"
+            )
+        return Event.CLOSE
+    if state is BatchState.EXPIRED:
+        raise BatchStateError(
+            f"the batch expired: it had fewer users at its deadline than n_min, {terms.n_min}"
+        )
+    return None
+
+
 def due(state: BatchState, n_users: int, terms: Terms, now: float) -> Event | None:
     """Say what is to be done with a batch now; None if it has to wait, or is at its end."""
     if state is BatchState.COLLECTING:

@@ -7,7 +7,8 @@ from typing import Protocol
 import grpc
 
 from common.batch import BatchManifest
-from common.errors import PeerError
+from common.errors import CallerError, PeerError, PeerRefusalError
+from common.runtime.fresh_channel import FreshChannel
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
@@ -26,10 +27,17 @@ class Analyzer(Protocol):
 
 
 class AnalyzerClient:
-    """An analyzer at the other end of a channel."""
+    """An analyzer at the other end of a channel, which may be one that is opened anew."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+    def __init__(self, channel: FreshChannel | grpc.aio.Channel) -> None:
+        self._channel = channel
+
+    @property
+    def _stub(self) -> "analyzer_pb2_grpc.AnalyzerAsyncStub":
+        fresh = (
+            self._channel.current() if isinstance(self._channel, FreshChannel) else self._channel
+        )
+        return analyzer_pb2_grpc.AnalyzerStub(fresh)
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
@@ -52,6 +60,10 @@ class AnalyzerClient:
 
         try:
             await reply(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))
+        except PeerRefusalError as error:
+            if error.status == CallerError.status:  # it is not the batch that was refused
+                raise PeerError("the analyzer takes no batch from this certificate") from error
+            raise
         except (asyncio.CancelledError, PeerError):
             # gRPC turns a failure to read our own chunks into a cancelled call: say what it was.
             if failures:

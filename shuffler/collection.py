@@ -2,11 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from common.batch import BatchState, BatchStatus
-from common.errors import BatchStateError, SubmissionConflictError, UnknownKeyError, WireError
+from common.errors import (
+    BatchStateError,
+    SubmissionConflictError,
+    TokenUsedError,
+    UnknownKeyError,
+    UserTokenError,
+    WireError,
+)
 from common.hpke import HpkePrivateKey, envelope_context
 from common.hpke_pool import Pool
 from common.runtime.clock import Clock
@@ -14,26 +22,40 @@ from common.runtime.key_store import KeyStore
 from common.signing import SignedTask
 from common.submission import Outcome, unpack
 from common.task_digest import TaskDigest
+from common.user_token import serial_of
+from shuffler.batch import after, asked_to_close
 from shuffler.batch_key import BatchKey
 from shuffler.group import Group, form_from_opened, form_group
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Arrival, Spool
+from shuffler.token_check import TokenCheck
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls taken up for each worker: one is opened, one waits for it, one is being stored."""
+
+_TOKEN: Final = b"token"
+"""Keeps hashes of tokens apart from those of submission ids, which their senders choose."""
 
 
 class Collection:
     """Takes submissions for every task of this shuffler."""
 
     def __init__(
-        self, *, rounds: Rounds, spool: Spool, keys: KeyStore, pool: Pool, clock: Clock
+        self,
+        *,
+        rounds: Rounds,
+        spool: Spool,
+        keys: KeyStore,
+        pool: Pool,
+        clock: Clock,
+        tokens: TokenCheck | None = None,
     ) -> None:
         self._rounds = rounds
         self._spool = spool
         self._keys = keys
         self._pool = pool
         self._clock = clock
+        self._tokens = tokens
         self._room = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
         self._calls = 0
         """Bulk calls that are being opened or stored."""
@@ -42,9 +64,14 @@ class Collection:
         """Give a task's published bytes, fetched from the analyzer once."""
         return (await self._rounds.find_or_begin(digest)).signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes) -> Outcome:
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
         Take one submission; when this returns it is on the disk.
+
+        Args:
+            digest: Its task.
+            envelope: The sealed submission.
+            token: The user's; empty for none. It is looked at where this shuffler asks for one.
 
         Returns:
             STORED, or REPEATED if these very bytes were there.
@@ -57,8 +84,14 @@ class Collection:
             BatchStateError: The batch no longer collects.
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             StorageError: It could not be stored; it may be sent again.
+            UserTokenError: A token is asked for, and this is none.
+            TokenUsedError: The token came before, with another submission to this task.
         """
         found = await self._rounds.find_or_begin(digest)
+        if not all(await self._admitted([token])):
+            raise UserTokenError(
+                "this shuffler takes submissions with a token of its collection only"
+            )
         if len(envelope) != found.task.envelope_bytes:
             raise WireError(
                 f"the envelope has {len(envelope)} bytes; a submission of this task, of "
@@ -69,16 +102,25 @@ class Collection:
         plaintext = self._private_key(found).open(envelope, envelope_context(digest))
         unpack(plaintext, found.task)
         group, _ = form_group([plaintext], found.key)
-        [[outcome]] = await self._store(found, found.key, [group])
+        [[outcome]] = await self._store(found, found.key, [group], [[token]])
         if outcome is Outcome.CONFLICT:
             raise SubmissionConflictError("this submission id was used with other bytes")
+        if outcome is Outcome.TOKEN_USED:
+            raise TokenUsedError("this token was used for this task, with another submission")
         if outcome is Outcome.CLOSED:
             raise BatchStateError("the task's batch no longer collects")
         return outcome
 
-    async def submit_bulk(self, digest: TaskDigest, envelopes: Sequence[bytes]) -> list[Outcome]:
+    async def submit_bulk(
+        self, digest: TaskDigest, envelopes: Sequence[bytes], tokens: Sequence[bytes] = ()
+    ) -> list[Outcome]:
         """
         Take many submissions, opened on all cores; when this returns they are on the disk.
+
+        Args:
+            digest: Their task.
+            envelopes: The sealed submissions.
+            tokens: Their users', in the same order; or none at all.
 
         Returns:
             What became of each, in order.
@@ -93,19 +135,51 @@ class Collection:
         if found.key is None:
             return [Outcome.CLOSED] * len(envelopes)
         size = found.task.envelope_bytes
-        fitting = [place for place, envelope in enumerate(envelopes) if len(envelope) == size]
-        outcomes = [Outcome.MALFORMED] * len(envelopes)
+        tokens = tokens or [b""] * len(envelopes)
+        admitted = await self._admitted(tokens)
+        outcomes = [Outcome.MALFORMED if valid else Outcome.UNAUTHENTICATED for valid in admitted]
+        fitting = [
+            place
+            for place, envelope in enumerate(envelopes)
+            if admitted[place] and len(envelope) == size
+        ]
         async with self._room:
             self._calls += 1
             try:
                 opened = await self._open([envelopes[place] for place in fitting], found, found.key)
-                stored = await self._store(found, found.key, [group for group, _ in opened])
+                stored = await self._store(
+                    found,
+                    found.key,
+                    [group for group, _ in opened],
+                    [[tokens[fitting[place]] for place in places] for _, places in opened],
+                )
             finally:
                 self._calls -= 1
         for (_, places), became in zip(opened, stored, strict=True):
             for place, outcome in zip(places, became, strict=True):
                 outcomes[fitting[place]] = outcome
         return outcomes
+
+    async def close(self, digest: TaskDigest) -> None:
+        """
+        Close a task's batch before its deadline, for an operator. Doing it again does nothing.
+
+        That it is closed is on the disk when this returns, and a crash does not open it again.
+
+        Raises:
+            UnknownTaskError: Nobody has asked for this task yet.
+            BatchStateError: It has fewer users than n_min, and goes on collecting; or it expired.
+        """
+        terms = self._rounds.find(digest).terms
+        while True:
+            stored = await self._spool.get(digest)
+            event = asked_to_close(stored.state, stored.n_users, terms)
+            if event is None:
+                return
+            # Users only become more, so what was decided still holds when it is written. If the
+            # batch closed by itself meanwhile, writing fails and it is looked at again.
+            with suppress(BatchStateError):
+                await self._spool.set_state(stored, after(stored.state, event))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """
@@ -165,9 +239,29 @@ class Collection:
             found.held_key()
             raise
 
+    async def _admitted(self, tokens: Sequence[bytes]) -> list[bool]:
+        """Say of each token whether its submission is looked at."""
+        return [True] * len(tokens) if self._tokens is None else await self._tokens.accepted(tokens)
+
     async def _store(
-        self, found: Round, key: BatchKey, groups: Sequence[Group]
+        self,
+        found: Round,
+        key: BatchKey,
+        groups: Sequence[Group],
+        tokens: Sequence[Sequence[bytes]],
     ) -> list[list[Outcome]]:
+        """Store groups, with the token of each submission in the groups' own order."""
+        token_tags = (
+            []
+            if self._tokens is None
+            else [[key.tag(_TOKEN + serial_of(one)) for one in theirs] for theirs in tokens]
+        )
         in_time = self._clock.now() < found.terms.deadline
-        arrival = Arrival(batch_id=found.batch_id, key=key, groups=groups, in_time=in_time)
+        arrival = Arrival(
+            batch_id=found.batch_id,
+            key=key,
+            groups=groups,
+            in_time=in_time,
+            token_tags=token_tags,
+        )
         return await self._spool.append(arrival)

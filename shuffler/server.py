@@ -8,8 +8,10 @@ import grpc
 from common.hpke import KeyId
 from common.hpke_pool import HpkePool
 from common.key_ring import KeyState
+from common.operator_token import OperatorToken
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
+from common.runtime.fresh_channel import FreshChannel
 from common.runtime.key_store import KeyStore
 from common.runtime.process import Listener
 from common.runtime.rotation import Rotation
@@ -18,14 +20,17 @@ from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
 from common.signing import identity_from_hex
 from common.suites import DEFAULT_SUITE, SUITES
+from common.user_token import TokenIdentity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.client import AnalyzerClient
 from shuffler.collection import Collection
+from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.spool import Spool
+from shuffler.token_check import TokenCheck
 
 
 class ShufflerService:
@@ -39,7 +44,7 @@ class ShufflerService:
         rotation: Rotation,
         spool: Spool,
         pool: HpkePool,
-        channel: grpc.aio.Channel,
+        channel: FreshChannel,
     ) -> None:
         self._listener = listener
         self._spool = spool
@@ -69,7 +74,12 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule(), former="envelope.key")
     keys.rotate(clock.now())
-    channel = open_channel(settings.analyzer, "analyzer", tls.authority if tls else None)
+    channel = FreshChannel(
+        lambda own: open_channel(
+            settings.analyzer, "analyzer", own.authority if own else None, own=own
+        ),
+        tls,
+    )
     spool = Spool(state.path / "spool.sqlite")
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
@@ -97,15 +107,23 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         publish=lambda: publish_keys(state, keys),
     )
     await rotation.do_what_is_due()
-    collection = Collection(rounds=rounds, spool=spool, keys=keys, pool=pool, clock=clock)
+    tokens = settings.token_identity and TokenCheck(TokenIdentity.from_hex(settings.token_identity))
+    collection = Collection(
+        rounds=rounds, spool=spool, keys=keys, pool=pool, clock=clock, tokens=tokens or None
+    )
+    connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
+    operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     deliveries = Deliveries(
         rounds=rounds, spool=spool, analyzer=analyzer, pool=pool, clock=clock, rng=rng
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        shuffler_pb2_grpc.add_ShufflerServicer_to_server(ShufflerServicer(collection), server)
+        servicer = ShufflerServicer(collection, connections)
+        shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
-    listener = await Listener.start(settings, tls, "shuffledp.v1.Shuffler", add_services)
+    listener = await Listener.start(
+        settings, tls, "shuffledp.v1.Shuffler", add_services, operator_token
+    )
     return ShufflerService(
         listener=listener,
         deliveries=deliveries,

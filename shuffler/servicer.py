@@ -1,5 +1,7 @@
 """Wire in, core, wire out."""
 
+from typing import Protocol
+
 from common.submission import Outcome
 from common.wire import (
     digest_from_wire,
@@ -11,13 +13,22 @@ from common.wire import (
 )
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.collection import Collection
+from shuffler.connection_count import ConnectionCount
+
+
+class _Call(Protocol):
+    """What is needed of gRPC's context: which connection it is."""
+
+    def peer(self) -> str:
+        """Give gRPC's name for the other end."""
 
 
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
-    """Answers devices."""
+    """Answers devices; and its operator, see common/runtime/calls.py."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Collection, connections: ConnectionCount) -> None:
         self._collection = collection
+        self._connections = connections
 
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
@@ -27,16 +38,18 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         return shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
 
     async def Submit(
-        self, request: shuffler_pb2.SubmitRequest, _context: object
+        self, request: shuffler_pb2.SubmitRequest, context: _Call
     ) -> shuffler_pb2.SubmitResponse:
         """Take one submission."""
+        self._connections.take(context.peer(), 1)
         outcome = await self._collection.submit(*envelope_from_wire(request))
         return shuffler_pb2.SubmitResponse(repeated=outcome is Outcome.REPEATED)
 
     async def SubmitBulk(
-        self, request: shuffler_pb2.SubmitBulkRequest, _context: object
+        self, request: shuffler_pb2.SubmitBulkRequest, context: _Call
     ) -> shuffler_pb2.SubmitBulkResponse:
         """Take many submissions."""
+        self._connections.take(context.peer(), len(request.envelopes))
         return outcomes_to_wire(await self._collection.submit_bulk(*envelopes_from_wire(request)))
 
     async def GetBatchStatus(
@@ -44,3 +57,10 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.GetBatchStatusResponse:
         """Tell how far a batch is."""
         return status_to_wire(await self._collection.status(digest_from_wire(request.task_digest)))
+
+    async def CloseBatch(
+        self, request: shuffler_pb2.CloseBatchRequest, _context: object
+    ) -> shuffler_pb2.CloseBatchResponse:
+        """Close a batch early. For the operator."""
+        await self._collection.close(digest_from_wire(request.task_digest))
+        return shuffler_pb2.CloseBatchResponse()

@@ -21,6 +21,11 @@ class ShufflerSettings(KeyHolderSettings):
     most_dummies: int = 10_000_000
     """Tasks that expect this shuffler to make more dummies are not collected for: some 50 bytes and
     a tenth of a millisecond of one core each."""
+    token_identity: str | None = None
+    """Every submission needs a token by this key (64 hexadecimal digits), which counts once a
+    task."""
+    submissions_per_connection: int = 10_000
+    """Without tokens: a connection may make so many, 0 for no limit."""
 
     def __post_init__(self) -> None:
         KeyHolderSettings.__post_init__(self)
@@ -28,4 +33,9 @@ class ShufflerSettings(KeyHolderSettings):
             raise SettingsError(f"minimum_batch is {self.minimum_batch}; it must be at least 1")
         if self.most_dummies < 0:
             raise SettingsError(f"most_dummies is {self.most_dummies}; it must be at least 0")
+        if self.submissions_per_connection < 0:
+            raise SettingsError(
+                f"submissions_per_connection is {self.submissions_per_connection}; it must be at "
+                "least 0"
+            )
         check_processes(self.opening_processes)

@@ -46,6 +46,11 @@ CREATE TABLE IF NOT EXISTS submission_groups (
     sealed BLOB NOT NULL,
     PRIMARY KEY (batch_id, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS used_tokens (
+    batch_id BLOB NOT NULL REFERENCES batches,
+    token_tag BLOB NOT NULL,
+    PRIMARY KEY (batch_id, token_tag)
+) WITHOUT ROWID;
 """
 
 _OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
@@ -82,6 +87,11 @@ class Arrival:
     groups: Sequence[Group]
     in_time: bool
     """Came before the deadline. A late one is only compared with what is stored."""
+    token_tags: Sequence[Sequence[bytes]] = ()
+    """
+    Of each group, the keyed hash of each submission's token, where tokens are asked for: each
+    counts once a batch. Nothing where they are not.
+    """
 
 
 class Spool:
@@ -291,11 +301,29 @@ def _append_to(
     groups = [group for arrival in arrivals for group in arrival.groups]
     new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
     outcomes = admissions[batch_id].judge(groups, new_ones, read)
+    _use_tokens(connection, arrivals, outcomes)
     parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
     rest = iter(outcomes)
     return [[next(rest) for _ in arrival.groups] for arrival in arrivals], stored
+
+
+def _use_tokens(
+    connection: sqlite3.Connection, arrivals: Sequence[Arrival], outcomes: list[list[Outcome]]
+) -> None:
+    """Take note of the tokens of what is new; what comes with a used one is not stored."""
+    rest = iter(outcomes)
+    for arrival in arrivals:
+        became = [next(rest) for _ in arrival.groups]
+        for of_group, token_tags in zip(became, arrival.token_tags, strict=False):
+            for place, tag in enumerate(token_tags):
+                if of_group[place] is Outcome.STORED:
+                    used = connection.execute(
+                        "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)", (arrival.batch_id, tag)
+                    )
+                    if used.rowcount == 0:
+                        of_group[place] = Outcome.TOKEN_USED
 
 
 def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:
@@ -388,4 +416,6 @@ def _drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
         "(SELECT number FROM submission_groups WHERE batch_id = ? LIMIT ?)",
         (batch_id, batch_id, _DROPPED_AT_ONCE),
     )
+    if dropped.rowcount == 0:
+        connection.execute("DELETE FROM used_tokens WHERE batch_id = ?", (batch_id,))
     return dropped.rowcount > 0

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from common.errors import PeerError, PeerRefusalError, WireError
+from common.errors import PeerError, PeerRefusalError, SettingsError, UserTokenError, WireError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
@@ -20,6 +20,7 @@ from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.client import Shuffler
 from user_agent.contribution import Contributor
 from user_agent.policy import Claim, Policy, check
+from user_agent.token_file import TokenFile
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between tries to send what could not be sent."""
@@ -48,10 +49,12 @@ class Agent:
         several_persons: bool,
         clock: Clock,
         rng: np.random.Generator,
+        tokens: TokenFile | None = None,
     ) -> None:
         self._shuffler = shuffler
         self._budget = budget
         self._policy = policy
+        self._tokens = tokens or TokenFile(None)
         self._several_persons = several_persons
         self._clock = clock
         self._rng = rng
@@ -69,6 +72,7 @@ class Agent:
             ValueRangeError: The value lies outside the domain.
             PeerError: The shuffler cannot be reached; what was saved is sent again later.
             PeerRefusalError: The shuffler does not take it.
+            SettingsError: The file of tokens cannot be read, or holds none.
         """
         if person and not self._several_persons:
             raise WireError("this agent answers for one person; it takes no name")
@@ -105,9 +109,13 @@ class Agent:
 
     async def _send(self, saved: SavedSubmission) -> None:
         try:
-            await self._shuffler.submit(saved.task_digest, saved.envelope)
-        except PeerRefusalError:
-            await self._budget.mark(saved, SubmissionState.REFUSED)
+            await self._shuffler.submit(
+                saved.task_digest, saved.envelope, self._tokens.token(saved.person)
+            )
+        except PeerRefusalError as error:
+            # A token that is missing or not valid may still come; the answer is kept until then.
+            if error.status != UserTokenError.status:
+                await self._budget.mark(saved, SubmissionState.REFUSED)
             raise
         await self._budget.mark(saved, SubmissionState.ARRIVED)
 
@@ -116,7 +124,7 @@ class Agent:
         for saved in await self._budget.pending():
             try:
                 await self._send(saved)
-            except (PeerError, PeerRefusalError) as error:
+            except (PeerError, PeerRefusalError, SettingsError) as error:
                 logs.event(
                     "submission not sent",
                     {"task_digest": saved.task_digest.hex(), "status": error.status},

@@ -17,8 +17,8 @@ class Shuffler(Protocol):
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
 
-    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
-        """Submit; when it returns, the submission is durably stored."""
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> None:
+        """Submit, with a token or an empty one; when it returns, it is durably stored."""
 
 
 class ShufflerClient:
@@ -33,7 +33,7 @@ class ShufflerClient:
         response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
-    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
-        """Submit; when it returns, the submission is durably stored."""
-        request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> None:
+        """Submit, with a token or an empty one; when it returns, it is durably stored."""
+        request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
         await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE))

@@ -18,6 +18,7 @@ from user_agent.client import ShufflerClient
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
+from user_agent.token_file import TokenFile
 
 
 class UserAgentService:
@@ -62,6 +63,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             total_central_epsilon_cap=settings.total_central_epsilon_cap,
             total_delta_cap=settings.total_delta_cap,
         ),
+        tokens=TokenFile(settings.token_file),
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import SettingsError
@@ -24,6 +25,8 @@ class UserAgentSettings(ServiceSettings):
     total_central_epsilon_cap: float = 1.0
     """The most that all of them together may give away to the analyzer, at total_delta_cap."""
     total_delta_cap: float = 1e-4
+    token_file: Path | None = None
+    """A file with the person's token, for shufflers that ask for one."""
     several_persons: bool = False
     """Answer for several people, told apart by name. For tests and shared devices."""
 

@@ -22,6 +22,7 @@ Field = Literal[
     "key_id",
     "error",
     "where",
+    "days",
 ]
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,12 +15,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 
 from common.errors import ShuffleDpError
+from common.operator_token import OperatorToken
 from common.runtime import logs
+from common.runtime.calls import asks_for_certificates
+from common.runtime.gate import GateInterceptor
 from common.runtime.logs import Level
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import ServiceSettings, load
 from common.runtime.state import StateDirectory
-from common.runtime.tls import TlsIdentity
+from common.runtime.tls import Tls
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -56,16 +60,19 @@ class Listener:
     async def start(
         cls,
         settings: ServiceSettings,
-        identity: TlsIdentity | None,
+        tls: Tls | None,
         name: str,
         add_services: Callable[[grpc.aio.Server], None],
+        operator_token: OperatorToken | None = None,
     ) -> "Listener":
         """Bind, serve, write the address to the state directory, and report healthy."""
-        server = make_server()
+        ask = tls is not None and asks_for_certificates(name)
+        over_tls = not settings.listen.startswith("unix:")
+        server = make_server(GateInterceptor(certificates=ask and over_tls, token=operator_token))
         add_services(server)
         checks = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        address = bind(server, settings.listen, identity)
+        address = bind(server, settings.listen, tls, ask_for_certificates=ask)
         await server.start()
         for service in ("", name):
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
@@ -94,6 +101,7 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
         logs.configure(cast("Level", settings.log_level))
+        _allow_connections()
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:
         sys.exit(f"{party}: {error}")
@@ -116,6 +124,12 @@ def _silence_grpc(party: str) -> None:
         sys.stderr.write(f"{party}: {' and '.join(given)} left out: gRPC's log would name peers\n")
         sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # itself
+
+
+def _allow_connections() -> None:
+    """Take as many open files, and so connections, as the system lets this process have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:

@@ -12,6 +12,8 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from common.errors import (
+    OverloadError,
+    PeerBusyError,
     PeerError,
     PeerRefusalError,
     SettingsError,
@@ -19,8 +21,10 @@ from common.errors import (
     WireError,
 )
 from common.runtime import logs
+from common.runtime.calls import Kind
+from common.runtime.gate import GateInterceptor
 from common.runtime.settings import is_local
-from common.runtime.tls import TlsIdentity
+from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
 from common.wire import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 
 T = TypeVar("T")
@@ -29,7 +33,7 @@ M = TypeVar("M")
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
-"""Seconds for a call that moves many reports; no server works longer on any call."""
+"""Seconds for a call that moves many reports. How long servers work on one: calls.py."""
 
 _PASSING: Final = frozenset(
     {
@@ -43,10 +47,11 @@ _PASSING: Final = frozenset(
     }
 )
 """Statuses after which the same call may succeed later. All others are refusals."""
-_FORESEEN: Final = (("shuffledp-foreseen", "1"),)
+_FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
 """
-Stands beside a status that one of the project's own errors named. gRPC says RESOURCE_EXHAUSTED by
-itself of a limit that may pass; with this it is a spent budget, which is a refusal.
+Stands beside a status that one of the project's own errors named, other than that there is no room.
+RESOURCE_EXHAUSTED without it is a limit that may pass, and the client's library tries again; with
+it it is a spent budget, which is a refusal, and the library is told to leave it.
 """
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
@@ -55,6 +60,23 @@ _KEEPALIVE: Final = (
 )
 """So that a peer that vanished in the middle of a stream is noticed."""
 _MAX_CONCURRENT_CALLS: Final = 4096
+_CONNECTIONS: Final = (
+    # A connection that is half open, or that nobody uses, is closed. One takes some 70 KiB.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_connection_idle_ms", 300_000),
+    ("grpc.max_connection_age_ms", 3_600_000),  # so that an ended certificate is shown no longer
+    ("grpc.max_connection_age_grace_ms", 600_000),
+    ("grpc.max_allowed_incoming_connections", 8192),
+    # Calls that nobody has looked at yet. By itself gRPC cancels some from 1,000 on, by chance.
+    ("grpc.server.max_pending_requests", _MAX_CONCURRENT_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_CONCURRENT_CALLS),
+    ("grpc.max_concurrent_streams", 2 * Kind.SHORT.value.share),
+    # Of each, 16 KiB are taken from the wire until somebody reads it, however fast it comes.
+    ("grpc.http2.lookahead_bytes", 16 * 1024),
+    ("grpc.http2.bdp_probe", 0),
+)
+"""Bounds on what clients make a server hold before the gate (`gate.py`) sees a call."""
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
@@ -67,7 +89,7 @@ _RETRIES: Final = json.dumps(
                     "initialBackoff": "0.1s",
                     "maxBackoff": "1s",
                     "backoffMultiplier": 2,
-                    "retryableStatusCodes": ["UNAVAILABLE"],
+                    "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
                 },
             },
         ]
@@ -130,13 +152,14 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
             async with asyncio.timeout(LONG_DEADLINE):
                 return await behaviour(read(raw), context)
         except ShuffleDpError as error:
-            await context.abort(grpc.StatusCode[error.status], str(error), _FORESEEN)
+            beside = () if isinstance(error, OverloadError) else _FORESEEN
+            refusal = (grpc.StatusCode[error.status], str(error), beside)
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long")
+            refusal = (grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long", ())
         except grpc.aio.AbortError:
             raise
         except NotImplementedError:  # how generated code says that a service lacks a call
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "there is no such call")
+            refusal = (grpc.StatusCode.UNIMPLEMENTED, "there is no such call", ())
         except Exception as error:  # noqa: BLE001  # the last line before the wire
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
@@ -144,7 +167,11 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
             logs.event(
                 "internal error", {"error": type(error).__name__, "where": where}, level="ERROR"
             )
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+            refusal = (grpc.StatusCode.INTERNAL, "internal error", ())
+        # Not while an error is handled: gRPC keeps what abort raises in a circle of references, and
+        # with it would keep that error's frames, and the request in them, until they are collected.
+        await context.abort(*refusal)
+        return None
 
     return call
 
@@ -160,26 +187,35 @@ def _guarded_stream(behaviour: Callable[[Any, Any], Any], parse: Callable[[bytes
     return call
 
 
-def make_server() -> grpc.aio.Server:
-    """Make a server with the error interceptor and limits; services are added by the caller."""
+def make_server(gate: GateInterceptor) -> grpc.aio.Server:
+    """Make a server with a gate, mapped errors and limits; services are added by the caller."""
     return grpc.aio.server(
-        interceptors=[ErrorInterceptor()],
+        interceptors=[ErrorInterceptor(), gate],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
             ("grpc.max_send_message_length", MAX_RESULT_BYTES),
             ("grpc.so_reuseport", 0),
             *_KEEPALIVE,
+            *_CONNECTIONS,
         ],
     )
 
 
-def bind(server: grpc.aio.Server, listen: str, identity: TlsIdentity | None) -> str:
+def bind(
+    server: grpc.aio.Server, listen: str, tls: Tls | None, *, ask_for_certificates: bool = False
+) -> str:
     """
     Bind a server and give the address it got.
 
     A Unix socket needs no TLS: the kernel says who may connect. Without an identity, TCP is
     plaintext, which the settings allow on loopback only.
+
+    Args:
+        server: The server.
+        listen: host:port or unix:PATH.
+        tls: Its identity; files that are renewed are read again.
+        ask_for_certificates: Over TLS, let nobody connect without a certificate by the authority.
 
     Raises:
         SettingsError: The address is taken or not one.
@@ -189,18 +225,23 @@ def bind(server: grpc.aio.Server, listen: str, identity: TlsIdentity | None) -> 
             credentials = grpc.local_server_credentials(grpc.LocalConnectionType.UDS)
             server.add_secure_port(listen, credentials)
             return listen
-        if identity is None:
+        if tls is None:
             port = server.add_insecure_port(listen)
         else:
-            pair = (identity.key, identity.certificate)
-            port = server.add_secure_port(listen, grpc.ssl_server_credentials([pair]))
+            certificates = ServerCertificates(tls.files, ask_for_certificates=ask_for_certificates)
+            port = server.add_secure_port(listen, certificates.credentials())
     except RuntimeError as error:
         raise SettingsError(f"cannot listen on {listen}") from error
     return f"{listen.rpartition(':')[0]}:{port}"
 
 
 def open_channel(
-    address: str, party: str, authority: bytes | None, *, receive_limit: int = MAX_MESSAGE_BYTES
+    address: str,
+    party: str,
+    authority: bytes | None,
+    *,
+    own: TlsIdentity | None = None,
+    receive_limit: int = MAX_MESSAGE_BYTES,
 ) -> grpc.aio.Channel:
     """
     Open a channel to a party.
@@ -209,6 +250,7 @@ def open_channel(
         address: host:port or unix:PATH.
         party: Who must answer: the name in its certificate.
         authority: PEM of the authority to trust; None for plaintext or a Unix socket.
+        own: Whose certificate to show, if the other end asks for one.
         receive_limit: Longest message that is taken, in bytes.
 
     Raises:
@@ -227,9 +269,10 @@ def open_channel(
         if not is_local(address):
             raise SettingsError(f"plaintext is allowed on loopback only, not to {address}")
         return grpc.aio.insecure_channel(address, options=options)
+    key, certificate = (own.key or None, own.certificate or None) if own else (None, None)
     return grpc.aio.secure_channel(
         address,
-        grpc.ssl_channel_credentials(root_certificates=authority),
+        grpc.ssl_channel_credentials(authority, key, certificate),
         options=[*options, ("grpc.ssl_target_name_override", party)],
     )
 
@@ -240,7 +283,8 @@ async def reply(call: Awaitable[T]) -> T:
 
     Raises:
         PeerError: It could not be reached in time, or could not serve at that moment, or answered
-            with bytes that are no message of this call; the call may be made again.
+            with bytes that are no message of this call; the call may be made again. PeerBusyError
+            if it said that it has no room.
         PeerRefusalError: It refused, for good; status and message are passed on.
     """
     try:
@@ -248,7 +292,9 @@ async def reply(call: Awaitable[T]) -> T:
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
         if code in _PASSING and not _is_budget_refusal(error):
-            raise PeerError(f"the other party cannot serve at the moment: {code.name}") from error
+            busy = code is grpc.StatusCode.RESOURCE_EXHAUSTED
+            kind = PeerBusyError if busy else PeerError
+            raise kind(f"the other party cannot serve at the moment: {code.name}") from error
         raise PeerRefusalError(code.name, details) from error
     if answer is None:  # what gRPC makes of an answer that it cannot read
         raise PeerError("the other party's answer is not a message of this call")
@@ -256,6 +302,6 @@ async def reply(call: Awaitable[T]) -> T:
 
 
 def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:
-    beside = tuple((key, value) for key, value in error.trailing_metadata() or ())
+    beside = {(key, value) for key, value in error.trailing_metadata() or ()}
     exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    return exhausted and set(_FORESEEN) <= set(beside)
+    return exhausted and _FORESEEN[0] in beside

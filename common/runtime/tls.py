@@ -1,38 +1,26 @@
 """
-TLS between processes. For development, an authority of one's own, made on first start.
+TLS between processes: a process's own certificate, found or made, checked, and read again.
 
-A certificate names a party, not a host: a caller checks that the other end *is* the analyzer.
+What a certificate is stands in `certificates.py`.
 """
 
-import datetime
 import fcntl
-import ipaddress
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+import grpc
 
 from common.errors import SettingsError
+from common.runtime import logs
+from common.runtime.certificates import AUTHORITY, WARN_DAYS, Authority, Certificate
 from common.runtime.clock import Clock
 from common.runtime.settings import ServiceSettings
-from common.runtime.state import write_whole
 
-_AUTHORITY_NAME: Final = "shuffledp development authority"
-_LIFETIME: Final = datetime.timedelta(days=365)
-_LEEWAY: Final = datetime.timedelta(hours=1)
+_DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,7 +28,7 @@ class TlsIdentity:
     """
     A process's certificate chain, key, and the authority that it trusts; all PEM.
 
-    Certificate and key are empty for a process that only calls others.
+    Certificate and key are empty for a process that shows none.
     """
 
     certificate: bytes
@@ -48,119 +36,210 @@ class TlsIdentity:
     authority: bytes
 
 
-def identity_for(settings: ServiceSettings, party: str, clock: Clock) -> TlsIdentity | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Where a process's TLS identity is kept. Renewed files are read again."""
+
+    certificate: Path | None
+    key: Path | None
+    authority: Path
+
+    def read(self) -> TlsIdentity:
+        """
+        Read the files.
+
+        Raises:
+            SettingsError: One cannot be read, or the key is not the certificate's.
+        """
+        try:
+            identity = TlsIdentity(
+                self.certificate.read_bytes() if self.certificate else b"",
+                self.key.read_bytes() if self.key else b"",
+                self.authority.read_bytes(),
+            )
+        except OSError as error:
+            raise SettingsError(f"a TLS file cannot be read: {error.strerror}") from error
+        if self.certificate and not Certificate.read(self.certificate).belongs_to(identity.key):
+            raise SettingsError("tls_key is not the key of tls_certificate")
+        return identity
+
+    def check(self, party: str, now: float) -> None:
+        """
+        Check that the certificate is one that others will take, and say if it ends soon.
+
+        Raises:
+            SettingsError: It has ended, or names another party.
+        """
+        if self.certificate is None:
+            return
+        certificate = Certificate.read(self.certificate)
+        if party not in {certificate.name, *certificate.names}:
+            raise SettingsError(
+                f"the certificate names {certificate.name or 'nobody'}; others expect one that "
+                f"names {party}"
+            )
+        days = certificate.days_left(now)
+        if days < 0:
+            raise SettingsError(
+                f"the certificate ended on {certificate.end:%Y-%m-%d}: others do not take it. "
+                "Renew it: shuffledp keys renew"
+            )
+        if days < WARN_DAYS:
+            logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
+
+    def version(self) -> tuple[tuple[int, int], ...]:
+        """Give what changes when a file is replaced."""
+        found = []
+        for path in (self.certificate, self.key, self.authority):
+            if path is not None:
+                now = os.stat(path)  # noqa: PTH116  # the quick one: asked at every handshake
+                found.append((now.st_mtime_ns, now.st_ino))
+        return tuple(found)
+
+
+class Renewal:
+    """Notices that a process's TLS files were replaced."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._version = files.version()
+
+    def take(self) -> TlsIdentity | None:
+        """Give what is new since the last time; None if nothing is, or only a half of it yet."""
+        try:
+            version = self._files.version()
+            if version == self._version:
+                return None
+            renewed = self._files.read()
+        except (OSError, SettingsError):
+            return None
+        self._version = version
+        return renewed
+
+
+class ServerCertificates:
+    """Gives a server its certificates, the newest at every handshake."""
+
+    def __init__(self, files: TlsFiles, *, ask_for_certificates: bool) -> None:
+        self._files = files
+        self._ask = ask_for_certificates
+        self._renewal = Renewal(files)
+
+    def credentials(self) -> grpc.ServerCredentials:
+        """Make gRPC's credentials; a client without a certificate is shut out if asked for one."""
+        return grpc.dynamic_ssl_server_credentials(
+            _configuration(self._files.read()),
+            self._renewed,  # type: ignore[arg-type]  # None is allowed: gRPC then keeps what it has
+            self._ask,
+        )
+
+    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
+        renewed = self._renewal.take()
+        return None if renewed is None else _configuration(renewed)
+
+
+def _configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration:
+    pair = (identity.key, identity.certificate)
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=identity.authority)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """What a started process has: its files, and what was in them."""
+
+    files: TlsFiles
+    identity: TlsIdentity
+
+    @classmethod
+    def open(cls, files: TlsFiles, party: str, clock: Clock) -> Self:
+        """
+        Read and check a party's files.
+
+        Raises:
+            SettingsError: A file cannot be read, or others would not take the certificate.
+        """
+        files.check(party, clock.now())
+        return cls(files=files, identity=files.read())
+
+    @property
+    def authority(self) -> bytes:
+        """PEM of the authority to trust."""
+        return self.identity.authority
+
+
+def identity_for(settings: ServiceSettings, party: str, clock: Clock) -> Tls | None:
     """
     Find or make the TLS identity that the settings ask for; None for plaintext.
 
     Raises:
-        SettingsError: A file cannot be read.
+        SettingsError: A file cannot be read, or others would not take the certificate.
     """
     if settings.tls_directory is not None:
-        return development_identity(settings.tls_directory, party, clock)
+        if party == "analyzer":  # its operators are asked for a certificate
+            development_files(settings.tls_directory, "operator", clock)
+        return Tls.open(development_files(settings.tls_directory, party, clock), party, clock)
     if settings.tls_authority is not None:
-        try:
-            return TlsIdentity(
-                settings.tls_certificate.read_bytes() if settings.tls_certificate else b"",
-                settings.tls_key.read_bytes() if settings.tls_key else b"",
-                settings.tls_authority.read_bytes(),
-            )
-        except OSError as error:
-            raise SettingsError(f"a TLS file cannot be read: {error.strerror}") from error
+        files = TlsFiles(
+            certificate=settings.tls_certificate,
+            key=settings.tls_key,
+            authority=settings.tls_authority,
+        )
+        return Tls.open(files, party, clock)
     return None
 
 
-def development_identity(directory: Path, party: str, clock: Clock) -> TlsIdentity:
+def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
     """
-    Make a certificate for `party` under the directory's authority, which is made if need be.
+    Find a certificate for `party` under the directory's authority; make what is not there.
 
-    Several processes may start at once: a lock file lets one make the authority.
+    Several processes may start at once: a lock file lets one make the authority. A certificate
+    that ends within a month is made anew.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority_file, authority_key_file = directory / "authority.pem", directory / "authority.key"
-    certificate_file, key_file = directory / f"{party}.pem", directory / f"{party}.key"
-    now = datetime.datetime.fromtimestamp(clock.now(), datetime.UTC)
+    files = files_in(directory, party)
+    now = clock.now()
     with _locked(directory / ".lock"):
-        if not (authority_file.exists() and authority_key_file.exists()):
-            key = ec.generate_private_key(ec.SECP256R1())
-            write_whole(authority_key_file, _private_pem(key), 0o600)
-            write_whole(authority_file, _pem(_authority_certificate(key, now)), 0o644)
-        if not (certificate_file.exists() and key_file.exists()):
-            authority_key = _authority_key(authority_key_file.read_bytes())
-            key = ec.generate_private_key(ec.SECP256R1())
-            certificate = _party_certificate(party, key, authority_key, now)
-            write_whole(key_file, _private_pem(key), 0o600)
-            write_whole(certificate_file, _pem(certificate), 0o644)
-        return TlsIdentity(
-            certificate_file.read_bytes(), key_file.read_bytes(), authority_file.read_bytes()
-        )
+        if not (files.authority.exists() and files.authority.with_suffix(".key").exists()):
+            Authority.make(directory, _DEVELOPMENT_NAME, now)
+        if not _lasts(files, now):
+            Authority.read(directory).issue(directory, party, now)
+    return files
 
 
-def _authority_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    try:
-        key = load_pem_private_key(pem, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise SettingsError("the development authority's key is not one made here") from error
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise SettingsError("the development authority's key is not one made here")
-    return key
-
-
-def _authority_certificate(
-    key: ec.EllipticCurvePrivateKey, now: datetime.datetime
-) -> x509.Certificate:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _AUTHORITY_NAME)])
-    return (
-        _builder(name, name, key, now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
+def files_in(directory: Path, party: str) -> TlsFiles:
+    """Give where a party's files are in a folder that was made here."""
+    return TlsFiles(
+        certificate=directory / f"{party}.pem",
+        key=directory / f"{party}.key",
+        authority=directory / f"{AUTHORITY}.pem",
     )
 
 
-def _party_certificate(
-    party: str,
-    key: ec.EllipticCurvePrivateKey,
-    authority_key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
-) -> x509.Certificate:
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _AUTHORITY_NAME)])
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, party)])
-    names = [
-        x509.DNSName(party),
-        x509.DNSName("localhost"),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-    ]
-    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    return (
-        _builder(subject, issuer, key, now)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        .sign(authority_key, hashes.SHA256())
+def client_identity(authority: Path, certificate: Path | None, key: Path | None) -> TlsIdentity:
+    """
+    Read what an operator's program shows and trusts.
+
+    Args:
+        authority: The authority to trust.
+        certificate: The operator's; None for operator.pem beside the authority, if it is there.
+        key: Its key; None for operator.key beside the authority.
+
+    Raises:
+        SettingsError: A file cannot be read, or the key is not the certificate's.
+    """
+    usual = files_in(authority.parent, "operator")
+    files = TlsFiles(
+        certificate=certificate or usual.certificate, key=key or usual.key, authority=authority
     )
+    if certificate is None and not (usual.certificate and usual.certificate.exists()):
+        files = TlsFiles(certificate=None, key=None, authority=authority)
+    return files.read()
 
 
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _LEEWAY)
-        .not_valid_after(now + _LIFETIME)
-    )
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(Encoding.PEM)
+def _lasts(files: TlsFiles, now: float) -> bool:
+    if not (files.certificate and files.key and files.certificate.exists() and files.key.exists()):
+        return False
+    return Certificate.read(files.certificate).days_left(now) >= WARN_DAYS
 
 
 @contextmanager

@@ -11,4 +11,11 @@ Authority = Annotated[
     Path | None,
     typer.Option(help="PEM file of the authority to trust. Without it: plaintext, loopback only."),
 ]
+Certificate = Annotated[
+    Path | None,
+    typer.Option(help="Your certificate. Without it: operator.pem beside the authority."),
+]
+CertificateKey = Annotated[
+    Path | None, typer.Option("--key", help="Its key. Without it: operator.key there.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -1,4 +1,4 @@
-"""Commands that call running services: task create, result, ledger and contribute."""
+"""Commands that call running services: task create, result, ledger, close, contribute."""
 
 import asyncio
 import json as json_reader
@@ -16,10 +16,18 @@ from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import draft_file
 from deploy import ledger as ledger_table
-from deploy.commands.options import AnalyzerAddress, AsJson, Authority, TokenFile
+from deploy.commands.options import (
+    AnalyzerAddress,
+    AsJson,
+    Authority,
+    Certificate,
+    CertificateKey,
+    TokenFile,
+)
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
 from deploy.result_json import as_json, dumps
+from deploy.shuffler_operator import close_batch
 
 _ITEM_DIGITS = 20
 """Of the largest number that a call carries, 2^64 - 1."""
@@ -47,6 +55,8 @@ def task_create(
         ),
     ],
     authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
     """Publish a task, signed by the analyzer. Needs the operator's token."""
@@ -54,7 +64,9 @@ def task_create(
     HpkePublicKey(wanted.suite, wanted.shuffler_key)  # said here, where the file was named
 
     async def create() -> None:
-        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
             signed = await operator.create_task(wanted)
         task = Task.from_bytes(signed.task_bytes)
         if json:
@@ -85,12 +97,16 @@ def result(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
 ) -> None:
     """Print a released result as JSON. Needs the operator's token."""
     digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
 
     async def read() -> None:
-        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
             sys.stdout.write(dumps(as_json(await operator.result(digest))) + "\n")
 
     asyncio.run(read())
@@ -104,12 +120,16 @@ def ledger(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
     """Print what every release cost, and verify the chain. Needs the operator's token."""
 
     async def read() -> None:
-        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
             entries, head = await operator.ledger()
         if json:
             sys.stdout.write(dumps(ledger_table.as_json(entries, head)) + "\n")
@@ -117,6 +137,30 @@ def ledger(
         ledger_table.show(entries, head, Console())
 
     asyncio.run(read())
+
+
+@app.command(
+    epilog="Example: shuffledp close 5b1f… --shuffler 127.0.0.1:7002 --token-file "
+    "state/shuffler/operator.token --authority state/tls/authority.pem",
+)
+def close(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
+    token_file: TokenFile,
+    authority: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Close a task's batch now, if it has enough users. Needs the token of the shuffler's operator.
+
+    Nothing of the batch is told but that it is closed; the result comes as it would have after the
+    deadline.
+    """
+    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    asyncio.run(close_batch(shuffler, authority, token_file, digest))
+    if json:
+        sys.stdout.write(dumps({"task_digest": digest.hex(), "closed": True}) + "\n")
+        return
+    Console().print("The batch is closed: nobody else is taken in.")
 
 
 @app.command(

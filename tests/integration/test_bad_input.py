@@ -15,7 +15,7 @@ from common.submission import Submission, pack
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.wire import chunk_to_wire
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2, user_agent_pb2
 from tests.support.services import Services
 from tests.support.tasks import draft
 from user_agent.contribution import Contributor
@@ -232,7 +232,8 @@ async def test_a_delivery_out_of_order_is_refused(services: Services) -> None:
             )
         )
 
-    async with services.stubs() as (_, _shuffler, analyzer):
+    async with services.channel_as("shuffler") as channel:
+        analyzer = analyzer_pb2_grpc.AnalyzerStub(channel)
         for parts, status in (
             ((), "INVALID_ARGUMENT"),
             ((chunk_to_wire(bytes(60)),), "INVALID_ARGUMENT"),
@@ -256,6 +257,6 @@ async def test_bytes_that_are_no_message_are_an_invalid_argument(services: Servi
     async with services.channel("shuffler", services.shuffler.address) as channel:
         unary: Any = channel.unary_unary("/shuffledp.v1.Shuffler/Submit")
         assert (await _refusal(unary(garbage, timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"
-    async with services.channel("analyzer", services.analyzer.address) as channel:
+    async with services.channel_as("shuffler") as channel:
         streaming: Any = channel.stream_unary("/shuffledp.v1.Analyzer/DeliverBatch")
         assert (await _refusal(streaming(stream(), timeout=_DEADLINE)))[0] == "INVALID_ARGUMENT"

@@ -172,7 +172,8 @@ async def test_every_service_reports_its_health(services: Services) -> None:
         ("shuffler", services.shuffler.address, "shuffledp.v1.Shuffler"),
         ("analyzer", services.analyzer.address, "shuffledp.v1.Analyzer"),
     ):
-        async with services.channel(party, address) as channel:
+        channel_to = services.channel_as("operator") if party == "analyzer" else None
+        async with channel_to or services.channel(party, address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             for service in ("", name):
                 request = health_pb2.HealthCheckRequest(service=service)

@@ -13,7 +13,9 @@ import user_agent.server
 from analyzer.server import AnalyzerService
 from analyzer.settings import AnalyzerSettings
 from common.draft import TaskDraft
+from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
+from common.runtime.tls import development_files
 from common.signing import SignedTask
 from deploy.operator_client import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
@@ -48,8 +50,8 @@ class Services:
         )
         self.identity = (self.directory / "analyzer" / "identity.pub").read_text(encoding="ascii")
 
-    async def start_shuffler(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the shuffler."""
+    async def start_shuffler(self, listen: str = "127.0.0.1:0", **changes: object) -> None:
+        """Start the shuffler, with some settings changed."""
         self.shuffler: ShufflerService = await shuffler.server.start(
             ShufflerSettings(
                 state_directory=self.directory / "shuffler",
@@ -58,13 +60,14 @@ class Services:
                 analyzer=self.analyzer.address,
                 analyzer_identity=self.identity,
                 opening_processes=1,
+                **changes,  # type: ignore[arg-type]  # names of settings
             )
         )
         text = (self.directory / "shuffler" / "envelope.pub").read_text(encoding="ascii")
         self.shuffler_key = bytes.fromhex(text)
 
-    async def start_user_agent(self) -> None:
-        """Start a user agent for several persons."""
+    async def start_user_agent(self, **changes: object) -> None:
+        """Start a user agent for several persons, with some settings changed."""
         self.user_agent: UserAgentService = await user_agent.server.start(
             UserAgentSettings(
                 state_directory=self.directory / "user_agent",
@@ -75,6 +78,7 @@ class Services:
                 # Tests release tiny batches, which claim little more than the local epsilon.
                 total_central_epsilon_cap=20.0,
                 several_persons=True,
+                **changes,  # type: ignore[arg-type]  # names of settings
             )
         )
 
@@ -92,9 +96,15 @@ class Services:
         )
 
     def channel(self, party: str, address: str) -> grpc.aio.Channel:
-        """Open a channel to one of the three."""
+        """Open a channel to one of the three, without a certificate, as devices do."""
         authority = (self.directory / "tls" / "authority.pem").read_bytes()
         return open_channel(address, party, authority)
+
+    def channel_as(self, name: str) -> grpc.aio.Channel:
+        """Open a channel to the analyzer, with a certificate that names somebody."""
+        tls = self.directory / "tls"
+        own = development_files(tls, name, SystemClock()).read()
+        return open_channel(self.analyzer.address, "analyzer", own.authority, own=own)
 
     @asynccontextmanager
     async def stubs(
@@ -106,11 +116,11 @@ class Services:
             "analyzer_pb2_grpc.AnalyzerAsyncStub",
         ]
     ]:
-        """Give bare stubs, to send whatever a stranger might."""
+        """Give bare stubs, to send whatever a stranger might; to the analyzer, as its operator."""
         async with (
             self.channel("user_agent", self.user_agent.address) as agent,
             self.channel("shuffler", self.shuffler.address) as shuffler_,
-            self.channel("analyzer", self.analyzer.address) as analyzer_,
+            self.channel_as("operator") as analyzer_,
         ):
             yield (
                 user_agent_pb2_grpc.UserAgentStub(agent),

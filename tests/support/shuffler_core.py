@@ -9,10 +9,12 @@ from common.batch import BatchState
 from common.hpke_pool import Pool
 from common.runtime.state import StateDirectory
 from common.submission import Outcome
+from common.user_token import TokenIdentity
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
+from shuffler.token_check import TokenCheck
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.clocks import ManualClock
 from tests.support.keys import store_holding
@@ -34,6 +36,7 @@ class Shuffler:
     most_dummies: int = 10_000
     pool: Pool | None = None
     """Opens and seals; without one it is done in place."""
+    token_identity: TokenIdentity | None = None
 
     def __post_init__(self) -> None:
         self.analyzer = MemoryAnalyzer(self.case.signed)
@@ -57,19 +60,20 @@ class Shuffler:
             rng=self.rng,
         )
         await self.rounds.resume()
-        pool = self.pool or InlinePool(self.case.shuffler_key)
+        pool = self.pool or InlinePool()
         self.collection = Collection(
             rounds=self.rounds,
             spool=self.spool,
             keys=self.keys,
-            pool=InlinePool(),
+            pool=pool,
             clock=self.clock,
+            tokens=TokenCheck(self.token_identity) if self.token_identity else None,
         )
         self.deliveries = Deliveries(
             rounds=self.rounds,
             spool=self.spool,
             analyzer=self.analyzer,
-            pool=InlinePool(),
+            pool=pool,
             clock=self.clock,
             rng=self.rng,
         )

@@ -13,6 +13,7 @@ class MemoryShuffler:
         self.received: list[bytes] = []
         self.reachable = True
         self.closed = False
+        self.token = b""
         self.fetched = 0
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
@@ -21,11 +22,13 @@ class MemoryShuffler:
         self.fetched += 1
         return self._signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
-        """Keep an envelope."""
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> None:
+        """Keep an envelope, and the token that came with it."""
         assert digest == self._signed.digest()
         if not self.reachable:
             raise PeerError("away")
         if self.closed:
             raise PeerRefusalError("FAILED_PRECONDITION", "closed")
+        if self.token not in {b"", token}:
+            raise PeerRefusalError("UNAUTHENTICATED", "a token is asked for")
         self.received.append(envelope)

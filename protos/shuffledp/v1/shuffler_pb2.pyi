@@ -36,6 +36,10 @@ class _SubmissionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sub
     """the batch no longer collects"""
     SUBMISSION_OUTCOME_MALFORMED: _SubmissionOutcome.ValueType  # 5
     """does not open, or has the wrong length"""
+    SUBMISSION_OUTCOME_TOKEN_USED: _SubmissionOutcome.ValueType  # 7
+    """the token came before, with another submission"""
+    SUBMISSION_OUTCOME_UNAUTHENTICATED: _SubmissionOutcome.ValueType  # 8
+    """no token, or not one of this collection"""
 
 class SubmissionOutcome(_SubmissionOutcome, metaclass=_SubmissionOutcomeEnumTypeWrapper): ...
 
@@ -49,6 +53,10 @@ SUBMISSION_OUTCOME_CLOSED: SubmissionOutcome.ValueType  # 4
 """the batch no longer collects"""
 SUBMISSION_OUTCOME_MALFORMED: SubmissionOutcome.ValueType  # 5
 """does not open, or has the wrong length"""
+SUBMISSION_OUTCOME_TOKEN_USED: SubmissionOutcome.ValueType  # 7
+"""the token came before, with another submission"""
+SUBMISSION_OUTCOME_UNAUTHENTICATED: SubmissionOutcome.ValueType  # 8
+"""no token, or not one of this collection"""
 Global___SubmissionOutcome: _TypeAlias = SubmissionOutcome  # noqa: Y015
 
 class _BatchState:
@@ -124,19 +132,23 @@ class SubmitRequest(_message.Message):
 
     TASK_DIGEST_FIELD_NUMBER: _builtins.int
     ENVELOPE_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     """32 bytes"""
     envelope: _builtins.bytes
     """sealed to the shuffler: submission id and sealed reports"""
+    token: _builtins.bytes
+    """80 bytes: a user's token, where the shuffler asks for one"""
     def __init__(
         self,
         *,
         task_digest: _builtins.bytes = ...,
         envelope: _builtins.bytes = ...,
+        token: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope", b"envelope", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope", b"envelope", "task_digest", b"task_digest", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -168,21 +180,27 @@ class SubmitBulkRequest(_message.Message):
 
     TASK_DIGEST_FIELD_NUMBER: _builtins.int
     ENVELOPES_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     """32 bytes"""
     @_builtins.property
     def envelopes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """at most 2,000"""
 
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """none, or one an envelope, in their order"""
+
     def __init__(
         self,
         *,
         task_digest: _builtins.bytes = ...,
         envelopes: _abc.Iterable[_builtins.bytes] | None = ...,
+        tokens: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelopes", b"envelopes", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelopes", b"envelopes", "task_digest", b"task_digest", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -258,3 +276,38 @@ class GetBatchStatusResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetBatchStatusResponse: _TypeAlias = GetBatchStatusResponse  # noqa: Y015
+
+@_typing.final
+class CloseBatchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseBatchRequest: _TypeAlias = CloseBatchRequest  # noqa: Y015
+
+@_typing.final
+class CloseBatchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseBatchResponse: _TypeAlias = CloseBatchResponse  # noqa: Y015

@@ -55,6 +55,11 @@ class ShufflerStub:
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.FromString,
                 _registered_method=True)
+        self.CloseBatch = channel.unary_unary(
+                '/shuffledp.v1.Shuffler/CloseBatch',
+                request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
+                _registered_method=True)
 
 
 class ShufflerServicer:
@@ -88,6 +93,14 @@ class ShufflerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CloseBatch(self, request, context):
+        """Closes a batch before its deadline, if it has enough users. Needs the token of this
+        shuffler's operator. Closing again changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShufflerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -110,6 +123,11 @@ def add_ShufflerServicer_to_server(servicer, server):
                     servicer.GetBatchStatus,
                     request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.SerializeToString,
+            ),
+            'CloseBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloseBatch,
+                    request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -221,6 +239,33 @@ class Shuffler:
             '/shuffledp.v1.Shuffler/GetBatchStatus',
             shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.GetBatchStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloseBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Shuffler/CloseBatch',
+            shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
+            shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

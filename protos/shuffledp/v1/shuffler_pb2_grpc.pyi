@@ -40,6 +40,10 @@ class ShufflerStub:
     SubmitBulk: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]
     """Takes many users' submissions; each gets an answer of its own."""
     GetBatchStatus: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]
+    CloseBatch: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.CloseBatchRequest, _shuffler_pb2.CloseBatchResponse]
+    """Closes a batch before its deadline, if it has enough users. Needs the token of this
+    shuffler's operator. Closing again changes nothing.
+    """
 
 @_typing.type_check_only
 class ShufflerAsyncStub(ShufflerStub):
@@ -53,6 +57,10 @@ class ShufflerAsyncStub(ShufflerStub):
     SubmitBulk: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]  # type: ignore[assignment]
     """Takes many users' submissions; each gets an answer of its own."""
     GetBatchStatus: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]  # type: ignore[assignment]
+    CloseBatch: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.CloseBatchRequest, _shuffler_pb2.CloseBatchResponse]  # type: ignore[assignment]
+    """Closes a batch before its deadline, if it has enough users. Needs the token of this
+    shuffler's operator. Closing again changes nothing.
+    """
 
 class ShufflerServicer(metaclass=_abc_1.ABCMeta):
     """Sees who sends, never what."""
@@ -87,5 +95,15 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.GetBatchStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetBatchStatusResponse, _abc.Awaitable[_shuffler_pb2.GetBatchStatusResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CloseBatch(
+        self,
+        request: _shuffler_pb2.CloseBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shuffler_pb2.CloseBatchResponse, _abc.Awaitable[_shuffler_pb2.CloseBatchResponse]]:
+        """Closes a batch before its deadline, if it has enough users. Needs the token of this
+        shuffler's operator. Closing again changes nothing.
+        """
 
 def add_ShufflerServicer_to_server(servicer: ShufflerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.keys import AnalyzerKeys, OperatorToken
+from analyzer.keys import AnalyzerKeys
 from analyzer.registry import Registry, _budget_epsilon, complete
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import KeyFormatError, ShuffleDpError, TaskError, UnknownTaskError
 from common.hpke import HpkePrivateKey
+from common.operator_token import OperatorToken
 from common.runtime.state import StateDirectory
 from common.suites import SUITES
 from common.task import Task

@@ -170,3 +170,21 @@ def test_a_result_holds_finite_figures(field: str, name: str, figure: float) -> 
 
     with pytest.raises(WireError, match=f"{name} is infinite, or not a number"):
         wire.result_from_wire(message)
+
+
+def test_tokens_come_with_each_envelope_or_with_none() -> None:
+    """80 bytes each; an empty one stands for a user who has none."""
+    envelopes, token = [b"one", b"two"], bytes(80)
+    for tokens, read in (([], []), ([token, b""], [token, b""])):
+        message = shuffler_pb2.SubmitBulkRequest(
+            task_digest=_DIGEST, envelopes=envelopes, tokens=tokens
+        )
+        assert (_DIGEST, envelopes, read) == wire.envelopes_from_wire(message)
+    for wrong in ([token], [token] * 3, [token, token[:-1]]):
+        message = shuffler_pb2.SubmitBulkRequest(
+            task_digest=_DIGEST, envelopes=envelopes, tokens=wrong
+        )
+        with pytest.raises(WireError, match="token"):
+            wire.envelopes_from_wire(message)
+    single = shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=b"e", token=token)
+    assert (_DIGEST, b"e", token) == wire.envelope_from_wire(single)

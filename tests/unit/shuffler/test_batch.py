@@ -4,7 +4,7 @@ import pytest
 
 from common.batch import BatchState
 from common.errors import BatchStateError
-from shuffler.batch import FINAL_STATES, TRANSITIONS, Event, Terms, after, due
+from shuffler.batch import FINAL_STATES, TRANSITIONS, Event, Terms, after, asked_to_close, due
 
 _TERMS = Terms(n_min=10, target_size=20, deadline=100)
 
@@ -56,3 +56,19 @@ def test_what_the_table_does_not_hold_is_refused() -> None:
 def test_three_states_are_final() -> None:
     """Erased, expired and quarantined."""
     assert {BatchState.ERASED, BatchState.EXPIRED, BatchState.QUARANTINED} == FINAL_STATES
+
+
+def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
+    """Before target and deadline; the refusal names n_min, and not how many users there are."""
+    assert asked_to_close(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
+    with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
+        asked_to_close(BatchState.COLLECTING, 7, _TERMS)
+    assert "7" not in str(caught.value)
+
+
+def test_closing_again_does_nothing() -> None:
+    """Unless it expired: then it never had enough users."""
+    for state in set(BatchState) - {BatchState.COLLECTING, BatchState.EXPIRED}:
+        assert asked_to_close(state, 10, _TERMS) is None
+    with pytest.raises(BatchStateError, match="expired"):
+        asked_to_close(BatchState.EXPIRED, 3, _TERMS)

@@ -12,9 +12,11 @@ from common.errors import (
     PeerError,
     PeerRefusalError,
     PolicyError,
+    SettingsError,
     ValueRangeError,
     WireError,
 )
+from common.user_token import TOKEN_BYTES, TokenIssuer
 from tests.support.clocks import ManualClock
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
@@ -22,6 +24,7 @@ from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
 from user_agent.policy import Policy
+from user_agent.token_file import TokenFile
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
@@ -34,6 +37,7 @@ def _agent(
     case: PublishedTask = _CASE,
     several: bool = False,
     cap: float = 4.0,
+    token_file: Path | None = None,
 ) -> tuple[Agent, Budget]:
     budget = Budget(path / "budget.sqlite")
     agent = Agent(
@@ -43,6 +47,7 @@ def _agent(
         several_persons=several,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
+        tokens=TokenFile(token_file),
     )
     return agent, budget
 
@@ -72,7 +77,7 @@ async def test_the_answer_is_saved_before_it_is_sent(tmp_path: Path) -> None:
     agent, budget = _agent(tmp_path, shuffler)
     found: list[SubmissionState] = []
 
-    async def look(digest: object, envelope: bytes) -> None:
+    async def look(digest: object, envelope: bytes, token: bytes = b"") -> None:  # noqa: ARG001  # as the real one
         saved = await budget.find("", _DIGEST)
         assert digest == _DIGEST
         assert saved is not None
@@ -236,3 +241,44 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(tmp_path: Pat
             await agent.contribute(signed.digest(), 3, "one")
     assert [] == shuffler.received
     budget.close()
+
+
+async def test_an_answer_waits_for_its_token(tmp_path: Path) -> None:
+    """Refused for want of one, it is kept, and sent as it is once the file holds the right one."""
+    issuer = TokenIssuer(TokenIssuer.generate())
+    shuffler, file = MemoryShuffler(_CASE.signed), tmp_path / "tokens"
+    shuffler.token = issuer.issue()
+    file.write_text(issuer.issue().hex() + "\n", encoding="ascii")
+    agent, budget = _agent(tmp_path, shuffler, token_file=file)
+    with pytest.raises(PeerRefusalError, match="a token is asked for"):
+        await agent.contribute(_DIGEST, 3, "")
+    [saved] = await budget.pending()
+    file.write_text(shuffler.token.hex() + "\n", encoding="ascii")
+    await agent.resend_pending()
+
+    assert [saved.envelope] == shuffler.received
+    assert await budget.pending() == []
+    budget.close()
+
+
+def test_each_person_has_a_token_of_their_own(tmp_path: Path) -> None:
+    """By the name behind it; whoever has none gets none."""
+    file = tmp_path / "tokens"
+    one, two = bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
+    file.write_text(f"{one.hex()} Ada L\n\n{two.hex()}\n", encoding="utf-8")
+
+    assert one == TokenFile(file).token("Ada L")
+    assert two == TokenFile(file).token("")
+    assert TokenFile(file).token("Bob") == b""
+    assert TokenFile(None).token("Ada L") == b""
+
+
+@pytest.mark.parametrize("text", ["00", "no digits", "00" * (TOKEN_BYTES + 1)])
+def test_a_line_without_a_token_is_named_and_not_repeated(tmp_path: Path, text: str) -> None:
+    """It may hold a secret that was put into the wrong file."""
+    file = tmp_path / "tokens"
+    file.write_text(f"{text.split(maxsplit=1)[0]}\n", encoding="ascii")
+
+    with pytest.raises(SettingsError, match="line 1 of token_file holds no token") as caught:
+        TokenFile(file).token("")
+    assert text not in str(caught.value)

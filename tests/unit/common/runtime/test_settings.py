@@ -48,6 +48,7 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
         (_GOOD + "minimum_batch = 'ten'", {}, "minimum_batch must be a number"),
         (_GOOD + "minimum_batch = 1.5", {}, "minimum_batch must be of type int"),
         (_GOOD + "minimum_batch = 0", {}, "minimum_batch is 0"),
+        (_GOOD + "submissions_per_connection = -1", {}, "submissions_per_connection is -1"),
         (_GOOD + "plaintext = true", {}, "in one way"),
         (_GOOD.replace('tls_directory = "tls"', ""), {}, "in one way"),
         (_GOOD.replace("tls_directory", "tls_key"), {}, "go together"),

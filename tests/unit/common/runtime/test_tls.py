@@ -4,26 +4,30 @@ import pytest
 from cryptography import x509
 
 from common.errors import SettingsError
-from common.runtime.tls import development_identity
+from common.runtime.tls import Tls, TlsIdentity, development_files
 from tests.support.clocks import ManualClock
+
+
+def _identity(directory: Path, party: str, clock: ManualClock) -> TlsIdentity:
+    return development_files(directory, party, clock).read()
 
 
 def test_parties_share_an_authority_and_nothing_else(tmp_path: Path) -> None:
     """Made on first start, kept afterwards, keys closed to others."""
     clock = ManualClock()
-    shuffler = development_identity(tmp_path, "shuffler", clock)
-    analyzer = development_identity(tmp_path, "analyzer", clock)
+    shuffler = _identity(tmp_path, "shuffler", clock)
+    analyzer = _identity(tmp_path, "analyzer", clock)
 
     assert shuffler.authority == analyzer.authority
     assert shuffler.key != analyzer.key
-    assert shuffler.certificate == development_identity(tmp_path, "shuffler", clock).certificate
+    assert shuffler.certificate == _identity(tmp_path, "shuffler", clock).certificate
     for file in tmp_path.glob("*.key"):
         assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_certificate_names_its_party(tmp_path: Path) -> None:
     """So that a caller can tell the analyzer from the shuffler."""
-    identity = development_identity(tmp_path, "analyzer", ManualClock())
+    identity = _identity(tmp_path, "analyzer", ManualClock())
     certificate = x509.load_pem_x509_certificate(identity.certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
 
@@ -35,8 +39,31 @@ def test_a_certificate_names_its_party(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"])
 def test_an_authoritys_key_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     """Somebody put another file in its place; the service says so and does not start."""
-    development_identity(tmp_path, "shuffler", ManualClock())
+    development_files(tmp_path, "shuffler", ManualClock())
     (tmp_path / "authority.key").write_bytes(content)
 
     with pytest.raises(SettingsError, match="authority's key is not one made here"):
-        development_identity(tmp_path, "analyzer", ManualClock())
+        development_files(tmp_path, "analyzer", ManualClock())
+
+
+def test_an_ended_certificate_stops_the_start(tmp_path: Path) -> None:
+    """With a sentence that says what to do; one that names another party does too."""
+    files = development_files(tmp_path, "analyzer", ManualClock())
+    later = ManualClock(ManualClock().seconds + 400 * 86_400)
+
+    with pytest.raises(SettingsError, match=r"ended on 2002-09-09.*shuffledp keys renew"):
+        Tls.open(files, "analyzer", later)
+    with pytest.raises(SettingsError, match="names analyzer; others expect one that names shuf"):
+        Tls.open(files, "shuffler", ManualClock())
+    assert Tls.open(files, "analyzer", ManualClock()).authority
+
+
+def test_a_development_certificate_is_made_anew_before_it_ends(tmp_path: Path) -> None:
+    """Within its last month; others of the same authority still take it."""
+    first = _identity(tmp_path, "analyzer", ManualClock())
+    later = ManualClock(ManualClock().seconds + 350 * 86_400)
+    second = _identity(tmp_path, "analyzer", later)
+
+    assert first.authority == second.authority
+    assert first.certificate != second.certificate
+    assert second == _identity(tmp_path, "analyzer", later)

@@ -1,0 +1,74 @@
+"""
+Places for calls: bounded memory whatever clients do, and a share that no connection exceeds.
+
+Connections are told apart by gRPC's name for the other end. It is held while a call of theirs is
+under way, and written nowhere.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+
+from common.errors import OverloadError
+from common.runtime.calls import Kind
+
+
+class Places:
+    """Calls under way, by kind and by connection."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[Kind] = Counter()
+        self._shares: Counter[tuple[Kind, str]] = Counter()
+
+    @contextmanager
+    def taken(self, kind: Kind, peer: str) -> Generator[None]:
+        """
+        Hold a place for as long as the block runs.
+
+        Raises:
+            OverloadError: There is none at the moment, or none for this connection.
+        """
+        limits = kind.value
+        if self._taken[kind] >= limits.places:
+            raise OverloadError(
+                f"{limits.places} calls of this kind are under way, and no more at once: try later"
+            )
+        share = (kind, peer)
+        if self._shares[share] >= limits.share:
+            raise OverloadError(
+                f"{limits.share} calls of this kind are under way on this connection, and no more "
+                "at once: try later"
+            )
+        self._taken[kind] += 1
+        self._shares[share] += 1
+        try:
+            yield
+        finally:
+            self._taken[kind] -= 1
+            self._shares[share] -= 1
+            if not self._shares[share]:
+                del self._shares[share]
+
+
+class Line:
+    """Lets a few work at a time, the others wait: first come, first served, by connection."""
+
+    def __init__(self, places: int, share: int) -> None:
+        self._places = asyncio.Semaphore(places)
+        self._share = share
+        self._shares: dict[str, asyncio.Semaphore] = {}
+        self._present: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, peer: str) -> AsyncGenerator[None]:
+        """Wait for a turn, and hold it for as long as the block runs."""
+        self._present[peer] += 1
+        try:
+            share = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
+            async with share, self._places:
+                yield
+        finally:
+            self._present[peer] -= 1
+            if not self._present[peer]:
+                del self._present[peer], self._shares[peer]

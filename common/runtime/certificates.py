@@ -1,0 +1,242 @@
+"""
+Certificates: an authority, what it issues to parties, and what a certificate says.
+
+A certificate names a party, not a host: a caller checks that the other end *is* the analyzer.
+Development authorities and an operator's own are made by this one file.
+"""
+
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from common.errors import SettingsError
+from common.runtime.state import write_whole
+
+PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
+"""Whom a certificate may name."""
+AUTHORITY: Final = "authority"
+WARN_DAYS: Final = 30
+"""A certificate that ends sooner should be renewed."""
+
+_LIFETIME: Final = datetime.timedelta(days=365)
+_AUTHORITY_LIFETIME: Final = datetime.timedelta(days=3650)
+_LEEWAY: Final = datetime.timedelta(hours=1)
+_LOOPBACK: Final = ("localhost", "127.0.0.1")
+_SECRET_FILE: Final = 0o600
+_PUBLIC_FILE: Final = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a certificate says."""
+
+    parsed: x509.Certificate
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """
+        Read the first certificate of a PEM file.
+
+        Raises:
+            SettingsError: There is none.
+        """
+        try:
+            return cls(x509.load_pem_x509_certificate(path.read_bytes()))
+        except OSError as error:
+            raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+        except ValueError as error:
+            raise SettingsError(f"{path} does not hold a certificate in PEM") from error
+
+    @property
+    def name(self) -> str:
+        """The common name: the party."""
+        found = self.parsed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return str(found[0].value) if found else ""
+
+    @property
+    def names(self) -> list[str]:
+        """All alternative names, hosts' and addresses' too."""
+        try:
+            names = self.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        except x509.ExtensionNotFound:
+            return []
+        hosts = names.value.get_values_for_type(x509.DNSName)
+        return hosts + [str(one) for one in names.value.get_values_for_type(x509.IPAddress)]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate, 64 hexadecimal digits."""
+        return self.parsed.fingerprint(hashes.SHA256()).hex()
+
+    @property
+    def end(self) -> datetime.datetime:
+        """When it ends."""
+        return self.parsed.not_valid_after_utc
+
+    def days_left(self, now: float) -> int:
+        """Give whole days until it ends; negative once it has."""
+        return (self.end - _moment(now)).days
+
+    def belongs_to(self, key: bytes) -> bool:
+        """Say whether a private key in PEM is this certificate's."""
+        try:
+            private = load_pem_private_key(key, None)
+        except (ValueError, TypeError):
+            return False
+        form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        own = self.parsed.public_key().public_bytes(*form)
+        return private.public_key().public_bytes(*form) == own
+
+
+class Authority:
+    """Issues certificates. Its key stays in its own folder, with mode 0600."""
+
+    def __init__(self, certificate: Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self.certificate: Final = certificate
+        self._key = key
+
+    @classmethod
+    def make(cls, folder: Path, name: str, now: float) -> Self:
+        """Make one, in authority.pem and authority.key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        certificate = (
+            _builder(subject, subject, key, (_moment(now), _moment(now) + _AUTHORITY_LIFETIME))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        write_whole(folder / f"{AUTHORITY}.key", _private_pem(key), _SECRET_FILE)
+        write_whole(folder / f"{AUTHORITY}.pem", _pem(certificate), _PUBLIC_FILE)
+        return cls(Certificate(certificate), key)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """
+        Read one that `make` made.
+
+        Raises:
+            SettingsError: There is none, or its key is not one made here.
+        """
+        certificate = Certificate.read(folder / f"{AUTHORITY}.pem")
+        try:
+            key = load_pem_private_key((folder / f"{AUTHORITY}.key").read_bytes(), None)
+        except OSError as error:
+            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
+        except (ValueError, TypeError) as error:
+            raise SettingsError("the authority's key is not one made here") from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise SettingsError("the authority's key is not one made here")
+        return cls(certificate, key)
+
+    def issue(self, folder: Path, party: str, now: float, hosts: Sequence[str] = ()) -> Certificate:
+        """
+        Issue a certificate with a new key to a party, in PARTY.pem and PARTY.key.
+
+        It ends after a year, or with the authority. Earlier ones stay valid until they end.
+
+        Args:
+            folder: Where the files are put; they replace earlier ones.
+            party: Whom it names.
+            now: Seconds since 1970 UTC.
+            hosts: Names and addresses besides the party's own and loopback's.
+
+        Raises:
+            SettingsError: A host has a party's name, or is none.
+        """
+        if set(hosts) & set(PARTIES):
+            raise SettingsError(f"a host cannot be called {', '.join(PARTIES)}: these are parties")
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, party)])
+        names = dict.fromkeys((party, *_LOOPBACK, *hosts))
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        times = (_moment(now), min(_moment(now) + _LIFETIME, self.certificate.end))
+        try:
+            alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        except ValueError as error:
+            raise SettingsError("a host must be a name in ASCII, or an address") from error
+        certificate = (
+            _builder(subject, self.certificate.parsed.subject, key, times)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(alternatives, critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        write_whole(folder / f"{party}.key", _private_pem(key), _SECRET_FILE)
+        write_whole(folder / f"{party}.pem", _pem(certificate), _PUBLIC_FILE)
+        return Certificate(certificate)
+
+    def __repr__(self) -> str:
+        return f"Authority({self.certificate.fingerprint[:16]})"
+
+
+def extra_hosts(certificate: Certificate) -> list[str]:
+    """Give the hosts that a certificate names besides its party and loopback."""
+    usual = {certificate.name, *_LOOPBACK}
+    return [name for name in certificate.names if name not in usual]
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _moment(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    times: tuple[datetime.datetime, datetime.datetime],
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(times[0] - _LEEWAY)
+        .not_valid_after(times[1])
+    )
+
+
+def _private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.PEM)

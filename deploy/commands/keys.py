@@ -1,0 +1,130 @@
+"""`shuffledp keys`: certificates for services and operators."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from common.errors import KeyFormatError, SettingsError
+from common.hpke import fingerprint
+from common.runtime.certificates import PARTIES, WARN_DAYS
+from common.runtime.clock import SystemClock
+from common.signing import identity_from_hex
+from deploy.commands.options import AsJson
+from deploy.key_folder import KeyFolder, Shown
+from deploy.result_json import dumps
+
+app = typer.Typer()
+keys_app = typer.Typer(
+    help="Certificates: an authority of your own, and one for each party.", no_args_is_help=True
+)
+app.add_typer(keys_app, name="keys")
+
+Directory = Annotated[Path, typer.Argument(help="The folder of the authority.")]
+
+
+@keys_app.command(
+    "make",
+    epilog="Example: shuffledp keys make keys --party analyzer --host analyzer.example.org",
+)
+def make(
+    directory: Directory,
+    party: Annotated[
+        list[str] | None,
+        typer.Option(help=f"For whom, may be repeated: {', '.join(PARTIES)}. Without it: all."),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A host's name or address to put into the certificates, may be repeated."
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """
+    Make an authority, and for each party a folder to copy to its machine.
+
+    A folder holds PARTY.pem, PARTY.key and authority.pem, for the settings tls_certificate, tls_key
+    and tls_authority. Keep authority.key where no service runs.
+    """
+    made = KeyFolder(directory).make(party or PARTIES, host or (), SystemClock().now())
+    _print(made, json=json)
+
+
+@keys_app.command("renew", epilog="Example: shuffledp keys renew keys shuffler")
+def renew(
+    directory: Directory,
+    party: Annotated[str | None, typer.Argument(help="Whose; without it: everybody's.")] = None,
+    json: AsJson = False,
+) -> None:
+    """
+    Give new certificates and keys under the same authority.
+
+    Old ones stay valid until they end. Copied over the old files, a service shows the new one at
+    the next connection, without being started again.
+    """
+    _print(KeyFolder(directory).renew(party, SystemClock().now()), json=json)
+
+
+@keys_app.command(
+    "show", epilog="Example: shuffledp keys show keys --identity state/analyzer/identity.pub"
+)
+def show(
+    directory: Directory,
+    identity: Annotated[
+        Path | None,
+        typer.Option(help="The analyzer's signing identity, to show too: STATE/identity.pub."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """List certificates, their fingerprints and the days until they end."""
+    _print(
+        KeyFolder(directory).show(SystemClock().now()),
+        identity=None if identity is None else _identity_fingerprint(identity),
+        json=json,
+    )
+
+
+def _identity_fingerprint(file: Path) -> str:
+    try:
+        return fingerprint(identity_from_hex(file.read_text(encoding="ascii").strip()).raw)
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise KeyFormatError(f"{file} does not hold an identity") from error
+
+
+def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = None) -> None:
+    if json:
+        fields = {
+            "certificates": [
+                {
+                    "party": one.party,
+                    "file": str(one.path),
+                    "names": one.names,
+                    "sha256": one.fingerprint,
+                    "days_left": one.days_left,
+                    "ends_soon": one.ends_soon,
+                }
+                for one in certificates
+            ],
+            "signing_identity": identity,
+        }
+        sys.stdout.write(dumps(fields) + "\n")
+        return
+    console = Console()
+    table = Table(title="Certificates")
+    for heading in ("of", "days left", "names", "SHA-256"):
+        table.add_column(heading, overflow="fold")
+    for one in certificates:
+        table.add_row(one.party, str(one.days_left), ", ".join(one.names), one.fingerprint)
+    console.print(table)
+    if identity is not None:
+        console.print(f"The analyzer signs tasks as {identity}.")
+    soon = [one.party for one in certificates if one.ends_soon]
+    if soon:
+        console.print(f"Less than {WARN_DAYS} days are left of: {', '.join(soon)}. Renew them.")

@@ -1,0 +1,64 @@
+"""`shuffledp tokens`: users' tokens, for shufflers that ask for them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from common.errors import SettingsError
+from common.runtime.state import StateDirectory, write_whole
+from common.user_token import TokenIssuer
+from deploy.commands.options import AsJson
+from deploy.commands.output import check_folder
+from deploy.result_json import dumps
+
+MAX_TOKENS: Final = 1_000_000
+
+app = typer.Typer()
+tokens_app = typer.Typer(
+    help="Tokens: each lets one person submit once to each task.", no_args_is_help=True
+)
+app.add_typer(tokens_app, name="tokens")
+
+
+@tokens_app.command(
+    "make", epilog="Example: shuffledp tokens make 500 --out tokens.txt --key-directory tokens"
+)
+def make(
+    count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="How many.")],
+    out: Annotated[Path, typer.Option(help="A new file for them, a token a line.")],
+    key_directory: Annotated[
+        Path, typer.Option(help="Where the token key is; it is made there on first use.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """
+    Make tokens to hand out, one a person, and print the token_identity for the shuffler.
+
+    A person puts theirs into the file that their agent's token_file names. Tokens of one key
+    stay valid for all tasks of shufflers with its token_identity.
+    """
+    check_folder(out)
+    if out.exists():
+        raise SettingsError(f"{out} is there already: tokens that were handed out may be in it")
+    issuer = TokenIssuer(
+        StateDirectory.open(key_directory).secret("token.key", TokenIssuer.generate)
+    )
+    lines = "".join(f"{issuer.issue().hex()}\n" for _ in range(count))
+    try:
+        write_whole(out, lines.encode(), 0o600)
+    except OSError as error:
+        raise SettingsError(f"{out} cannot be written: {error.strerror}") from error
+    identity = issuer.identity().raw.hex()
+    if json:
+        sys.stdout.write(dumps({"tokens": count, "file": str(out), "token_identity": identity}))
+        sys.stdout.write("\n")
+        return
+    Console().print(
+        f"{count} tokens written to {out}. For the shuffler's settings:\n"
+        f'token_identity = "{identity}"',
+        markup=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,99 @@
+"""Clients of every kind: many at once, and raw ones that never finish what they began."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Self
+
+import grpc
+
+from protos.shuffledp.v1 import shuffler_pb2_grpc
+
+_DATA, _HEADERS, _SETTINGS = 0x0, 0x1, 0x4
+_END_HEADERS = 0x4
+
+
+def connect(address: str, authority: bytes | None) -> grpc.aio.Channel:
+    """Open a channel with a connection of its own: gRPC would let alike channels share one."""
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+    if authority is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(
+        address,
+        grpc.ssl_channel_credentials(authority),
+        options=[*options, ("grpc.ssl_target_name_override", "shuffler")],
+    )
+
+
+@asynccontextmanager
+async def shuffler_stub(
+    address: str, authority: bytes | None
+) -> AsyncIterator["shuffler_pb2_grpc.ShufflerAsyncStub"]:
+    """Give a stub with a connection of its own."""
+    async with connect(address, authority) as channel:
+        yield shuffler_pb2_grpc.ShufflerStub(channel)
+
+
+class RawConnection:
+    """HTTP/2 written by hand, on plaintext: calls that announce a message and send no more."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._next = 1
+
+    @classmethod
+    async def open(cls, address: str) -> Self:
+        """Connect, and say what every client says first."""
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))
+        return cls(reader, writer)
+
+    async def begin(self, method: str, announced: int) -> int:
+        """Begin a call whose message has so many bytes; give the number of its stream."""
+        stream, self._next = self._next, self._next + 2
+        fields = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": method,
+            ":authority": "localhost",
+            "content-type": "application/grpc",
+            "te": "trailers",
+        }
+        block = b"".join(b"\x00" + _text(name) + _text(value) for name, value in fields.items())
+        self._writer.write(_frame(_HEADERS, _END_HEADERS, stream, block))
+        await self.trickle(stream, b"\x00" + announced.to_bytes(4, "big"))
+        return stream
+
+    async def trickle(self, stream: int, part: bytes) -> None:
+        """Send a part of a call's message."""
+        self._writer.write(_frame(_DATA, 0, stream, part))
+        await self._writer.drain()
+
+    async def read(self) -> bytes:
+        """Read what the server has said; empty once it has hung up."""
+        return await self._reader.read(65_536)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+
+def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def _text(text: str) -> bytes:
+    return bytes([len(text)]) + text.encode()
+
+
+def resident_bytes(pid: int) -> int:
+    """Give how much memory of a process is resident now."""
+    status = (Path("/proc") / str(pid) / "status").read_text(encoding="ascii")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found is not None
+    return 1024 * int(found[1])

@@ -1,0 +1,72 @@
+import asyncio
+from contextlib import ExitStack
+
+import pytest
+
+from common.errors import OverloadError
+from common.runtime.admission import Line, Places
+from common.runtime.calls import Kind
+
+
+def test_a_connection_has_a_quarter_of_the_bulk_places_and_no_more() -> None:
+    """Others are let in; all together fill the places, and then nobody is."""
+    places, limits = Places(), Kind.BULK.value
+    with ExitStack() as held:
+        for _ in range(limits.places // 4):
+            held.enter_context(places.taken(Kind.BULK, "greedy"))
+        with pytest.raises(OverloadError, match="4 calls of this kind are under way on this conn"):
+            held.enter_context(places.taken(Kind.BULK, "greedy"))
+        for number in range(limits.places - limits.places // 4):
+            held.enter_context(places.taken(Kind.BULK, f"other {number}"))
+        with pytest.raises(OverloadError, match="16 calls of this kind are under way, and"):
+            held.enter_context(places.taken(Kind.BULK, "one more"))
+        held.enter_context(places.taken(Kind.SHORT, "greedy"))
+
+    with places.taken(Kind.BULK, "greedy"):
+        pass
+
+
+def test_a_place_is_free_again_whatever_became_of_the_call() -> None:
+    """Nothing is remembered of a connection without calls."""
+    places = Places()
+    for _ in range(100):
+        with pytest.raises(ZeroDivisionError), places.taken(Kind.BULK, "one"):
+            raise ZeroDivisionError
+
+    assert {} == places._shares
+    assert places._taken[Kind.BULK] == 0
+
+
+async def test_a_connection_that_fills_its_share_of_the_line_holds_up_itself_only() -> None:
+    """Its further calls wait; another connection's goes ahead of them."""
+    line, order = Line(3, 2), list[str]()
+    release = asyncio.Event()
+
+    async def hold(peer: str) -> None:
+        async with line.turn(peer):
+            order.append(peer)
+            await release.wait()
+
+    greedy = [asyncio.create_task(hold("greedy")) for _ in range(4)]
+    await asyncio.sleep(0)
+    other = asyncio.create_task(hold("other"))
+    await asyncio.sleep(0.01)
+    assert ["greedy", "greedy", "other"] == order
+
+    release.set()
+    await asyncio.gather(*greedy, other)
+    assert {} == line._shares
+
+
+async def test_who_gives_up_waiting_leaves_no_gap_in_the_line() -> None:
+    """A cancelled call takes no turn with it."""
+    line = Line(1, 1)
+    async with line.turn("one"):
+        waiting = asyncio.create_task(line.turn("one").__aenter__())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    async with asyncio.timeout(1), line.turn("one"):
+        pass
+
+    assert {} == line._shares
