@@ -102,6 +102,10 @@ class UnusableBatchError(ShuffleDpError):
     status = "DATA_LOSS"
 
 
+class SuspectBatchError(UnusableBatchError):
+    """A batch failed a check that an honest shuffler's passes: it is kept, and not estimated."""
+
+
 class NotReleasedError(ShuffleDpError):
     """The task is known, its result is not there yet."""
 
@@ -130,6 +134,16 @@ class PeerError(ShuffleDpError):
     """Another party could not be reached in time; the call may be made again."""
 
     status = "UNAVAILABLE"
+
+
+class ReceiptError(PeerError):
+    """The shuffler's receipt does not verify: what was sent may not be stored."""
+
+
+class ProofError(ShuffleDpError):
+    """What should prove that a report was received, or was not, proves neither."""
+
+    status = "FAILED_PRECONDITION"
 
 
 class PlanError(ShuffleDpError):
