@@ -22,36 +22,41 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos.shuffledp.v1 import inclusion_pb2 as shuffledp_dot_v1_dot_inclusion__pb2
 from protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshuffledp/v1/shuffler.proto\x12\x0cshuffledp.v1\x1a\x17shuffledp/v1/task.proto\"\'\n\x10\x46\x65tchTaskRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\";\n\x11\x46\x65tchTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\"6\n\rSubmitRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\"\"\n\x0eSubmitResponse\x12\x10\n\x08repeated\x18\x01 \x01(\x08\";\n\x11SubmitBulkRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x11\n\tenvelopes\x18\x02 \x03(\x0c\"G\n\x12SubmitBulkResponse\x12\x31\n\x08outcomes\x18\x01 \x03(\x0e\x32\x1f.shuffledp.v1.SubmissionOutcome\",\n\x15GetBatchStatusRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"z\n\x16GetBatchStatusResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\x12\x0f\n\x07n_users\x18\x02 \x01(\x04\x12\r\n\x05n_min\x18\x03 \x01(\x04\x12\x17\n\x0fshuffle_seconds\x18\x04 \x01(\x01*\xd9\x01\n\x11SubmissionOutcome\x12\"\n\x1eSUBMISSION_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n\x19SUBMISSION_OUTCOME_STORED\x10\x01\x12\x1f\n\x1bSUBMISSION_OUTCOME_REPEATED\x10\x02\x12\x1f\n\x1bSUBMISSION_OUTCOME_CONFLICT\x10\x03\x12\x1d\n\x19SUBMISSION_OUTCOME_CLOSED\x10\x04\x12 \n\x1cSUBMISSION_OUTCOME_MALFORMED\x10\x05*\xe0\x01\n\nBatchState\x12\x1b\n\x17\x42\x41TCH_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41TCH_STATE_COLLECTING\x10\x01\x12\x16\n\x12\x42\x41TCH_STATE_CLOSED\x10\x02\x12\x18\n\x14\x42\x41TCH_STATE_PERMUTED\x10\x03\x12\x19\n\x15\x42\x41TCH_STATE_DELIVERED\x10\x04\x12\x16\n\x12\x42\x41TCH_STATE_ERASED\x10\x05\x12\x17\n\x13\x42\x41TCH_STATE_EXPIRED\x10\x06\x12\x1b\n\x17\x42\x41TCH_STATE_QUARANTINED\x10\x07\x32\xcb\x02\n\x08Shuffler\x12L\n\tFetchTask\x12\x1e.shuffledp.v1.FetchTaskRequest\x1a\x1f.shuffledp.v1.FetchTaskResponse\x12\x43\n\x06Submit\x12\x1b.shuffledp.v1.SubmitRequest\x1a\x1c.shuffledp.v1.SubmitResponse\x12O\n\nSubmitBulk\x12\x1f.shuffledp.v1.SubmitBulkRequest\x1a .shuffledp.v1.SubmitBulkResponse\x12[\n\x0eGetBatchStatus\x12#.shuffledp.v1.GetBatchStatusRequest\x1a$.shuffledp.v1.GetBatchStatusResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshuffledp/v1/shuffler.proto\x12\x0cshuffledp.v1\x1a\x1cshuffledp/v1/inclusion.proto\x1a\x17shuffledp/v1/task.proto\"\'\n\x10\x46\x65tchTaskRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\";\n\x11\x46\x65tchTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\"6\n\rSubmitRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x65nvelope\x18\x02 \x01(\x0c\"3\n\x0eSubmitResponse\x12\x10\n\x08repeated\x18\x01 \x01(\x08\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\";\n\x11SubmitBulkRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x11\n\tenvelopes\x18\x02 \x03(\x0c\"X\n\x12SubmitBulkResponse\x12\x31\n\x08outcomes\x18\x01 \x03(\x0e\x32\x1f.shuffledp.v1.SubmissionOutcome\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\",\n\x15GetBatchStatusRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"z\n\x16GetBatchStatusResponse\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.shuffledp.v1.BatchState\x12\x0f\n\x07n_users\x18\x02 \x01(\x04\x12\r\n\x05n_min\x18\x03 \x01(\x04\x12\x17\n\x0fshuffle_seconds\x18\x04 \x01(\x01\":\n\x13GetInclusionRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06prefix\x18\x02 \x01(\x0c\"g\n\x14GetInclusionResponse\x12\x31\n\ncommitment\x18\x01 \x01(\x0b\x32\x1d.shuffledp.v1.BatchCommitment\x12\x0e\n\x06\x62ucket\x18\x02 \x01(\x0c\x12\x0c\n\x04path\x18\x03 \x01(\x0c*\xd9\x01\n\x11SubmissionOutcome\x12\"\n\x1eSUBMISSION_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n\x19SUBMISSION_OUTCOME_STORED\x10\x01\x12\x1f\n\x1bSUBMISSION_OUTCOME_REPEATED\x10\x02\x12\x1f\n\x1bSUBMISSION_OUTCOME_CONFLICT\x10\x03\x12\x1d\n\x19SUBMISSION_OUTCOME_CLOSED\x10\x04\x12 \n\x1cSUBMISSION_OUTCOME_MALFORMED\x10\x05*\xe0\x01\n\nBatchState\x12\x1b\n\x17\x42\x41TCH_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x42\x41TCH_STATE_COLLECTING\x10\x01\x12\x16\n\x12\x42\x41TCH_STATE_CLOSED\x10\x02\x12\x18\n\x14\x42\x41TCH_STATE_PERMUTED\x10\x03\x12\x19\n\x15\x42\x41TCH_STATE_DELIVERED\x10\x04\x12\x16\n\x12\x42\x41TCH_STATE_ERASED\x10\x05\x12\x17\n\x13\x42\x41TCH_STATE_EXPIRED\x10\x06\x12\x1b\n\x17\x42\x41TCH_STATE_QUARANTINED\x10\x07\x32\xa2\x03\n\x08Shuffler\x12L\n\tFetchTask\x12\x1e.shuffledp.v1.FetchTaskRequest\x1a\x1f.shuffledp.v1.FetchTaskResponse\x12\x43\n\x06Submit\x12\x1b.shuffledp.v1.SubmitRequest\x1a\x1c.shuffledp.v1.SubmitResponse\x12O\n\nSubmitBulk\x12\x1f.shuffledp.v1.SubmitBulkRequest\x1a .shuffledp.v1.SubmitBulkResponse\x12[\n\x0eGetBatchStatus\x12#.shuffledp.v1.GetBatchStatusRequest\x1a$.shuffledp.v1.GetBatchStatusResponse\x12U\n\x0cGetInclusion\x12!.shuffledp.v1.GetInclusionRequest\x1a\".shuffledp.v1.GetInclusionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shuffledp.v1.shuffler_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBMISSIONOUTCOME']._serialized_start=569
-  _globals['_SUBMISSIONOUTCOME']._serialized_end=786
-  _globals['_BATCHSTATE']._serialized_start=789
-  _globals['_BATCHSTATE']._serialized_end=1013
-  _globals['_FETCHTASKREQUEST']._serialized_start=70
-  _globals['_FETCHTASKREQUEST']._serialized_end=109
-  _globals['_FETCHTASKRESPONSE']._serialized_start=111
-  _globals['_FETCHTASKRESPONSE']._serialized_end=170
-  _globals['_SUBMITREQUEST']._serialized_start=172
-  _globals['_SUBMITREQUEST']._serialized_end=226
-  _globals['_SUBMITRESPONSE']._serialized_start=228
-  _globals['_SUBMITRESPONSE']._serialized_end=262
-  _globals['_SUBMITBULKREQUEST']._serialized_start=264
-  _globals['_SUBMITBULKREQUEST']._serialized_end=323
-  _globals['_SUBMITBULKRESPONSE']._serialized_start=325
-  _globals['_SUBMITBULKRESPONSE']._serialized_end=396
-  _globals['_GETBATCHSTATUSREQUEST']._serialized_start=398
-  _globals['_GETBATCHSTATUSREQUEST']._serialized_end=442
-  _globals['_GETBATCHSTATUSRESPONSE']._serialized_start=444
-  _globals['_GETBATCHSTATUSRESPONSE']._serialized_end=566
-  _globals['_SHUFFLER']._serialized_start=1016
-  _globals['_SHUFFLER']._serialized_end=1347
+  _globals['_SUBMISSIONOUTCOME']._serialized_start=798
+  _globals['_SUBMISSIONOUTCOME']._serialized_end=1015
+  _globals['_BATCHSTATE']._serialized_start=1018
+  _globals['_BATCHSTATE']._serialized_end=1242
+  _globals['_FETCHTASKREQUEST']._serialized_start=100
+  _globals['_FETCHTASKREQUEST']._serialized_end=139
+  _globals['_FETCHTASKRESPONSE']._serialized_start=141
+  _globals['_FETCHTASKRESPONSE']._serialized_end=200
+  _globals['_SUBMITREQUEST']._serialized_start=202
+  _globals['_SUBMITREQUEST']._serialized_end=256
+  _globals['_SUBMITRESPONSE']._serialized_start=258
+  _globals['_SUBMITRESPONSE']._serialized_end=309
+  _globals['_SUBMITBULKREQUEST']._serialized_start=311
+  _globals['_SUBMITBULKREQUEST']._serialized_end=370
+  _globals['_SUBMITBULKRESPONSE']._serialized_start=372
+  _globals['_SUBMITBULKRESPONSE']._serialized_end=460
+  _globals['_GETBATCHSTATUSREQUEST']._serialized_start=462
+  _globals['_GETBATCHSTATUSREQUEST']._serialized_end=506
+  _globals['_GETBATCHSTATUSRESPONSE']._serialized_start=508
+  _globals['_GETBATCHSTATUSRESPONSE']._serialized_end=630
+  _globals['_GETINCLUSIONREQUEST']._serialized_start=632
+  _globals['_GETINCLUSIONREQUEST']._serialized_end=690
+  _globals['_GETINCLUSIONRESPONSE']._serialized_start=692
+  _globals['_GETINCLUSIONRESPONSE']._serialized_end=795
+  _globals['_SHUFFLER']._serialized_start=1245
+  _globals['_SHUFFLER']._serialized_end=1663
 # @@protoc_insertion_point(module_scope)

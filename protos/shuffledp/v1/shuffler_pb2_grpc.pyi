@@ -40,6 +40,8 @@ class ShufflerStub:
     SubmitBulk: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]
     """Takes many users' submissions; each gets an answer of its own."""
     GetBatchStatus: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]
+    GetInclusion: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]
+    """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
 
 @_typing.type_check_only
 class ShufflerAsyncStub(ShufflerStub):
@@ -53,6 +55,8 @@ class ShufflerAsyncStub(ShufflerStub):
     SubmitBulk: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.SubmitBulkRequest, _shuffler_pb2.SubmitBulkResponse]  # type: ignore[assignment]
     """Takes many users' submissions; each gets an answer of its own."""
     GetBatchStatus: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchStatusRequest, _shuffler_pb2.GetBatchStatusResponse]  # type: ignore[assignment]
+    GetInclusion: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]  # type: ignore[assignment]
+    """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
 
 class ShufflerServicer(metaclass=_abc_1.ABCMeta):
     """Sees who sends, never what."""
@@ -87,5 +91,13 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.GetBatchStatusRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetBatchStatusResponse, _abc.Awaitable[_shuffler_pb2.GetBatchStatusResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetInclusion(
+        self,
+        request: _shuffler_pb2.GetInclusionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shuffler_pb2.GetInclusionResponse, _abc.Awaitable[_shuffler_pb2.GetInclusionResponse]]:
+        """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
 
 def add_ShufflerServicer_to_server(servicer: ShufflerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
