@@ -14,9 +14,11 @@ from typing import Final
 from analyzer.conclusion import conclude
 from analyzer.intake import Intake, take_in
 from analyzer.ledger import Charge
+from analyzer.lookout import look, without
 from analyzer.registry import Registry
 from analyzer.spending import Spending
 from analyzer.store import Store
+from analyzer.verdict import judge, judge_refusals, of_users_alone
 from common.batch import BatchManifest
 from common.errors import (
     AccountingError,
@@ -25,14 +27,19 @@ from common.errors import (
     ManifestError,
     NotReleasedError,
     ShuffleDpError,
+    SuspectBatchError,
     UnusableBatchError,
 )
+from common.evidence_wire import commitment_from_bytes, commitment_to_bytes
 from common.guarantee import claimed
 from common.hpke_pool import Pool
+from common.inclusion import BatchCommitment
 from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
+from common.merkle import Tree, leaves_of, sorted_leaves
 from common.result import Result
 from common.runtime import logs
+from common.signing import SigningIdentity
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.wire import result_from_bytes, result_to_bytes
@@ -47,8 +54,19 @@ _LONGEST_PAUSE: Final = 60.0
 class Releases:
     """Receives batches and releases results."""
 
-    def __init__(self, *, store: Store, registry: Registry, spending: Spending, pool: Pool) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        spending: Spending,
+        pool: Pool,
+        identity: SigningIdentity,
+        most_refused_share: float,
+    ) -> None:
         self._store = store
+        self._identity = identity
+        self._most_refused_share = most_refused_share
         self._registry = registry
         self._spending = spending
         self._pool = pool
@@ -59,9 +77,15 @@ class Releases:
 
     # --- receiving --------------------------------------------------------------------------------
 
-    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
         """
         Stage a batch; when this returns it is on the disk. Delivering again changes nothing.
+
+        Returns:
+            What was signed of everything that arrived, the same every time; None for a batch that
+            a version before this one staged.
 
         Raises:
             UnknownTaskError: There is no such task.
@@ -84,6 +108,8 @@ class Releases:
             raise
         # Also if it had been staged before: that call may have ended before it came to here.
         self._start_release(manifest)
+        kept = await self._store.commitment(manifest.task_digest)
+        return None if kept is None else commitment_from_bytes(kept)
 
     async def _receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
         signed = await self._registry.get(manifest.task_digest)
@@ -119,6 +145,7 @@ class Releases:
     ) -> None:
         received = position = 0
         group: list[bytes] = []
+        leaves = bytearray()
         async for chunk in chunks:
             reports, rest = divmod(len(chunk), task.sealed_report_bytes)
             received += reports
@@ -129,6 +156,7 @@ class Releases:
                 )
             if received > manifest.n_reports:
                 raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
+            leaves += leaves_of(chunk, task.sealed_report_bytes)
             group.append(chunk)
             if len(group) == _GROUP:
                 await self._store.add_chunks(manifest.batch_id, position, group)
@@ -137,7 +165,13 @@ class Releases:
         if received != manifest.n_reports:
             raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
-        await self._store.finish_batch(manifest.batch_id)
+        commitment = await asyncio.to_thread(self._commit, manifest, leaves)
+        await self._store.finish_batch(manifest.batch_id, commitment_to_bytes(commitment))
+
+    def _commit(self, manifest: BatchManifest, leaves: bytearray) -> BatchCommitment:
+        """Sign the root over all that arrived. In a thread."""
+        tree = Tree(sorted_leaves(leaves))
+        return BatchCommitment.sign(self._identity, manifest.task_digest, manifest.batch_id, tree)
 
     # --- releasing --------------------------------------------------------------------------------
 
@@ -180,8 +214,9 @@ class Releases:
         except (UnusableBatchError, AccountingError, BudgetError) as error:
             # What follows from the batch and the ledger would follow from them again.
             await self._store.give_up(manifest, str(error))
+            suspect = isinstance(error, SuspectBatchError)
             logs.event(
-                "batch unusable",
+                "batch quarantined" if suspect else "batch unusable",
                 {
                     **logs.batch_fields(manifest.task_digest, manifest.batch_id),
                     "error": type(error).__name__,
@@ -192,23 +227,35 @@ class Releases:
     async def _estimate_and_keep(self, manifest: BatchManifest) -> None:
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
+        size, loop = task.sealed_report_bytes, asyncio.get_running_loop()
+        sentinels = await self._store.sentinels(manifest.task_digest)
+        sightings = await asyncio.to_thread(look, self._chunks(manifest, loop), size, sentinels)
+        await asyncio.to_thread(judge, sightings, task)
+        manifest = of_users_alone(manifest, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = mechanism_of(task)
         started = time.perf_counter()
         intake = await asyncio.to_thread(
             take_in,
-            self._chunks(manifest, asyncio.get_running_loop()),
+            without(self._chunks(manifest, loop), size, sightings),
             task,
             manifest.task_digest,
             mechanism,
             self._pool,
         )
+        intake.refused["repeated"] += sightings.n_repeated
         open_seconds = time.perf_counter() - started
         started = time.perf_counter()
         result = await asyncio.to_thread(conclude, manifest, task, mechanism, intake)
+        judge_refusals(result, self._most_refused_share)
         result = dataclasses.replace(
-            result, open_seconds=open_seconds, estimate_seconds=time.perf_counter() - started
+            result,
+            open_seconds=open_seconds,
+            estimate_seconds=time.perf_counter() - started,
+            n_sentinels=sightings.n_acknowledged,
+            n_sentinels_missing=sightings.n_missing,
+            n_sentinels_repeated=sightings.n_repeated,
         )
         await self._charge_and_release(manifest, task, intake, result)
         logs.event(

@@ -5,6 +5,7 @@ import grpc
 from analyzer.keys import AnalyzerKeys
 from analyzer.registry import Registry
 from analyzer.release import Releases
+from analyzer.sentinels import Sentinels
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.spending import Spending
@@ -61,11 +62,19 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     registry = Registry(
         store=store, spending=spending, keys=keys, clock=clock, rng=secure_generator()
     )
-    releases = Releases(store=store, registry=registry, spending=spending, pool=pool)
+    releases = Releases(
+        store=store,
+        registry=registry,
+        spending=spending,
+        pool=pool,
+        identity=keys.identity,
+        most_refused_share=settings.most_refused_share,
+    )
+    sentinels = Sentinels(store, registry)
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, keys.operator_token)
+        servicer = AnalyzerServicer(registry, releases, sentinels, keys.operator_token)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(settings, tls, "shuffledp.v1.Analyzer", add_services)

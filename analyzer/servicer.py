@@ -6,8 +6,10 @@ from typing import Any, Final, Protocol
 from analyzer.keys import OperatorToken
 from analyzer.registry import Registry
 from analyzer.release import Releases
+from analyzer.sentinels import Sentinels
 from common.draft_wire import draft_from_wire
 from common.errors import CredentialError
+from common.evidence_wire import delivered_to_wire, sentinels_from_wire
 from common.ledger_wire import after_from_wire, ledger_to_wire
 from common.wire import (
     chunk_from_wire,
@@ -32,10 +34,15 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers the shuffler and operators."""
 
     def __init__(
-        self, registry: Registry, releases: Releases, operator_token: OperatorToken
+        self,
+        registry: Registry,
+        releases: Releases,
+        sentinels: Sentinels,
+        operator_token: OperatorToken,
     ) -> None:
         self._registry = registry
         self._releases = releases
+        self._sentinels = sentinels
         self._operator_token = operator_token
 
     async def CreateTask(
@@ -63,8 +70,18 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Take a permuted batch."""
         first = await anext(request_iterator, analyzer_pb2.DeliverBatchRequest())
         chunks = (chunk_from_wire(message) async for message in request_iterator)
-        await self._releases.deliver(manifest_from_wire(first), chunks)
-        return analyzer_pb2.DeliverBatchResponse()
+        return delivered_to_wire(await self._releases.deliver(manifest_from_wire(first), chunks))
+
+    async def RegisterSentinels(
+        self,
+        request: analyzer_pb2.RegisterSentinelsRequest,
+        context: _Call,
+    ) -> analyzer_pb2.RegisterSentinelsResponse:
+        """Keep test submissions to look out for. For operators."""
+        self._require_operator(context.invocation_metadata())
+        digest, sentinels, acknowledged = sentinels_from_wire(request)
+        await self._sentinels.register(digest, sentinels, acknowledged=acknowledged)
+        return analyzer_pb2.RegisterSentinelsResponse()
 
     async def GetResult(
         self,
