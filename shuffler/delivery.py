@@ -25,6 +25,7 @@ from common.wire import MAX_CHUNK_BYTES
 from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
 from shuffler.client import Analyzer
 from shuffler.dummies import draw_item_dummies, draw_kept
+from shuffler.inclusion import Inclusions, Sent
 from shuffler.permutation import permute
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Permuted, Spool, StoredBatch
@@ -52,8 +53,10 @@ class Deliveries:
         pool: Pool,
         clock: Clock,
         rng: np.random.Generator,
+        inclusions: Inclusions,
     ) -> None:
         self._rounds = rounds
+        self._inclusions = inclusions
         self._pool = pool
         self._spool = spool
         self._analyzer = analyzer
@@ -197,8 +200,9 @@ class Deliveries:
                 yield key.open(row)
                 position += 1
 
+        sent = Sent(found.task.sealed_report_bytes)
         try:
-            await self._analyzer.deliver(manifest, chunks())
+            commitment = await self._analyzer.deliver(manifest, sent.passing(chunks()))
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",
@@ -206,4 +210,7 @@ class Deliveries:
                 level="ERROR",
             )
             return Event.REFUSE
+        # Before the end of its key: after that nothing of what was sent can be hashed.
+        leaves = await sent.whole(manifest.n_reports, chunks())
+        await self._inclusions.keep(manifest, found.task.deadline, commitment, leaves)
         return Event.DELIVER

@@ -1,6 +1,7 @@
 """Composition root of the shuffler: randomness, clock, keys, files and channels are made here."""
 
 import asyncio
+from typing import Final
 
 import grpc
 
@@ -12,15 +13,19 @@ from common.runtime.process import Listener
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
-from common.signing import identity_from_hex
+from common.signing import SigningIdentity, identity_from_hex
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 from shuffler.client import AnalyzerClient
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
+from shuffler.inclusion import Inclusions
+from shuffler.receipts import Receipts
 from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.spool import Spool
+
+_DAY_SECONDS: Final = 24 * 3600
 
 
 class ShufflerService:
@@ -31,6 +36,7 @@ class ShufflerService:
         *,
         listener: Listener,
         deliveries: Deliveries,
+        inclusions: Inclusions,
         spool: Spool,
         pool: HpkePool,
         channel: grpc.aio.Channel,
@@ -39,14 +45,18 @@ class ShufflerService:
         self._spool = spool
         self._pool = pool
         self._channel = channel
-        self._running = asyncio.create_task(deliveries.run())
+        self._running = [
+            asyncio.create_task(deliveries.run()),
+            asyncio.create_task(inclusions.keep_forgetting()),
+        ]
         self.address = listener.address
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
         await self._listener.stop()
-        self._running.cancel()
-        await asyncio.gather(self._running, return_exceptions=True)
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
         await self._channel.close()
         self._pool.close()
         self._spool.close()
@@ -61,6 +71,10 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         state.secret("envelope.key", lambda: HpkePrivateKey.generate().private_bytes())
     )
     state.publish("envelope.pub", key.public_key().raw.hex())
+    identity = SigningIdentity(
+        state.secret("identity.key", lambda: SigningIdentity.generate().private_bytes())
+    )
+    state.publish("identity.pub", identity.public_identity().raw.hex())
     channel = open_channel(settings.analyzer, "analyzer", tls.authority if tls else None)
     spool = Spool(state.path / "spool.sqlite")
     pool = HpkePool(key, settings.opening_processes)
@@ -78,14 +92,32 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     await rounds.resume()
     collection = Collection(rounds=rounds, spool=spool, key=key, pool=pool, clock=clock)
+    inclusions = Inclusions(
+        directory=state.path / "inclusion",
+        identity=identity_from_hex(settings.analyzer_identity),
+        keep_seconds=settings.keep_inclusion_days * _DAY_SECONDS,
+        clock=clock,
+    )
     deliveries = Deliveries(
-        rounds=rounds, spool=spool, analyzer=analyzer, pool=pool, clock=clock, rng=rng
+        rounds=rounds,
+        spool=spool,
+        analyzer=analyzer,
+        pool=pool,
+        clock=clock,
+        rng=rng,
+        inclusions=inclusions,
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        shuffler_pb2_grpc.add_ShufflerServicer_to_server(ShufflerServicer(collection), server)
+        servicer = ShufflerServicer(collection, Receipts(identity), inclusions)
+        shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(settings, tls, "shuffledp.v1.Shuffler", add_services)
     return ShufflerService(
-        listener=listener, deliveries=deliveries, spool=spool, pool=pool, channel=channel
+        listener=listener,
+        deliveries=deliveries,
+        inclusions=inclusions,
+        spool=spool,
+        pool=pool,
+        channel=channel,
     )

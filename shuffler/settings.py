@@ -21,6 +21,8 @@ class ShufflerSettings(ServiceSettings):
     most_dummies: int = 10_000_000
     """Tasks that expect this shuffler to make more dummies are not collected for: some 50 bytes and
     a tenth of a millisecond of one core each."""
+    keep_inclusion_days: int = 30
+    """For how long after a delivery, or its deadline, devices can ask whether they were counted."""
 
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)
@@ -28,4 +30,8 @@ class ShufflerSettings(ServiceSettings):
             raise SettingsError(f"minimum_batch is {self.minimum_batch}; it must be at least 1")
         if self.most_dummies < 0:
             raise SettingsError(f"most_dummies is {self.most_dummies}; it must be at least 0")
+        if self.keep_inclusion_days < 0:
+            raise SettingsError(
+                f"keep_inclusion_days is {self.keep_inclusion_days}; it must be at least 0"
+            )
         check_processes(self.opening_processes)

@@ -10,6 +10,7 @@ from common.runtime.state import StateDirectory
 from common.submission import Outcome
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
+from shuffler.inclusion import Inclusions
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
@@ -32,7 +33,7 @@ class Shuffler:
     most_dummies: int = 10_000
 
     def __post_init__(self) -> None:
-        self.analyzer = MemoryAnalyzer(self.case.signed)
+        self.analyzer = MemoryAnalyzer(self.case.signed, self.case.identity)
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
         self._contributor = Contributor(self.case.task, self.case.signed.digest())
@@ -58,6 +59,12 @@ class Shuffler:
             pool=InlinePool(self.case.shuffler_key),
             clock=self.clock,
         )
+        self.inclusions = Inclusions(
+            directory=self.path / "inclusion",
+            identity=self.case.identity.public_identity(),
+            keep_seconds=1000,
+            clock=self.clock,
+        )
         self.deliveries = Deliveries(
             rounds=self.rounds,
             spool=self.spool,
@@ -65,6 +72,7 @@ class Shuffler:
             pool=InlinePool(self.case.shuffler_key),
             clock=self.clock,
             rng=self.rng,
+            inclusions=self.inclusions,
         )
 
     def envelope(self, value: int = 0) -> bytes:
