@@ -1,7 +1,10 @@
 """A shuffler in memory, as a user agent sees it."""
 
 from common.errors import PeerError, PeerRefusalError
-from common.signing import SignedTask
+from common.inclusion import BatchCommitment, InclusionProof
+from common.merkle import Tree
+from common.receipt import sign_receipt
+from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
 
 
@@ -14,6 +17,10 @@ class MemoryShuffler:
         self.reachable = True
         self.closed = False
         self.fetched = 0
+        self.identity = SigningIdentity.generate()
+        self.tree: Tree | None = None
+        self.commitment: BatchCommitment | None = None
+        self.asked: list[int | None] = []
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Give the task, whatever was asked for."""
@@ -21,11 +28,20 @@ class MemoryShuffler:
         self.fetched += 1
         return self._signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
-        """Keep an envelope."""
+    async def submit(self, digest: TaskDigest, envelope: bytes) -> bytes:
+        """Keep an envelope, and give a receipt."""
         assert digest == self._signed.digest()
         if not self.reachable:
             raise PeerError("away")
         if self.closed:
             raise PeerRefusalError("FAILED_PRECONDITION", "closed")
         self.received.append(envelope)
+        return sign_receipt(self.identity, digest, envelope)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Relay what was signed, once there is something."""
+        assert digest == self._signed.digest()
+        self.asked.append(prefix)
+        if self.tree is None or self.commitment is None:
+            raise PeerRefusalError("FAILED_PRECONDITION", "not delivered")
+        return InclusionProof.of(self.tree, self.commitment, prefix or 0)
