@@ -16,7 +16,7 @@ from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import draft_file
 from deploy import ledger as ledger_table
-from deploy.commands.options import AnalyzerAddress, AsJson, Authority, TokenFile
+from deploy.commands.options import AnalyzerAddress, AsJson, Authority, TokenFile, hexadecimal
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
 from deploy.result_json import as_json, dumps
@@ -79,7 +79,7 @@ def result(
     authority: Authority = None,
 ) -> None:
     """Print a released result as JSON. Needs the operator's token."""
-    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
 
     async def read() -> None:
         async with OperatorClient.connect(analyzer, authority, token_file) as operator:
@@ -122,7 +122,7 @@ def contribute(
     ] = "",
 ) -> None:
     """Contribute one value, an item's number, through your own user agent."""
-    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
     # Asked for, or read from standard input: an argument would stay in the shell's history.
     value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
     if not (value.strip().isascii() and value.strip().isdecimal()):
@@ -142,14 +142,4 @@ def _hexadecimal_file(path: Path) -> bytes:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise KeyFormatError(f"{path} must hold {2 * KEY_BYTES} hexadecimal digits") from error
-    return _hexadecimal(str(path), text, KEY_BYTES)
-
-
-def _hexadecimal(name: str, text: str, length: int) -> bytes:
-    try:
-        value = bytes.fromhex(text)
-    except ValueError as error:
-        raise KeyFormatError(f"{name} must be {2 * length} hexadecimal digits") from error
-    if len(value) != length:
-        raise KeyFormatError(f"{name} has {len(text)} digits; it must have {2 * length}")
-    return value
+    return hexadecimal(str(path), text, KEY_BYTES)

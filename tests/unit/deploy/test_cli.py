@@ -16,5 +16,15 @@ def test_help_names_every_command() -> None:
     result = CliRunner().invoke(app, ["--help"])
 
     assert 0 == result.exit_code
-    for command in ("demo", "account", "plan", "result", "ledger", "contribute", "task"):
+    for command in (
+        "demo",
+        "account",
+        "plan",
+        "result",
+        "ledger",
+        "contribute",
+        "task",
+        "receipt",
+        "sentinels",
+    ):
         assert f"\n  {command}" in result.stdout
