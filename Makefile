@@ -47,6 +47,7 @@ bench: install  ## measured ratios, as JSON lines
 	@$(BIN)/python -m tests.benchmarks.decoding
 	@$(BIN)/python -m tests.benchmarks.opening
 	@$(BIN)/python -m tests.benchmarks.permuting
+	@$(BIN)/python -m tests.benchmarks.watching
 	@$(BIN)/python -m tests.benchmarks.accounting
 
 lock: install  ## pin every dependency again, with hashes
