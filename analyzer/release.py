@@ -15,9 +15,11 @@ from analyzer.conclusion import conclude
 from analyzer.intake import Intake, take_in
 from analyzer.keys import AnalyzerKeys
 from analyzer.ledger import Charge
+from analyzer.lookout import look, without
 from analyzer.registry import Registry
 from analyzer.spending import Spending
 from analyzer.store import Store
+from analyzer.verdict import judge, judge_refusals, of_users_alone
 from common.batch import BatchManifest
 from common.errors import (
     AccountingError,
@@ -26,13 +28,17 @@ from common.errors import (
     ManifestError,
     NotReleasedError,
     ShuffleDpError,
+    SuspectBatchError,
     UnknownKeyError,
     UnusableBatchError,
 )
+from common.evidence_wire import commitment_from_bytes, commitment_to_bytes
 from common.guarantee import claimed
 from common.hpke_pool import Pool
+from common.inclusion import BatchCommitment
 from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
+from common.merkle import Tree, leaves_of, sorted_leaves
 from common.result import Result
 from common.runtime import logs
 from common.task import Task
@@ -57,9 +63,12 @@ class Releases:
         spending: Spending,
         keys: AnalyzerKeys,
         pool: Pool,
+        most_refused_share: float,
     ) -> None:
         self._keys = keys
         self._store = store
+        self._identity = keys.identity
+        self._most_refused_share = most_refused_share
         self._registry = registry
         self._spending = spending
         self._pool = pool
@@ -70,9 +79,15 @@ class Releases:
 
     # --- receiving --------------------------------------------------------------------------------
 
-    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
         """
         Stage a batch; when this returns it is on the disk. Delivering again changes nothing.
+
+        Returns:
+            What was signed of everything that arrived, the same every time; None for a batch that
+            a version before this one staged.
 
         Raises:
             UnknownTaskError: There is no such task.
@@ -95,6 +110,8 @@ class Releases:
             raise
         # Also if it had been staged before: that call may have ended before it came to here.
         self._start_release(manifest)
+        kept = await self._store.commitment(manifest.task_digest)
+        return None if kept is None else commitment_from_bytes(kept)
 
     async def _receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
         signed = await self._registry.get(manifest.task_digest)
@@ -130,6 +147,7 @@ class Releases:
     ) -> None:
         received = position = 0
         group: list[bytes] = []
+        leaves = bytearray()
         async for chunk in chunks:
             reports, rest = divmod(len(chunk), task.sealed_report_bytes)
             received += reports
@@ -140,6 +158,7 @@ class Releases:
                 )
             if received > manifest.n_reports:
                 raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
+            leaves += leaves_of(chunk, task.sealed_report_bytes)
             group.append(chunk)
             if len(group) == _GROUP:
                 await self._store.add_chunks(manifest.batch_id, position, group)
@@ -148,7 +167,13 @@ class Releases:
         if received != manifest.n_reports:
             raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
-        await self._store.finish_batch(manifest.batch_id)
+        commitment = await asyncio.to_thread(self._commit, manifest, leaves)
+        await self._store.finish_batch(manifest.batch_id, commitment_to_bytes(commitment))
+
+    def _commit(self, manifest: BatchManifest, leaves: bytearray) -> BatchCommitment:
+        """Sign the root over all that arrived. In a thread."""
+        tree = Tree(sorted_leaves(leaves))
+        return BatchCommitment.sign(self._identity, manifest.task_digest, manifest.batch_id, tree)
 
     # --- releasing --------------------------------------------------------------------------------
 
@@ -191,8 +216,9 @@ class Releases:
         except (UnusableBatchError, UnknownKeyError, AccountingError, BudgetError) as error:
             # What follows from the batch, the keys and the ledger would follow from them again.
             await self._store.give_up(manifest, str(error))
+            suspect = isinstance(error, SuspectBatchError)
             logs.event(
-                "batch unusable",
+                "batch quarantined" if suspect else "batch unusable",
                 {
                     **logs.batch_fields(manifest.task_digest, manifest.batch_id),
                     "error": type(error).__name__,
@@ -204,24 +230,36 @@ class Releases:
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
+        size, loop = task.sealed_report_bytes, asyncio.get_running_loop()
+        sentinels = await self._store.sentinels(manifest.task_digest)
+        sightings = await asyncio.to_thread(look, self._chunks(manifest, loop), size, sentinels)
+        await asyncio.to_thread(judge, sightings, task)
+        manifest = of_users_alone(manifest, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = mechanism_of(task)
         started = time.perf_counter()
         intake = await asyncio.to_thread(
             take_in,
-            self._chunks(manifest, asyncio.get_running_loop()),
+            without(self._chunks(manifest, loop), size, sightings),
             task,
             manifest.task_digest,
             mechanism,
             pool=self._pool,
             key=key,
         )
+        intake.refused["repeated"] += sightings.n_repeated
         open_seconds = time.perf_counter() - started
         started = time.perf_counter()
         result = await asyncio.to_thread(conclude, manifest, task, mechanism, intake)
+        judge_refusals(result, self._most_refused_share)
         result = dataclasses.replace(
-            result, open_seconds=open_seconds, estimate_seconds=time.perf_counter() - started
+            result,
+            open_seconds=open_seconds,
+            estimate_seconds=time.perf_counter() - started,
+            n_sentinels=sightings.n_acknowledged,
+            n_sentinels_missing=sightings.n_missing,
+            n_sentinels_repeated=sightings.n_repeated,
         )
         await self._charge_and_release(manifest, task, intake, result)
         logs.event(

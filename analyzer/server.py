@@ -7,6 +7,7 @@ import grpc
 from analyzer.keys import AnalyzerKeys
 from analyzer.registry import Registry
 from analyzer.release import Releases
+from analyzer.sentinels import Sentinels
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.spending import Spending
@@ -75,7 +76,15 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     registry = Registry(
         store=store, spending=spending, keys=keys, clock=clock, rng=secure_generator()
     )
-    releases = Releases(store=store, registry=registry, spending=spending, keys=keys, pool=pool)
+    releases = Releases(
+        store=store,
+        registry=registry,
+        spending=spending,
+        keys=keys,
+        pool=pool,
+        most_refused_share=settings.most_refused_share,
+    )
+    sentinels = Sentinels(store, registry)
 
     async def needed() -> set[KeyId]:
         return await registry.needed_keys(settings.schedule().keep)
@@ -85,7 +94,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases)
+        servicer = AnalyzerServicer(registry, releases, sentinels)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

@@ -4,7 +4,9 @@ from collections.abc import AsyncIterator
 
 from analyzer.registry import Registry
 from analyzer.release import Releases
+from analyzer.sentinels import Sentinels
 from common.draft_wire import draft_from_wire
+from common.evidence_wire import delivered_to_wire, sentinels_from_wire
 from common.ledger_wire import after_from_wire, ledger_to_wire
 from common.wire import (
     chunk_from_wire,
@@ -19,9 +21,10 @@ from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers the shuffler and operators; who may call what: common/runtime/calls.py."""
 
-    def __init__(self, registry: Registry, releases: Releases) -> None:
+    def __init__(self, registry: Registry, releases: Releases, sentinels: Sentinels) -> None:
         self._registry = registry
         self._releases = releases
+        self._sentinels = sentinels
 
     async def CreateTask(
         self,
@@ -47,8 +50,18 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Take a permuted batch."""
         first = await anext(request_iterator, analyzer_pb2.DeliverBatchRequest())
         chunks = (chunk_from_wire(message) async for message in request_iterator)
-        await self._releases.deliver(manifest_from_wire(first), chunks)
-        return analyzer_pb2.DeliverBatchResponse()
+        return delivered_to_wire(await self._releases.deliver(manifest_from_wire(first), chunks))
+
+    async def RegisterSentinels(
+        self,
+        request: analyzer_pb2.RegisterSentinelsRequest,
+        context: _Call,
+    ) -> analyzer_pb2.RegisterSentinelsResponse:
+        """Keep test submissions to look out for. For operators."""
+        self._require_operator(context.invocation_metadata())
+        digest, sentinels, acknowledged = sentinels_from_wire(request)
+        await self._sentinels.register(digest, sentinels, acknowledged=acknowledged)
+        return analyzer_pb2.RegisterSentinelsResponse()
 
     async def GetResult(
         self,

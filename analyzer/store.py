@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from analyzer import ledger
+from analyzer import ledger, sentinel_table
+from analyzer.lookout import Sentinel
 from common.batch import BatchId, BatchManifest
 from common.errors import BatchConflictError
 from common.ledger_entry import ChainHead, LedgerEntry
@@ -40,8 +41,13 @@ CREATE TABLE IF NOT EXISTS results (
     cells BLOB NOT NULL,
     result BLOB NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS commitments (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    commitment BLOB NOT NULL
+) WITHOUT ROWID;
 """
     + ledger.SCHEMA
+    + sentinel_table.SCHEMA
 )
 
 
@@ -80,9 +86,25 @@ class Store:
         """Stage consecutive chunks, the first of them at `position`."""
         await self._database.run(_add_chunks, batch_id, position, chunks)
 
-    async def finish_batch(self, batch_id: BatchId) -> None:
-        """Mark a batch as staged whole."""
-        await self._database.run(_finish_batch, batch_id)
+    async def finish_batch(self, batch_id: BatchId, commitment: bytes | None = None) -> None:
+        """Mark a batch as staged whole, and keep what was signed of it, if anything, at once."""
+        await self._database.run(_finish_batch, batch_id, commitment)
+
+    async def commitment(self, digest: TaskDigest) -> bytes | None:
+        """Look up what was signed of a task's batch; None where an earlier version staged it."""
+        return await self._database.run(_commitment, digest)
+
+    async def add_sentinels(
+        self, digest: TaskDigest, sentinels: Sequence[bytes], most: int, *, acknowledged: bool
+    ) -> None:
+        """Register sentinels, before the batch is staged; see `sentinel_table.register`."""
+        await self._database.run(
+            sentinel_table.register, digest, sentinels, most, acknowledged=acknowledged
+        )
+
+    async def sentinels(self, digest: TaskDigest) -> list[Sentinel]:
+        """List a task's sentinels in the order in which they were registered."""
+        return await self._database.run(sentinel_table.registered, digest)
 
     async def staged(self) -> list[BatchManifest]:
         """List batches that are staged and not yet released."""
@@ -189,8 +211,22 @@ def _add_chunks(
     )
 
 
-def _finish_batch(connection: sqlite3.Connection, batch_id: BatchId) -> None:
+def _finish_batch(
+    connection: sqlite3.Connection, batch_id: BatchId, commitment: bytes | None
+) -> None:
     connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
+    if commitment is not None:
+        connection.execute(
+            "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
+            (commitment, batch_id),
+        )
+
+
+def _commitment(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
+    row = connection.execute(
+        "SELECT commitment FROM commitments WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else bytes(row[0])
 
 
 def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:

@@ -108,6 +108,10 @@ class UnusableBatchError(ShuffleDpError):
     status = "DATA_LOSS"
 
 
+class SuspectBatchError(UnusableBatchError):
+    """A batch failed a check that an honest shuffler's passes: it is kept, and not estimated."""
+
+
 class NotReleasedError(ShuffleDpError):
     """The task is known, its result is not there yet."""
 
@@ -177,6 +181,16 @@ class DamagedStorageError(StorageError):
 
 class PeerBusyError(PeerError):
     """Another party has no room for the call at the moment; it may be made again, later."""
+
+
+class ReceiptError(PeerError):
+    """The shuffler's receipt does not verify: what was sent may not be stored."""
+
+
+class ProofError(ShuffleDpError):
+    """What should prove that a report was received, or was not, proves neither."""
+
+    status = "FAILED_PRECONDITION"
 
 
 class PlanError(ShuffleDpError):

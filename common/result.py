@@ -63,3 +63,9 @@ class Result:
     """What the protocol's paper would have claimed against the analyzer, in words."""
     open_seconds: float
     estimate_seconds: float
+    n_sentinels: int = 0
+    """An operator's test submissions, taken out before counting: no other number counts them."""
+    n_sentinels_missing: int = 0
+    """Of those, with at least one report that is not there; where the shuffler samples, by law."""
+    n_sentinels_repeated: int = 0
+    """Further copies of their reports; also among the refused."""

@@ -1,8 +1,9 @@
 """
-The analyzer's long-lived signing identity (Ed25519 [RFC8032]) and the tasks that it signs.
+Long-lived signing identities (Ed25519 [RFC8032]), and the tasks that the analyzer signs.
 
-Devices pin the identity, not an encryption key, so that encryption keys can change with every
-task.
+Devices pin identities, not encryption keys, so that encryption keys can change with every task.
+The analyzer signs tasks and what it received; the shuffler signs receipts. Every kind of message
+has a label of its own, so that a signature of one kind is never one of another.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ class SignedTask:
 
 @dataclass(frozen=True, slots=True, init=False)
 class PublicIdentity:
-    """The public half of the analyzer's identity; what a device pins."""
+    """The public half of a party's identity; what a device pins."""
 
     _key: Ed25519PublicKey
     raw: bytes
@@ -67,12 +68,20 @@ class PublicIdentity:
                 f"({fingerprint(self.raw)})"
             ) from error
 
+    def signed(self, label: bytes, message: bytes, signature: bytes) -> bool:
+        """Say whether this identity signed a message under a label."""
+        try:
+            self._key.verify(signature, label + message)
+        except InvalidSignature:
+            return False
+        return True
+
     def __repr__(self) -> str:
         return f"PublicIdentity({fingerprint(self.raw)})"
 
 
 class SigningIdentity:
-    """The private half. Held by the analyzer alone; never prints."""
+    """The private half. Held by its party alone; never prints."""
 
     __slots__ = ("_key",)
 
@@ -98,6 +107,14 @@ class SigningIdentity:
         """Sign a task's bytes. Run by the analyzer, for an operator."""
         return SignedTask(task_bytes=task_bytes, signature=self._key.sign(_TASK_LABEL + task_bytes))
 
+    def sign_message(self, label: bytes, message: bytes) -> bytes:
+        """
+        Sign another message than a task, under a label of its kind.
+
+        The message has a fixed length, or is a hash: label and message are told apart by that.
+        """
+        return self._key.sign(label + message)
+
     def __repr__(self) -> str:
         return f"SigningIdentity(of {fingerprint(self.public_identity().raw)})"
 
@@ -105,9 +122,9 @@ class SigningIdentity:
         raise TypeError("an identity is not pickled by accident; use private_bytes()")
 
 
-def identity_from_hex(text: str) -> PublicIdentity:
+def identity_from_hex(text: str, party: str = "analyzer") -> PublicIdentity:
     """
-    Read a pinned identity from hexadecimal text.
+    Read a party's pinned identity from hexadecimal text.
 
     Raises:
         KeyFormatError: It is not 64 hexadecimal digits.
@@ -116,5 +133,5 @@ def identity_from_hex(text: str) -> PublicIdentity:
         return PublicIdentity(bytes.fromhex(text))
     except ValueError as error:
         raise KeyFormatError(
-            f"the analyzer's identity must be {2 * IDENTITY_BYTES} hexadecimal digits"
+            f"the {party}'s identity must be {2 * IDENTITY_BYTES} hexadecimal digits"
         ) from error

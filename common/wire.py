@@ -123,9 +123,12 @@ _OUTCOMES: Final = {
 _OUTCOME_NUMBERS: Final = {number: outcome for outcome, number in _OUTCOMES.items()}
 
 
-def outcomes_to_wire(outcomes: Sequence[Outcome]) -> shuffler_pb2.SubmitBulkResponse:
-    """Write what became of each submission."""
-    return shuffler_pb2.SubmitBulkResponse(outcomes=[_OUTCOMES[outcome] for outcome in outcomes])
+def outcomes_to_wire(
+    outcomes: Sequence[Outcome], receipt: bytes = b""
+) -> shuffler_pb2.SubmitBulkResponse:
+    """Write what became of each submission, and the receipt for all that are stored."""
+    numbers = [_OUTCOMES[outcome] for outcome in outcomes]
+    return shuffler_pb2.SubmitBulkResponse(outcomes=numbers, receipt=receipt)
 
 
 def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome]:
@@ -245,6 +248,9 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
         published_claim=result.published_claim,
         open_seconds=result.open_seconds,
         estimate_seconds=result.estimate_seconds,
+        n_sentinels=result.n_sentinels,
+        n_sentinels_missing=result.n_sentinels_missing,
+        n_sentinels_repeated=result.n_sentinels_repeated,
     )
 
 
@@ -295,6 +301,9 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
         published_claim=message.published_claim,
         open_seconds=message.open_seconds,
         estimate_seconds=message.estimate_seconds,
+        n_sentinels=message.n_sentinels,
+        n_sentinels_missing=message.n_sentinels_missing,
+        n_sentinels_repeated=message.n_sentinels_repeated,
     )
 
 

@@ -113,12 +113,15 @@ class Cluster:
     async def start_user_agent(self) -> None:
         """Start the user agent, for several persons; it calls the shuffler."""
         identity = (self.analyzer.state / "identity.pub").read_text(encoding="ascii")
+        pinned = (self.shuffler.state / "identity.pub").read_text(encoding="ascii")
         await self._start(
             "user_agent",
             {
                 "listen": f"unix:{(self._directory / 'user_agent.sock').resolve()}",
                 "shuffler": self.shuffler.address,
                 "analyzer_identity": identity,
+                "shuffler_identity": pinned,
+                "inclusion_check_seconds": 1.0,
                 "local_epsilon_cap": 20.0,
                 "total_central_epsilon_cap": 20.0,  # tiny batches claim little more than local
                 "several_persons": True,

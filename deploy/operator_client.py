@@ -1,7 +1,7 @@
 """An operator's calls to the analyzer: publish tasks, read results and the ledger."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -11,6 +11,7 @@ import grpc
 from common.draft import TaskDraft
 from common.draft_wire import draft_to_wire
 from common.errors import NotReleasedError, PeerError, PeerRefusalError, SettingsError
+from common.evidence_wire import sentinels_to_wire
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
 from common.result import Result
@@ -89,6 +90,15 @@ class OperatorClient:
             draft_to_wire(draft), metadata=self._metadata, timeout=SHORT_DEADLINE
         )
         return signed_task_from_wire((await self._reply(call)).task)
+
+    async def register_sentinels(
+        self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
+    ) -> None:
+        """Register test submissions, by their leaves; again with the same ones changes nothing."""
+        request = sentinels_to_wire(digest, sentinels, acknowledged=acknowledged)
+        await self._reply(
+            self._stub.RegisterSentinels(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
+        )
 
     async def result(self, digest: TaskDigest) -> Result:
         """

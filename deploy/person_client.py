@@ -1,4 +1,4 @@
-"""A person's call to their own user agent."""
+"""A person's calls to their own user agent."""
 
 from common.errors import SettingsError, WireError
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
@@ -17,8 +17,7 @@ async def send(
         WireError: The value is larger than any item's number.
         PeerError, PeerRefusalError: The agent cannot be reached, or refuses.
     """
-    if not agent.startswith("unix:"):
-        raise SettingsError("the agent's address must begin with unix:")
+    _check_socket(agent)
     try:
         request = user_agent_pb2.ContributeRequest(task_digest=digest, value=value, person=person)
     except ValueError as error:
@@ -26,3 +25,25 @@ async def send(
     async with open_channel(agent, "user_agent", None) as channel:
         stub = user_agent_pb2_grpc.UserAgentStub(channel)
         return await reply(stub.Contribute(request, timeout=LONG_DEADLINE))
+
+
+async def ask_for_receipt(
+    agent: str, digest: TaskDigest, person: str
+) -> user_agent_pb2.GetReceiptResponse:
+    """
+    Ask a user agent on a Unix socket what is known of an answer.
+
+    Raises:
+        SettingsError: The address is not a Unix socket's.
+        PeerError, PeerRefusalError: The agent cannot be reached, or knows of no answer.
+    """
+    _check_socket(agent)
+    request = user_agent_pb2.GetReceiptRequest(task_digest=digest, person=person)
+    async with open_channel(agent, "user_agent", None) as channel:
+        stub = user_agent_pb2_grpc.UserAgentStub(channel)
+        return await reply(stub.GetReceipt(request, timeout=LONG_DEADLINE))
+
+
+def _check_socket(agent: str) -> None:
+    if not agent.startswith("unix:"):
+        raise SettingsError("the agent's address must begin with unix:")

@@ -23,6 +23,11 @@ def as_json(result: Result) -> dict[str, Any]:
         "n_reports": result.n_reports,
         "n_dummies": result.n_dummies,
         "refused": dict(result.refused),
+        "sentinels": {
+            "planted": result.n_sentinels,
+            "missing": result.n_sentinels_missing,
+            "repeated": result.n_sentinels_repeated,
+        },
         "frequencies": result.histogram.frequencies.tolist(),
         "standard_errors": result.histogram.standard_errors.tolist(),
         "refined": result.histogram.refined.tolist(),

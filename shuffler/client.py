@@ -8,6 +8,8 @@ import grpc
 
 from common.batch import BatchManifest
 from common.errors import CallerError, PeerError, PeerRefusalError
+from common.evidence_wire import delivered_from_wire
+from common.inclusion import BatchCommitment
 from common.runtime.fresh_channel import FreshChannel
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
@@ -22,8 +24,15 @@ class Analyzer(Protocol):
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
 
-    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
-        """Deliver a batch; when it returns, the analyzer has stored it durably."""
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
+        """
+        Deliver a batch; when it returns, the analyzer has stored it durably.
+
+        Returns:
+            What the analyzer signed of what it received, if it signs.
+        """
 
 
 class AnalyzerClient:
@@ -45,8 +54,15 @@ class AnalyzerClient:
         response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
-    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
-        """Deliver a batch; when it returns, the analyzer has stored it durably."""
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
+        """
+        Deliver a batch; when it returns, the analyzer has stored it durably.
+
+        Returns:
+            What the analyzer signed of what it received, if it signs.
+        """
         failures: list[Exception] = []
 
         async def messages() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
@@ -59,7 +75,7 @@ class AnalyzerClient:
                 raise
 
         try:
-            await reply(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))
+            answer = await reply(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))
         except PeerRefusalError as error:
             if error.status == CallerError.status:  # it is not the batch that was refused
                 raise PeerError("the analyzer takes no batch from this certificate") from error
@@ -69,3 +85,4 @@ class AnalyzerClient:
             if failures:
                 raise failures[0] from None
             raise
+        return delivered_from_wire(answer)

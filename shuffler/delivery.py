@@ -20,6 +20,7 @@ from common.task_digest import TaskDigest
 from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
 from shuffler.client import Analyzer
 from shuffler.group import open_group
+from shuffler.inclusion import Inclusions, Sent
 from shuffler.mixing import Mixed, Mixing
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Spool, StoredBatch
@@ -45,8 +46,10 @@ class Deliveries:
         pool: Pool,
         clock: Clock,
         rng: np.random.Generator,
+        inclusions: Inclusions,
     ) -> None:
         self._rounds = rounds
+        self._inclusions = inclusions
         self._pool = pool
         self._spool = spool
         self._analyzer = analyzer
@@ -179,8 +182,9 @@ class Deliveries:
                     f"the permuted batch had {stored.n_reports} reports; the disk gives {sent}"
                 )
 
+        sent = Sent(found.task.sealed_report_bytes)
         try:
-            await self._analyzer.deliver(manifest, chunks())
+            commitment = await self._analyzer.deliver(manifest, sent.passing(chunks()))
         except PeerRefusalError as error:
             logs.event(
                 "batch refused by the analyzer",
@@ -188,4 +192,7 @@ class Deliveries:
                 level="ERROR",
             )
             return Event.REFUSE
+        # Before the end of its key: after that nothing of what was sent can be hashed.
+        leaves = await sent.whole(manifest.n_reports, chunks())
+        await self._inclusions.keep(manifest, found.task.deadline, commitment, leaves)
         return Event.DELIVER

@@ -18,7 +18,7 @@ from common.runtime.rotation import Rotation
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
-from common.signing import identity_from_hex
+from common.signing import SigningIdentity, identity_from_hex
 from common.suites import DEFAULT_SUITE, SUITES
 from common.user_token import TokenIdentity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
@@ -26,11 +26,15 @@ from shuffler.client import AnalyzerClient
 from shuffler.collection import Collection
 from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
+from shuffler.inclusion import Inclusions
+from shuffler.receipts import Receipts
 from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.spool import Spool
 from shuffler.token_check import TokenCheck
+
+_DAY_SECONDS: Final = 24 * 3600
 
 
 class ShufflerService:
@@ -42,6 +46,7 @@ class ShufflerService:
         listener: Listener,
         deliveries: Deliveries,
         rotation: Rotation,
+        inclusions: Inclusions,
         spool: Spool,
         pool: HpkePool,
         channel: FreshChannel,
@@ -53,6 +58,7 @@ class ShufflerService:
         self._running = [
             asyncio.create_task(deliveries.run()),
             asyncio.create_task(rotation.run()),
+            asyncio.create_task(inclusions.keep_forgetting()),
         ]
         self.address = listener.address
 
@@ -80,6 +86,10 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         ),
         tls,
     )
+    identity = SigningIdentity(
+        state.secret("identity.key", lambda: SigningIdentity.generate().private_bytes())
+    )
+    state.publish("identity.pub", identity.public_identity().raw.hex())
     spool = Spool(state.path / "spool.sqlite")
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
@@ -113,12 +123,24 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
+    inclusions = Inclusions(
+        directory=state.path / "inclusion",
+        identity=identity_from_hex(settings.analyzer_identity),
+        keep_seconds=settings.keep_inclusion_days * _DAY_SECONDS,
+        clock=clock,
+    )
     deliveries = Deliveries(
-        rounds=rounds, spool=spool, analyzer=analyzer, pool=pool, clock=clock, rng=rng
+        rounds=rounds,
+        spool=spool,
+        analyzer=analyzer,
+        pool=pool,
+        clock=clock,
+        rng=rng,
+        inclusions=inclusions,
     )
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = ShufflerServicer(collection, connections)
+        servicer = ShufflerServicer(collection, connections, Receipts(identity), inclusions)
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
@@ -128,6 +150,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         listener=listener,
         deliveries=deliveries,
         rotation=rotation,
+        inclusions=inclusions,
         spool=spool,
         pool=pool,
         channel=channel,

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from common.evidence_wire import prefix_from_wire, proof_to_wire
 from common.submission import Outcome
 from common.wire import (
     digest_from_wire,
@@ -14,6 +15,8 @@ from common.wire import (
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.collection import Collection
 from shuffler.connection_count import ConnectionCount
+from shuffler.inclusion import Inclusions
+from shuffler.receipts import Receipts
 
 
 class _Call(Protocol):
@@ -26,9 +29,17 @@ class _Call(Protocol):
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     """Answers devices; and its operator, see common/runtime/calls.py."""
 
-    def __init__(self, collection: Collection, connections: ConnectionCount) -> None:
+    def __init__(
+        self,
+        collection: Collection,
+        connections: ConnectionCount,
+        receipts: Receipts,
+        inclusions: Inclusions,
+    ) -> None:
         self._collection = collection
         self._connections = connections
+        self._receipts = receipts
+        self._inclusions = inclusions
 
     async def FetchTask(
         self, request: shuffler_pb2.FetchTaskRequest, _context: object
@@ -42,15 +53,21 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.SubmitResponse:
         """Take one submission."""
         self._connections.take(context.peer(), 1)
-        outcome = await self._collection.submit(*envelope_from_wire(request))
-        return shuffler_pb2.SubmitResponse(repeated=outcome is Outcome.REPEATED)
+        digest, envelope, token = envelope_from_wire(request)
+        outcome = await self._collection.submit(digest, envelope, token)
+        return shuffler_pb2.SubmitResponse(
+            repeated=outcome is Outcome.REPEATED,
+            receipt=self._receipts.one(digest, envelope, outcome),
+        )
 
     async def SubmitBulk(
         self, request: shuffler_pb2.SubmitBulkRequest, context: _Call
     ) -> shuffler_pb2.SubmitBulkResponse:
         """Take many submissions."""
         self._connections.take(context.peer(), len(request.envelopes))
-        return outcomes_to_wire(await self._collection.submit_bulk(*envelopes_from_wire(request)))
+        digest, envelopes, tokens = envelopes_from_wire(request)
+        outcomes = await self._collection.submit_bulk(digest, envelopes, tokens)
+        return outcomes_to_wire(outcomes, self._receipts.bulk(digest, envelopes, outcomes))
 
     async def GetBatchStatus(
         self, request: shuffler_pb2.GetBatchStatusRequest, _context: object
@@ -64,3 +81,9 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         """Close a batch early. For the operator."""
         await self._collection.close(digest_from_wire(request.task_digest))
         return shuffler_pb2.CloseBatchResponse()
+
+    async def GetInclusion(
+        self, request: shuffler_pb2.GetInclusionRequest, _context: object
+    ) -> shuffler_pb2.GetInclusionResponse:
+        """Relay what the analyzer signed, and one bucket."""
+        return proof_to_wire(*await self._inclusions.relay(*prefix_from_wire(request)))

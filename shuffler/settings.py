@@ -26,6 +26,8 @@ class ShufflerSettings(KeyHolderSettings):
     task."""
     submissions_per_connection: int = 10_000
     """Without tokens: a connection may make so many, 0 for no limit."""
+    keep_inclusion_days: int = 30
+    """For how long after a delivery, or its deadline, devices can ask whether they were counted."""
 
     def __post_init__(self) -> None:
         KeyHolderSettings.__post_init__(self)
@@ -37,5 +39,9 @@ class ShufflerSettings(KeyHolderSettings):
             raise SettingsError(
                 f"submissions_per_connection is {self.submissions_per_connection}; it must be at "
                 "least 0"
+            )
+        if self.keep_inclusion_days < 0:
+            raise SettingsError(
+                f"keep_inclusion_days is {self.keep_inclusion_days}; it must be at least 0"
             )
         check_processes(self.opening_processes)

@@ -12,13 +12,25 @@ from typing import Final
 
 import numpy as np
 
-from common.errors import PeerError, PeerRefusalError, SettingsError, UserTokenError, WireError
+from common.errors import (
+    PeerError,
+    PeerRefusalError,
+    ReceiptError,
+    SettingsError,
+    UnknownTaskError,
+    UserTokenError,
+    WireError,
+)
+from common.evidence_wire import AnswerRecord
+from common.receipt import envelope_hash, receipt_holds
 from common.runtime import logs
 from common.runtime.clock import Clock
+from common.signing import PublicIdentity
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.client import Shuffler
 from user_agent.contribution import Contributor
+from user_agent.evidence import Inclusion
 from user_agent.policy import Claim, Policy, check
 from user_agent.token_file import TokenFile
 
@@ -50,8 +62,10 @@ class Agent:
         clock: Clock,
         rng: np.random.Generator,
         tokens: TokenFile | None = None,
+        shuffler_identity: PublicIdentity | None = None,
     ) -> None:
         self._shuffler = shuffler
+        self._shuffler_identity = shuffler_identity
         self._budget = budget
         self._policy = policy
         self._tokens = tokens or TokenFile(None)
@@ -71,13 +85,11 @@ class Agent:
             SignatureError, TaskError: The task is not what the pinned analyzer signed, or invalid.
             ValueRangeError: The value lies outside the domain.
             PeerError: The shuffler cannot be reached; what was saved is sent again later.
+            ReceiptError: It took it, and its receipt does not verify: the same.
             PeerRefusalError: The shuffler does not take it.
             SettingsError: The file of tokens cannot be read, or holds none.
         """
-        if person and not self._several_persons:
-            raise WireError("this agent answers for one person; it takes no name")
-        if self._several_persons and not person:
-            raise WireError("this agent answers for several persons; say by name for whom")
+        self._check_person(person)
         saved = await self._budget.find(person, digest)
         repeated = saved is not None
         if saved is None:
@@ -85,6 +97,33 @@ class Agent:
         if saved.state is not SubmissionState.ARRIVED:
             await self._send(saved)
         return Receipt(repeated=repeated, local_epsilon=saved.claim.local_epsilon)
+
+    async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
+        """
+        Tell what is known of an answer: how far it got, and what was proven of it.
+
+        Raises:
+            WireError: As `contribute`.
+            UnknownTaskError: This person has not answered this task.
+        """
+        self._check_person(person)
+        saved = await self._budget.find(person, digest)
+        kept = await self._budget.evidence(person, digest)
+        if saved is None:
+            raise UnknownTaskError("this person has answered no task with this digest")
+        return AnswerRecord(
+            state=saved.state.value,
+            inclusion=(kept.inclusion if kept else Inclusion.UNCHECKED).value,
+            envelope_hash=envelope_hash(saved.envelope),
+            receipt=kept.receipt if kept else b"",
+            receipt_verified=kept is not None and kept.receipt_verified,
+        )
+
+    def _check_person(self, person: str) -> None:
+        if person and not self._several_persons:
+            raise WireError("this agent answers for one person; it takes no name")
+        if self._several_persons and not person:
+            raise WireError("this agent answers for several persons; say by name for whom")
 
     async def _charge(
         self, digest: TaskDigest, value: int, person: str
@@ -104,12 +143,12 @@ class Agent:
             digest,
             Claim.of(task),
             self._policy,
-            lambda: contributor.prepare(value, self._rng),
+            lambda: contributor.answer(value, self._rng),
         )
 
     async def _send(self, saved: SavedSubmission) -> None:
         try:
-            await self._shuffler.submit(
+            receipt = await self._shuffler.submit(
                 saved.task_digest, saved.envelope, self._tokens.token(saved.person)
             )
         except PeerRefusalError as error:
@@ -117,7 +156,25 @@ class Agent:
             if error.status != UserTokenError.status:
                 await self._budget.mark(saved, SubmissionState.REFUSED)
             raise
-        await self._budget.mark(saved, SubmissionState.ARRIVED)
+        verified = self._verify(saved, receipt)
+        await self._budget.arrived(saved, receipt, verified=verified)
+
+    def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
+        """
+        Check a receipt, if a shuffler is pinned.
+
+        Raises:
+            ReceiptError: It does not acknowledge these bytes.
+        """
+        if self._shuffler_identity is None:
+            return False
+        if not receipt_holds(self._shuffler_identity, saved.task_digest, saved.envelope, receipt):
+            fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
+            logs.event("receipt does not verify", fields, level="ERROR")
+            raise ReceiptError(
+                "the receipt is not by the shuffler identity pinned here; the answer is sent again"
+            )
+        return True
 
     async def resend_pending(self) -> None:
         """Send again what was saved and may not have arrived."""

@@ -14,6 +14,9 @@ from typing import Final
 from common.runtime.database import Database
 from common.runtime.storage import storage_failures
 from common.task_digest import TaskDigest
+from user_agent import evidence
+from user_agent.contribution import Answer
+from user_agent.evidence import Evidence, Inclusion
 from user_agent.policy import Claim, Policy, check_totals
 
 _SCHEMA: Final = """
@@ -56,7 +59,7 @@ class Budget:
 
     def __init__(self, path: Path) -> None:
         _upgrade(path)
-        self._database = Database(path, _SCHEMA)
+        self._database = Database(path, _SCHEMA + evidence.SCHEMA)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up what this person submitted to this task."""
@@ -68,7 +71,7 @@ class Budget:
         digest: TaskDigest,
         claim: Claim,
         policy: Policy,
-        prepare: Callable[[], bytes],
+        prepare: Callable[[], Answer],
     ) -> tuple[SavedSubmission, bool]:
         """
         Charge an answer and save it before it is sent: all of it, or nothing.
@@ -82,7 +85,7 @@ class Budget:
             digest: Which task.
             claim: What it costs.
             policy: The caps over all tasks of a person.
-            prepare: Gives the envelope. It is called once the caps are known to be kept, and in
+            prepare: Gives the answer. It is called once the caps are known to be kept, and in
                 the database's thread.
 
         Returns:
@@ -98,6 +101,22 @@ class Budget:
     async def mark(self, submission: SavedSubmission, state: SubmissionState) -> None:
         """Record how far a submission got."""
         await self._database.run(_mark, submission, state)
+
+    async def arrived(self, submission: SavedSubmission, receipt: bytes, *, verified: bool) -> None:
+        """Record that the shuffler has acknowledged a submission, and its receipt, at once."""
+        await self._database.run(_arrived, submission, receipt, verified=verified)
+
+    async def evidence(self, person: str, digest: TaskDigest) -> Evidence | None:
+        """Look up what is kept of this person's answer to check on it."""
+        return await self._database.run(evidence.find, person, digest)
+
+    async def unchecked(self) -> list[Evidence]:
+        """List what arrived and has not been proven to be counted or missing."""
+        return await self._database.run(evidence.unchecked)
+
+    async def conclude(self, checked: Evidence, inclusion: Inclusion) -> None:
+        """Record what came of a check."""
+        await self._database.run(evidence.conclude, checked, inclusion)
 
     async def pending(self) -> list[SavedSubmission]:
         """List what was saved and may not have arrived."""
@@ -168,16 +187,17 @@ def _spend(
     *,
     claim: Claim,
     policy: Policy,
-    prepare: Callable[[], bytes],
+    prepare: Callable[[], Answer],
 ) -> tuple[SavedSubmission, bool]:
     earlier = _find(connection, person, digest)
     if earlier is not None:
         return earlier, True
     check_totals(policy, _claims(connection, person), claim)
+    answer = prepare()
     submission = SavedSubmission(
         person=person,
         task_digest=digest,
-        envelope=prepare(),
+        envelope=answer.envelope,
         claim=claim,
         state=SubmissionState.PENDING,
     )
@@ -195,6 +215,7 @@ def _spend(
             submission.state.value,
         ),
     )
+    evidence.begin(connection, person, digest, answer)
     return submission, False
 
 
@@ -214,6 +235,15 @@ def _mark(
     connection.execute(
         "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ?",
         (state.value, submission.person, submission.task_digest),
+    )
+
+
+def _arrived(
+    connection: sqlite3.Connection, submission: SavedSubmission, receipt: bytes, *, verified: bool
+) -> None:
+    _mark(connection, submission, SubmissionState.ARRIVED)
+    evidence.keep_receipt(
+        connection, submission.person, submission.task_digest, receipt, verified=verified
     )
 
 

@@ -4,6 +4,8 @@ from typing import Protocol
 
 import grpc
 
+from common.evidence_wire import prefix_to_wire, proof_from_wire, receipt_from_wire
+from common.inclusion import InclusionProof
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
@@ -17,8 +19,16 @@ class Shuffler(Protocol):
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
 
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> None:
-        """Submit, with a token or an empty one; when it returns, it is durably stored."""
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
+        """
+        Submit, with a token or an empty one; when it returns, it is durably stored.
+
+        Returns:
+            The shuffler's receipt.
+        """
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Fetch what the analyzer signed for a task's batch, and a bucket of it if one is named."""
 
 
 class ShufflerClient:
@@ -33,7 +43,13 @@ class ShufflerClient:
         response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> None:
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit, with a token or an empty one; when it returns, it is durably stored."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
-        await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE))
+        return receipt_from_wire(await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE)))
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Fetch what the analyzer signed for a task's batch, and a bucket of it if one is named."""
+        request = prefix_to_wire(digest, prefix)
+        answer = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE))
+        return proof_from_wire(answer)

@@ -5,6 +5,8 @@ The only code that turns a true value into bytes that leave the device; what is 
 and shipped is this.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,9 +14,23 @@ from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.hpke import HpkePublicKey, envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism, Reports, check_value, null_reports
+from common.merkle import leaf
 from common.submission import Submission, pack
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is sent for one user, and what it can be recognised by among all that arrives."""
+
+    envelope: bytes
+    leaves: tuple[bytes, ...]
+    """Hashes of its sealed reports: common/merkle.py."""
+    deadline: int
+    """Of the task."""
+    sampled: bool
+    """The task lets the shuffler drop reports."""
 
 
 class Contributor:
@@ -50,17 +66,26 @@ class Contributor:
 
         Cost: one seal for each report and one for the envelope, about 0.1 ms each.
         """
+        return self.answer(value, rng).envelope
+
+    def answer(self, value: int, rng: np.random.Generator) -> Answer:
+        """Prepare one user's submission, and what it can be recognised by; see `prepare`."""
         check_value(value, self._task.domain_size)  # before numpy sees a number of any size
         own = self._mechanism.randomize(np.array([value], dtype=np.int64), rng)
         dummies = draw_dummies(self._mechanism, self._task.dummies, rng)
         reports = pad(np.concatenate([own, dummies]), self._task.reports_per_user)
         # Shuffled before they are sealed, so that the order of sealing tells nothing either.
         reports = reports[rng.permutation(len(reports))]
+        sealed = [self._seal_report(report.tobytes()) for report in reports]
         submission = Submission(
-            submission_id=rng.bytes(SUBMISSION_ID_BYTES),
-            sealed_reports=b"".join(self._seal_report(report.tobytes()) for report in reports),
+            submission_id=rng.bytes(SUBMISSION_ID_BYTES), sealed_reports=b"".join(sealed)
         )
-        return self._seal_envelope(pack(submission))
+        return Answer(
+            envelope=self._seal_envelope(pack(submission)),
+            leaves=tuple(map(leaf, sealed)),
+            deadline=self._task.deadline,
+            sampled=self._task.shuffler.kept < 1,
+        )
 
 
 def draw_dummies(mechanism: Mechanism, dummies: DummySpec, rng: np.random.Generator) -> Reports:

@@ -19,6 +19,7 @@ from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
 from user_agent.token_file import TokenFile
+from user_agent.watch import Watch
 
 
 class UserAgentService:
@@ -29,19 +30,20 @@ class UserAgentService:
         listener: Listener,
         budget: Budget,
         channel: grpc.aio.Channel,
-        resending: asyncio.Task[None],
+        running: list[asyncio.Task[None]],
     ) -> None:
         self._listener = listener
         self._budget = budget
         self._channel = channel
-        self._resending = resending
+        self._running = running
         self.address = listener.address
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
         await self._listener.stop()
-        self._resending.cancel()
-        await asyncio.gather(self._resending, return_exceptions=True)
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
         await self._channel.close()
         self._budget.close()
 
@@ -53,11 +55,13 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     tls = identity_for(settings, "user_agent", clock)
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     budget = Budget(state.path / "budget.sqlite")
+    shuffler, identity = ShufflerClient(channel), identity_from_hex(settings.analyzer_identity)
+    pinned = settings.shuffler_identity
     agent = Agent(
-        shuffler=ShufflerClient(channel),
+        shuffler=shuffler,
         budget=budget,
         policy=Policy(
-            identity=identity_from_hex(settings.analyzer_identity),
+            identity=identity,
             local_epsilon_cap=settings.local_epsilon_cap,
             total_local_epsilon_cap=settings.total_local_epsilon_cap,
             total_central_epsilon_cap=settings.total_central_epsilon_cap,
@@ -67,10 +71,23 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),
+        shuffler_identity=identity_from_hex(pinned, "shuffler") if pinned else None,
+    )
+    watch = Watch(
+        shuffler=shuffler,
+        budget=budget,
+        identity=identity,
+        clock=clock,
+        rng=secure_generator(),
+        pause=settings.inclusion_check_seconds,
     )
 
     def add_services(server: grpc.aio.Server) -> None:
         user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
 
     listener = await Listener.start(settings, tls, "shuffledp.v1.UserAgent", add_services)
-    return UserAgentService(listener, budget, channel, asyncio.create_task(agent.keep_resending()))
+    running = [
+        asyncio.create_task(agent.keep_resending()),
+        asyncio.create_task(watch.keep_checking()),
+    ]
+    return UserAgentService(listener, budget, channel, running)

@@ -1,5 +1,6 @@
 """Wire in, core, wire out."""
 
+from common.evidence_wire import record_question_from_wire, record_to_wire
 from common.wire import contribution_from_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from user_agent.agent import Agent
@@ -20,3 +21,9 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         return user_agent_pb2.ContributeResponse(
             repeated=receipt.repeated, local_epsilon=receipt.local_epsilon
         )
+
+    async def GetReceipt(
+        self, request: user_agent_pb2.GetReceiptRequest, _context: object
+    ) -> user_agent_pb2.GetReceiptResponse:
+        """Tell what is known of an answer."""
+        return record_to_wire(await self._agent.record(*record_question_from_wire(request)))

@@ -18,6 +18,11 @@ class UserAgentSettings(ServiceSettings):
     """Address of the shuffler."""
     analyzer_identity: str
     """The analyzer's signing identity that this device trusts: 64 hexadecimal digits."""
+    shuffler_identity: str | None = None
+    """The shuffler's signing identity: 64 hexadecimal digits. Without it receipts are kept, and
+    not verified."""
+    inclusion_check_seconds: float = 3600.0
+    """About how often the shuffler is asked whether an answer that arrived was counted."""
     local_epsilon_cap: float = 4.0
     """The most that one answer may give away if nobody else is honest; infinite for no limit."""
     total_local_epsilon_cap: float = 20.0
@@ -35,6 +40,11 @@ class UserAgentSettings(ServiceSettings):
         if not is_local(self.listen):
             raise SettingsError(
                 "the user agent is told true values; it listens on unix: or loopback only"
+            )
+        if not 0 < self.inclusion_check_seconds < math.inf:
+            raise SettingsError(
+                f"inclusion_check_seconds is {self.inclusion_check_seconds}; "
+                "it must be above 0 and finite"
             )
         cap = self.local_epsilon_cap
         if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):

@@ -23,6 +23,7 @@ from deploy.commands.options import (
     Certificate,
     CertificateKey,
     TokenFile,
+    hexadecimal,
 )
 from deploy.operator_client import OperatorClient
 from deploy.person_client import send
@@ -101,7 +102,7 @@ def result(
     key: CertificateKey = None,
 ) -> None:
     """Print a released result as JSON. Needs the operator's token."""
-    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
 
     async def read() -> None:
         async with OperatorClient.connect(
@@ -174,7 +175,7 @@ def contribute(
     ] = "",
 ) -> None:
     """Contribute one value, an item's number, through your own user agent."""
-    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
     # Asked for, or read from standard input: an argument would stay in the shell's history.
     value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
     receipt = asyncio.run(send(agent, digest, _item(value), person))
@@ -204,13 +205,3 @@ def _hexadecimal_file(path: Path) -> bytes:
         return bytes.fromhex(text)
     except ValueError as error:
         raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
-
-
-def _hexadecimal(name: str, text: str, length: int) -> bytes:
-    try:
-        value = bytes.fromhex(text)
-    except ValueError as error:
-        raise KeyFormatError(f"{name} must be {2 * length} hexadecimal digits") from error
-    if len(value) != length:
-        raise KeyFormatError(f"{name} has {len(text)} digits; it must have {2 * length}")
-    return value

@@ -12,6 +12,7 @@ import numpy as np
 from analyzer.keys import AnalyzerKeys
 from analyzer.registry import Registry
 from analyzer.release import Releases
+from analyzer.sentinels import Sentinels
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.batch import BatchId, BatchManifest
@@ -48,6 +49,7 @@ class AnalyzerCore:
     """An analyzer's core; `signed` and `task` are the last task that was published."""
 
     path: Path
+    most_refused_share: float = 0.05
 
     async def start(self) -> None:
         """Start, or start again after a crash."""
@@ -70,7 +72,9 @@ class AnalyzerCore:
             spending=self.spending,
             keys=self.keys,
             pool=self.pool,
+            most_refused_share=self.most_refused_share,
         )
+        self.sentinels = Sentinels(self.store, self.registry)
 
     async def publish(self, **changes: Any) -> SignedTask:
         """Publish a small task."""

@@ -6,7 +6,9 @@ import numpy as np
 
 from common.batch import BatchManifest
 from common.errors import PeerError, PeerRefusalError
-from common.signing import SignedTask
+from common.inclusion import BatchCommitment
+from common.merkle import HASH_BYTES, Tree, leaves_of, sorted_leaves
+from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
 
 
@@ -43,12 +45,21 @@ def word_sum(content: bytes) -> int:
 class MemoryAnalyzer:
     """Serves one task and keeps what is delivered."""
 
-    def __init__(self, signed: SignedTask) -> None:
+    def __init__(self, signed: SignedTask, identity: SigningIdentity | None = None) -> None:
         self._signed = signed
+        self._identity = identity
+        self.forget: int = 0
+        """How many of the reports that came it commits to having received fewer."""
+        self.listen = True
+        """Whether it hears a delivery out; once it has a batch it need not."""
         self.delivered: list[tuple[BatchManifest, bytes]] = []
         self.reachable = True
         self.lose_answers = False
         self.refuse_with: str | None = None
+
+    def become_a_stranger(self) -> None:
+        """Sign with another identity from now on."""
+        self._identity = SigningIdentity.generate()
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Give the task, or NOT_FOUND."""
@@ -58,12 +69,21 @@ class MemoryAnalyzer:
             raise PeerRefusalError("NOT_FOUND", "none")
         return self._signed
 
-    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
-        """Keep a batch."""
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
+        """Keep a batch, and commit to it if there is an identity to sign with."""
         if not self.reachable:
             raise PeerError("away")
         if self.refuse_with is not None:
             raise PeerRefusalError(self.refuse_with, "no")
-        self.delivered.append((manifest, b"".join([chunk async for chunk in chunks])))
+        if self.listen:
+            self.delivered.append((manifest, b"".join([chunk async for chunk in chunks])))
         if self.lose_answers:
             raise PeerError("the answer was lost")
+        if self._identity is None:
+            return None
+        blob = self.delivered[-1][1]
+        leaves = leaves_of(blob, len(blob) // manifest.n_reports)[HASH_BYTES * self.forget :]
+        tree = Tree(sorted_leaves(bytearray(leaves)))
+        return BatchCommitment.sign(self._identity, manifest.task_digest, manifest.batch_id, tree)

@@ -21,7 +21,6 @@ from common.runtime.tls import development_identity, identity_for
 from deploy import draft_file, question_file
 from deploy.commands.services import _hexadecimal_file
 from deploy.datasets import files
-from deploy.operator_client import OperatorClient
 from shuffler.settings import ShufflerSettings
 from tests.support.clocks import ManualClock
 from tests.support.parsers import Parser
@@ -249,10 +248,10 @@ FILE_PARSERS: Final = (
     _file(
         "operator's token",
         "token",
-        OperatorClient.token,
+        read_token,
         (b"ab" * 32,),
         "text",
-        "deploy.operator_client.OperatorClient.token",
+        "deploy.operator_client.read_token",
     ),
     _file(
         "key file",

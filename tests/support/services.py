@@ -65,6 +65,9 @@ class Services:
         )
         text = (self.directory / "shuffler" / "envelope.pub").read_text(encoding="ascii")
         self.shuffler_key = bytes.fromhex(text)
+        self.shuffler_identity = (self.directory / "shuffler" / "identity.pub").read_text(
+            encoding="ascii"
+        )
 
     async def start_user_agent(self, **changes: object) -> None:
         """Start a user agent for several persons, with some settings changed."""
@@ -75,6 +78,8 @@ class Services:
                 tls_directory=self.directory / "tls",
                 shuffler=self.shuffler.address,
                 analyzer_identity=self.identity,
+                shuffler_identity=self.shuffler_identity,
+                inclusion_check_seconds=0.2,
                 # Tests release tiny batches, which claim little more than the local epsilon.
                 total_central_epsilon_cap=20.0,
                 several_persons=True,

@@ -12,6 +12,7 @@ from common.submission import Outcome
 from common.user_token import TokenIdentity
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
+from shuffler.inclusion import Inclusions
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from shuffler.token_check import TokenCheck
@@ -39,7 +40,7 @@ class Shuffler:
     token_identity: TokenIdentity | None = None
 
     def __post_init__(self) -> None:
-        self.analyzer = MemoryAnalyzer(self.case.signed)
+        self.analyzer = MemoryAnalyzer(self.case.signed, self.case.identity)
         self.clock = ManualClock()
         self.rng = np.random.default_rng(1)
         self._contributor = Contributor(self.case.task, self.case.signed.digest())
@@ -69,6 +70,12 @@ class Shuffler:
             clock=self.clock,
             tokens=TokenCheck(self.token_identity) if self.token_identity else None,
         )
+        self.inclusions = Inclusions(
+            directory=self.path / "inclusion",
+            identity=self.case.identity.public_identity(),
+            keep_seconds=1000,
+            clock=self.clock,
+        )
         self.deliveries = Deliveries(
             rounds=self.rounds,
             spool=self.spool,
@@ -76,6 +83,7 @@ class Shuffler:
             pool=pool,
             clock=self.clock,
             rng=self.rng,
+            inclusions=self.inclusions,
         )
 
     def envelope(self, value: int = 0) -> bytes:

@@ -1,7 +1,10 @@
 """A shuffler in memory, as a user agent sees it."""
 
 from common.errors import PeerError, PeerRefusalError
-from common.signing import SignedTask
+from common.inclusion import BatchCommitment, InclusionProof
+from common.merkle import Tree
+from common.receipt import sign_receipt
+from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
 
 
@@ -15,6 +18,10 @@ class MemoryShuffler:
         self.closed = False
         self.token = b""
         self.fetched = 0
+        self.identity = SigningIdentity.generate()
+        self.tree: Tree | None = None
+        self.commitment: BatchCommitment | None = None
+        self.asked: list[int | None] = []
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Give the task, whatever was asked for."""
@@ -22,8 +29,8 @@ class MemoryShuffler:
         self.fetched += 1
         return self._signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> None:
-        """Keep an envelope, and the token that came with it."""
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
+        """Keep an envelope, and the token that came with it; give a receipt."""
         assert digest == self._signed.digest()
         if not self.reachable:
             raise PeerError("away")
@@ -32,3 +39,12 @@ class MemoryShuffler:
         if self.token not in {b"", token}:
             raise PeerRefusalError("UNAUTHENTICATED", "a token is asked for")
         self.received.append(envelope)
+        return sign_receipt(self.identity, digest, envelope)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Relay what was signed, once there is something."""
+        assert digest == self._signed.digest()
+        self.asked.append(prefix)
+        if self.tree is None or self.commitment is None:
+            raise PeerRefusalError("FAILED_PRECONDITION", "not delivered")
+        return InclusionProof.of(self.tree, self.commitment, prefix or 0)

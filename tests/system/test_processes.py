@@ -65,7 +65,7 @@ async def _save_without_sending(cluster: Cluster, signed: SignedTask, person: st
         signed.digest(),
         Claim.of(task),
         generous(identity_from_hex(identity)),
-        lambda: contributor.prepare(2, np.random.default_rng(1)),
+        lambda: contributor.answer(2, np.random.default_rng(1)),
     )
     budget.close()
 

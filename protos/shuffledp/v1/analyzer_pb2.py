@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from protos.shuffledp.v1 import inclusion_pb2 as shuffledp_dot_v1_dot_inclusion__pb2
 from protos.shuffledp.v1 import task_pb2 as shuffledp_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshuffledp/v1/analyzer.proto\x12\x0cshuffledp.v1\x1a\x17shuffledp/v1/task.proto\"\xdf\x03\n\x11\x43reateTaskRequest\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x13\n\x0b\x64omain_size\x18\x02 \x01(\x04\x12\x0e\n\x06labels\x18\x03 \x03(\t\x12\x0f\n\x07\x62uckets\x18\x04 \x01(\x04\x12\x18\n\x10\x64ummies_per_user\x18\x05 \x01(\x01\x12\x15\n\rlocal_epsilon\x18\x06 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x07 \x01(\x01\x12\r\n\x05n_min\x18\x08 \x01(\x04\x12\x13\n\x0btarget_size\x18\t \x01(\x04\x12\x10\n\x08\x64\x65\x61\x64line\x18\n \x01(\x04\x12\x1f\n\x17\x61ssumed_honest_fraction\x18\x0b \x01(\x01\x12\x14\n\x0cshuffler_key\x18\x0c \x01(\x0c\x12\x12\n\npopulation\x18\x14 \x01(\t\x12\x1b\n\x0e\x62udget_epsilon\x18\x15 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0c\x62udget_delta\x18\x16 \x01(\x01H\x01\x88\x01\x01\x12(\n\x07\x64ummies\x18\x17 \x01(\x0b\x32\x17.shuffledp.v1.DummySpec\x12,\n\x08shuffler\x18\x18 \x01(\x0b\x32\x1a.shuffledp.v1.ShufflerSpec\x12\r\n\x05suite\x18\x19 \x01(\tB\x11\n\x0f_budget_epsilonB\x0f\n\r_budget_delta\"^\n\tDummySpec\x12\x0b\n\x03law\x18\x01 \x01(\t\x12\x10\n\x08per_user\x18\x02 \x01(\x04\x12\x0e\n\x06trials\x18\x03 \x01(\x04\x12\x14\n\x0c\x65xtra_weight\x18\x04 \x01(\x04\x12\x0c\n\x04most\x18\x05 \x01(\x04\"\x87\x01\n\x0cShufflerSpec\x12\x0b\n\x03law\x18\x01 \x01(\t\x12\x13\n\x0bkeep_weight\x18\x02 \x01(\x04\x12\x0e\n\x06trials\x18\x03 \x01(\x04\x12\x0c\n\x04peak\x18\x04 \x01(\x04\x12\x13\n\x0bleft_weight\x18\x05 \x01(\x04\x12\x14\n\x0cright_weight\x18\x06 \x01(\x04\x12\x0c\n\x04most\x18\x07 \x01(\x04\"<\n\x12\x43reateTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\"%\n\x0eGetTaskRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"9\n\x0fGetTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\"Z\n\rBatchManifest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x0c\x12\x0f\n\x07n_users\x18\x03 \x01(\x04\x12\x11\n\tn_reports\x18\x04 \x01(\x04\"h\n\x13\x44\x65liverBatchRequest\x12/\n\x08manifest\x18\x01 \x01(\x0b\x32\x1b.shuffledp.v1.BatchManifestH\x00\x12\x18\n\x0esealed_reports\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"\x16\n\x14\x44\x65liverBatchResponse\"\'\n\x10GetResultRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"z\n\tGuarantee\x12\x11\n\tcoalition\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x01\x12\x14\n\x0cneighbouring\x18\x04 \x01(\t\x12\x0f\n\x07theorem\x18\x05 \x01(\t\x12\x13\n\x0b\x61ssumptions\x18\x06 \x03(\t\"\xe4\x03\n\x11GetResultResponse\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08protocol\x18\x02 \x01(\t\x12\x11\n\tmechanism\x18\x03 \x01(\t\x12\x0f\n\x07\x62uckets\x18\x04 \x01(\x04\x12\x15\n\rlocal_epsilon\x18\x05 \x01(\x01\x12\x0f\n\x07n_users\x18\x06 \x01(\x04\x12\x11\n\tn_reports\x18\x07 \x01(\x04\x12\x11\n\tn_dummies\x18\x08 \x01(\x04\x12=\n\x07refused\x18\t \x03(\x0b\x32,.shuffledp.v1.GetResultResponse.RefusedEntry\x12\x13\n\x0b\x66requencies\x18\n \x03(\x01\x12\x17\n\x0fstandard_errors\x18\x0b \x03(\x01\x12\x0f\n\x07refined\x18\x0c \x03(\x01\x12\x12\n\nmse_theory\x18\r \x01(\x01\x12+\n\nguarantees\x18\x0e \x03(\x0b\x32\x17.shuffledp.v1.Guarantee\x12\x17\n\x0fpublished_claim\x18\x0f \x01(\t\x12\x14\n\x0copen_seconds\x18\x10 \x01(\x01\x12\x18\n\x10\x65stimate_seconds\x18\x11 \x01(\x01\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"!\n\x10GetLedgerRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\"\x84\x02\n\x0bLedgerEntry\x12\r\n\x05\x65ntry\x18\x01 \x01(\x04\x12\x13\n\x0btask_digest\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x0c\x12\x12\n\npopulation\x18\x04 \x01(\t\x12\x0f\n\x07n_users\x18\x05 \x01(\x04\x12\x11\n\tn_refused\x18\x06 \x01(\x04\x12\x11\n\tcoalition\x18\x07 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x08 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\t \x01(\x01\x12\x0f\n\x07theorem\x18\n \x01(\t\x12\x18\n\x10\x63omposed_epsilon\x18\x0b \x01(\x01\x12\x15\n\rprevious_hash\x18\x0c \x01(\x0c\x12\x12\n\nentry_hash\x18\r \x01(\x0c\"?\n\x11GetLedgerResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.shuffledp.v1.LedgerEntry2\x98\x03\n\x08\x41nalyzer\x12O\n\nCreateTask\x12\x1f.shuffledp.v1.CreateTaskRequest\x1a .shuffledp.v1.CreateTaskResponse\x12\x46\n\x07GetTask\x12\x1c.shuffledp.v1.GetTaskRequest\x1a\x1d.shuffledp.v1.GetTaskResponse\x12W\n\x0c\x44\x65liverBatch\x12!.shuffledp.v1.DeliverBatchRequest\x1a\".shuffledp.v1.DeliverBatchResponse(\x01\x12L\n\tGetResult\x12\x1e.shuffledp.v1.GetResultRequest\x1a\x1f.shuffledp.v1.GetResultResponse\x12L\n\tGetLedger\x12\x1e.shuffledp.v1.GetLedgerRequest\x1a\x1f.shuffledp.v1.GetLedgerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshuffledp/v1/analyzer.proto\x12\x0cshuffledp.v1\x1a\x1cshuffledp/v1/inclusion.proto\x1a\x17shuffledp/v1/task.proto\"\xdf\x03\n\x11\x43reateTaskRequest\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x13\n\x0b\x64omain_size\x18\x02 \x01(\x04\x12\x0e\n\x06labels\x18\x03 \x03(\t\x12\x0f\n\x07\x62uckets\x18\x04 \x01(\x04\x12\x18\n\x10\x64ummies_per_user\x18\x05 \x01(\x01\x12\x15\n\rlocal_epsilon\x18\x06 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x07 \x01(\x01\x12\r\n\x05n_min\x18\x08 \x01(\x04\x12\x13\n\x0btarget_size\x18\t \x01(\x04\x12\x10\n\x08\x64\x65\x61\x64line\x18\n \x01(\x04\x12\x1f\n\x17\x61ssumed_honest_fraction\x18\x0b \x01(\x01\x12\x14\n\x0cshuffler_key\x18\x0c \x01(\x0c\x12\x12\n\npopulation\x18\x14 \x01(\t\x12\x1b\n\x0e\x62udget_epsilon\x18\x15 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0c\x62udget_delta\x18\x16 \x01(\x01H\x01\x88\x01\x01\x12(\n\x07\x64ummies\x18\x17 \x01(\x0b\x32\x17.shuffledp.v1.DummySpec\x12,\n\x08shuffler\x18\x18 \x01(\x0b\x32\x1a.shuffledp.v1.ShufflerSpec\x12\r\n\x05suite\x18\x19 \x01(\tB\x11\n\x0f_budget_epsilonB\x0f\n\r_budget_delta\"^\n\tDummySpec\x12\x0b\n\x03law\x18\x01 \x01(\t\x12\x10\n\x08per_user\x18\x02 \x01(\x04\x12\x0e\n\x06trials\x18\x03 \x01(\x04\x12\x14\n\x0c\x65xtra_weight\x18\x04 \x01(\x04\x12\x0c\n\x04most\x18\x05 \x01(\x04\"\x87\x01\n\x0cShufflerSpec\x12\x0b\n\x03law\x18\x01 \x01(\t\x12\x13\n\x0bkeep_weight\x18\x02 \x01(\x04\x12\x0e\n\x06trials\x18\x03 \x01(\x04\x12\x0c\n\x04peak\x18\x04 \x01(\x04\x12\x13\n\x0bleft_weight\x18\x05 \x01(\x04\x12\x14\n\x0cright_weight\x18\x06 \x01(\x04\x12\x0c\n\x04most\x18\x07 \x01(\x04\"<\n\x12\x43reateTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\"%\n\x0eGetTaskRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"9\n\x0fGetTaskResponse\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.shuffledp.v1.SignedTask\"Z\n\rBatchManifest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x0c\x12\x0f\n\x07n_users\x18\x03 \x01(\x04\x12\x11\n\tn_reports\x18\x04 \x01(\x04\"h\n\x13\x44\x65liverBatchRequest\x12/\n\x08manifest\x18\x01 \x01(\x0b\x32\x1b.shuffledp.v1.BatchManifestH\x00\x12\x18\n\x0esealed_reports\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"I\n\x14\x44\x65liverBatchResponse\x12\x31\n\ncommitment\x18\x01 \x01(\x0b\x32\x1d.shuffledp.v1.BatchCommitment\"X\n\x18RegisterSentinelsRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x11\n\tsentinels\x18\x02 \x03(\x0c\x12\x14\n\x0c\x61\x63knowledged\x18\x03 \x01(\x08\"\x1b\n\x19RegisterSentinelsResponse\"\'\n\x10GetResultRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\"z\n\tGuarantee\x12\x11\n\tcoalition\x18\x01 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x02 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x01\x12\x14\n\x0cneighbouring\x18\x04 \x01(\t\x12\x0f\n\x07theorem\x18\x05 \x01(\t\x12\x13\n\x0b\x61ssumptions\x18\x06 \x03(\t\"\xb4\x04\n\x11GetResultResponse\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08protocol\x18\x02 \x01(\t\x12\x11\n\tmechanism\x18\x03 \x01(\t\x12\x0f\n\x07\x62uckets\x18\x04 \x01(\x04\x12\x15\n\rlocal_epsilon\x18\x05 \x01(\x01\x12\x0f\n\x07n_users\x18\x06 \x01(\x04\x12\x11\n\tn_reports\x18\x07 \x01(\x04\x12\x11\n\tn_dummies\x18\x08 \x01(\x04\x12=\n\x07refused\x18\t \x03(\x0b\x32,.shuffledp.v1.GetResultResponse.RefusedEntry\x12\x13\n\x0b\x66requencies\x18\n \x03(\x01\x12\x17\n\x0fstandard_errors\x18\x0b \x03(\x01\x12\x0f\n\x07refined\x18\x0c \x03(\x01\x12\x12\n\nmse_theory\x18\r \x01(\x01\x12+\n\nguarantees\x18\x0e \x03(\x0b\x32\x17.shuffledp.v1.Guarantee\x12\x17\n\x0fpublished_claim\x18\x0f \x01(\t\x12\x14\n\x0copen_seconds\x18\x10 \x01(\x01\x12\x18\n\x10\x65stimate_seconds\x18\x11 \x01(\x01\x12\x13\n\x0bn_sentinels\x18\x12 \x01(\x04\x12\x1b\n\x13n_sentinels_missing\x18\x13 \x01(\x04\x12\x1c\n\x14n_sentinels_repeated\x18\x14 \x01(\x04\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"!\n\x10GetLedgerRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\"\x84\x02\n\x0bLedgerEntry\x12\r\n\x05\x65ntry\x18\x01 \x01(\x04\x12\x13\n\x0btask_digest\x18\x02 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x03 \x01(\x0c\x12\x12\n\npopulation\x18\x04 \x01(\t\x12\x0f\n\x07n_users\x18\x05 \x01(\x04\x12\x11\n\tn_refused\x18\x06 \x01(\x04\x12\x11\n\tcoalition\x18\x07 \x01(\t\x12\x0f\n\x07\x65psilon\x18\x08 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\t \x01(\x01\x12\x0f\n\x07theorem\x18\n \x01(\t\x12\x18\n\x10\x63omposed_epsilon\x18\x0b \x01(\x01\x12\x15\n\rprevious_hash\x18\x0c \x01(\x0c\x12\x12\n\nentry_hash\x18\r \x01(\x0c\"?\n\x11GetLedgerResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.shuffledp.v1.LedgerEntry2\xfe\x03\n\x08\x41nalyzer\x12O\n\nCreateTask\x12\x1f.shuffledp.v1.CreateTaskRequest\x1a .shuffledp.v1.CreateTaskResponse\x12\x46\n\x07GetTask\x12\x1c.shuffledp.v1.GetTaskRequest\x1a\x1d.shuffledp.v1.GetTaskResponse\x12W\n\x0c\x44\x65liverBatch\x12!.shuffledp.v1.DeliverBatchRequest\x1a\".shuffledp.v1.DeliverBatchResponse(\x01\x12\x64\n\x11RegisterSentinels\x12&.shuffledp.v1.RegisterSentinelsRequest\x1a\'.shuffledp.v1.RegisterSentinelsResponse\x12L\n\tGetResult\x12\x1e.shuffledp.v1.GetResultRequest\x1a\x1f.shuffledp.v1.GetResultResponse\x12L\n\tGetLedger\x12\x1e.shuffledp.v1.GetLedgerRequest\x1a\x1f.shuffledp.v1.GetLedgerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,38 +35,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GETRESULTRESPONSE_REFUSEDENTRY']._loaded_options = None
   _globals['_GETRESULTRESPONSE_REFUSEDENTRY']._serialized_options = b'8\001'
-  _globals['_CREATETASKREQUEST']._serialized_start=71
-  _globals['_CREATETASKREQUEST']._serialized_end=550
-  _globals['_DUMMYSPEC']._serialized_start=552
-  _globals['_DUMMYSPEC']._serialized_end=646
-  _globals['_SHUFFLERSPEC']._serialized_start=649
-  _globals['_SHUFFLERSPEC']._serialized_end=784
-  _globals['_CREATETASKRESPONSE']._serialized_start=786
-  _globals['_CREATETASKRESPONSE']._serialized_end=846
-  _globals['_GETTASKREQUEST']._serialized_start=848
-  _globals['_GETTASKREQUEST']._serialized_end=885
-  _globals['_GETTASKRESPONSE']._serialized_start=887
-  _globals['_GETTASKRESPONSE']._serialized_end=944
-  _globals['_BATCHMANIFEST']._serialized_start=946
-  _globals['_BATCHMANIFEST']._serialized_end=1036
-  _globals['_DELIVERBATCHREQUEST']._serialized_start=1038
-  _globals['_DELIVERBATCHREQUEST']._serialized_end=1142
-  _globals['_DELIVERBATCHRESPONSE']._serialized_start=1144
-  _globals['_DELIVERBATCHRESPONSE']._serialized_end=1166
-  _globals['_GETRESULTREQUEST']._serialized_start=1168
-  _globals['_GETRESULTREQUEST']._serialized_end=1207
-  _globals['_GUARANTEE']._serialized_start=1209
-  _globals['_GUARANTEE']._serialized_end=1331
-  _globals['_GETRESULTRESPONSE']._serialized_start=1334
-  _globals['_GETRESULTRESPONSE']._serialized_end=1818
-  _globals['_GETRESULTRESPONSE_REFUSEDENTRY']._serialized_start=1772
-  _globals['_GETRESULTRESPONSE_REFUSEDENTRY']._serialized_end=1818
-  _globals['_GETLEDGERREQUEST']._serialized_start=1820
-  _globals['_GETLEDGERREQUEST']._serialized_end=1853
-  _globals['_LEDGERENTRY']._serialized_start=1856
-  _globals['_LEDGERENTRY']._serialized_end=2116
-  _globals['_GETLEDGERRESPONSE']._serialized_start=2118
-  _globals['_GETLEDGERRESPONSE']._serialized_end=2181
-  _globals['_ANALYZER']._serialized_start=2184
-  _globals['_ANALYZER']._serialized_end=2592
+  _globals['_CREATETASKREQUEST']._serialized_start=101
+  _globals['_CREATETASKREQUEST']._serialized_end=580
+  _globals['_DUMMYSPEC']._serialized_start=582
+  _globals['_DUMMYSPEC']._serialized_end=676
+  _globals['_SHUFFLERSPEC']._serialized_start=679
+  _globals['_SHUFFLERSPEC']._serialized_end=814
+  _globals['_CREATETASKRESPONSE']._serialized_start=816
+  _globals['_CREATETASKRESPONSE']._serialized_end=876
+  _globals['_GETTASKREQUEST']._serialized_start=878
+  _globals['_GETTASKREQUEST']._serialized_end=915
+  _globals['_GETTASKRESPONSE']._serialized_start=917
+  _globals['_GETTASKRESPONSE']._serialized_end=974
+  _globals['_BATCHMANIFEST']._serialized_start=976
+  _globals['_BATCHMANIFEST']._serialized_end=1066
+  _globals['_DELIVERBATCHREQUEST']._serialized_start=1068
+  _globals['_DELIVERBATCHREQUEST']._serialized_end=1172
+  _globals['_DELIVERBATCHRESPONSE']._serialized_start=1174
+  _globals['_DELIVERBATCHRESPONSE']._serialized_end=1247
+  _globals['_REGISTERSENTINELSREQUEST']._serialized_start=1249
+  _globals['_REGISTERSENTINELSREQUEST']._serialized_end=1337
+  _globals['_REGISTERSENTINELSRESPONSE']._serialized_start=1339
+  _globals['_REGISTERSENTINELSRESPONSE']._serialized_end=1366
+  _globals['_GETRESULTREQUEST']._serialized_start=1368
+  _globals['_GETRESULTREQUEST']._serialized_end=1407
+  _globals['_GUARANTEE']._serialized_start=1409
+  _globals['_GUARANTEE']._serialized_end=1531
+  _globals['_GETRESULTRESPONSE']._serialized_start=1534
+  _globals['_GETRESULTRESPONSE']._serialized_end=2098
+  _globals['_GETRESULTRESPONSE_REFUSEDENTRY']._serialized_start=2052
+  _globals['_GETRESULTRESPONSE_REFUSEDENTRY']._serialized_end=2098
+  _globals['_GETLEDGERREQUEST']._serialized_start=2100
+  _globals['_GETLEDGERREQUEST']._serialized_end=2133
+  _globals['_LEDGERENTRY']._serialized_start=2136
+  _globals['_LEDGERENTRY']._serialized_end=2396
+  _globals['_GETLEDGERRESPONSE']._serialized_start=2398
+  _globals['_GETLEDGERRESPONSE']._serialized_end=2461
+  _globals['_ANALYZER']._serialized_start=2464
+  _globals['_ANALYZER']._serialized_end=2974
 # @@protoc_insertion_point(module_scope)

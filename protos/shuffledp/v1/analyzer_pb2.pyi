@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from protos.shuffledp.v1 import inclusion_pb2 as _inclusion_pb2
 from protos.shuffledp.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
@@ -309,6 +310,58 @@ Global___DeliverBatchRequest: _TypeAlias = DeliverBatchRequest  # noqa: Y015
 class DeliverBatchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    COMMITMENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def commitment(self) -> _inclusion_pb2.BatchCommitment:
+        """to all reports that were staged; the same every time"""
+
+    def __init__(
+        self,
+        *,
+        commitment: _inclusion_pb2.BatchCommitment | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeliverBatchResponse: _TypeAlias = DeliverBatchResponse  # noqa: Y015
+
+@_typing.final
+class RegisterSentinelsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    SENTINELS_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    acknowledged: _builtins.bool
+    """the shuffler has stored them; before that they are only planned"""
+    @_builtins.property
+    def sentinels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """of each its leaves, 32 bytes a sealed report; in the order sent"""
+
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+        sentinels: _abc.Iterable[_builtins.bytes] | None = ...,
+        acknowledged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "sentinels", b"sentinels", "task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RegisterSentinelsRequest: _TypeAlias = RegisterSentinelsRequest  # noqa: Y015
+
+@_typing.final
+class RegisterSentinelsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
     def __init__(
         self,
     ) -> None: ...
@@ -318,7 +371,7 @@ class DeliverBatchResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeliverBatchResponse: _TypeAlias = DeliverBatchResponse  # noqa: Y015
+Global___RegisterSentinelsResponse: _TypeAlias = RegisterSentinelsResponse  # noqa: Y015
 
 @_typing.final
 class GetResultRequest(_message.Message):
@@ -417,6 +470,9 @@ class GetResultResponse(_message.Message):
     PUBLISHED_CLAIM_FIELD_NUMBER: _builtins.int
     OPEN_SECONDS_FIELD_NUMBER: _builtins.int
     ESTIMATE_SECONDS_FIELD_NUMBER: _builtins.int
+    N_SENTINELS_FIELD_NUMBER: _builtins.int
+    N_SENTINELS_MISSING_FIELD_NUMBER: _builtins.int
+    N_SENTINELS_REPEATED_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     protocol: _builtins.str
     mechanism: _builtins.str
@@ -431,6 +487,10 @@ class GetResultResponse(_message.Message):
     """what the protocol's paper would have claimed, in words"""
     open_seconds: _builtins.float
     estimate_seconds: _builtins.float
+    n_sentinels: _builtins.int
+    """taken out before counting; n_users does not count them"""
+    n_sentinels_missing: _builtins.int
+    n_sentinels_repeated: _builtins.int
     @_builtins.property
     def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """reports that were not counted, by cause"""
@@ -463,10 +523,13 @@ class GetResultResponse(_message.Message):
         published_claim: _builtins.str = ...,
         open_seconds: _builtins.float = ...,
         estimate_seconds: _builtins.float = ...,
+        n_sentinels: _builtins.int = ...,
+        n_sentinels_missing: _builtins.int = ...,
+        n_sentinels_repeated: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "local_epsilon", b"local_epsilon", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "local_epsilon", b"local_epsilon", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -50,6 +50,11 @@ class AnalyzerStub:
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.FromString,
                 _registered_method=True)
+        self.RegisterSentinels = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/RegisterSentinels',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.RegisterSentinelsRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.RegisterSentinelsResponse.FromString,
+                _registered_method=True)
         self.GetResult = channel.unary_unary(
                 '/shuffledp.v1.Analyzer/GetResult',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.SerializeToString,
@@ -87,6 +92,14 @@ class AnalyzerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RegisterSentinels(self, request, context):
+        """Registers test submissions of an operator, before the batch is staged; again with the same
+        ones changes nothing. Needs an operator's token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetResult(self, request, context):
         """Gives the released result. Needs an operator's token.
         """
@@ -118,6 +131,11 @@ def add_AnalyzerServicer_to_server(servicer, server):
                     servicer.DeliverBatch,
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.SerializeToString,
+            ),
+            'RegisterSentinels': grpc.unary_unary_rpc_method_handler(
+                    servicer.RegisterSentinels,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.RegisterSentinelsRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.RegisterSentinelsResponse.SerializeToString,
             ),
             'GetResult': grpc.unary_unary_rpc_method_handler(
                     servicer.GetResult,
@@ -212,6 +230,33 @@ class Analyzer:
             '/shuffledp.v1.Analyzer/DeliverBatch',
             shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.DeliverBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RegisterSentinels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/RegisterSentinels',
+            shuffledp_dot_v1_dot_analyzer__pb2.RegisterSentinelsRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.RegisterSentinelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

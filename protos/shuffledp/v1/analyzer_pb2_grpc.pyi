@@ -40,6 +40,10 @@ class AnalyzerStub:
     """Takes one permuted batch: a manifest, then the sealed reports in chunks.
     An answer without an error means: durably stored. Delivering a batch again changes nothing.
     """
+    RegisterSentinels: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]
+    """Registers test submissions of an operator, before the batch is staged; again with the same
+    ones changes nothing. Needs an operator's token.
+    """
     GetResult: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]
     """Gives the released result. Needs an operator's token."""
     GetLedger: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]
@@ -56,6 +60,10 @@ class AnalyzerAsyncStub(AnalyzerStub):
     DeliverBatch: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]  # type: ignore[assignment]
     """Takes one permuted batch: a manifest, then the sealed reports in chunks.
     An answer without an error means: durably stored. Delivering a batch again changes nothing.
+    """
+    RegisterSentinels: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]  # type: ignore[assignment]
+    """Registers test submissions of an operator, before the batch is staged; again with the same
+    ones changes nothing. Needs an operator's token.
     """
     GetResult: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]  # type: ignore[assignment]
     """Gives the released result. Needs an operator's token."""
@@ -88,6 +96,16 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_analyzer_pb2.DeliverBatchResponse, _abc.Awaitable[_analyzer_pb2.DeliverBatchResponse]]:
         """Takes one permuted batch: a manifest, then the sealed reports in chunks.
         An answer without an error means: durably stored. Delivering a batch again changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def RegisterSentinels(
+        self,
+        request: _analyzer_pb2.RegisterSentinelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.RegisterSentinelsResponse, _abc.Awaitable[_analyzer_pb2.RegisterSentinelsResponse]]:
+        """Registers test submissions of an operator, before the batch is staged; again with the same
+        ones changes nothing. Needs an operator's token.
         """
 
     @_abc_1.abstractmethod

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from protos.shuffledp.v1 import inclusion_pb2 as _inclusion_pb2
 from protos.shuffledp.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
 import sys
@@ -159,16 +160,20 @@ class SubmitResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPEATED_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
     """these very bytes had been stored before"""
+    receipt: _builtins.bytes
+    """64 bytes, the shuffler's signature: common/receipt.py"""
     def __init__(
         self,
         *,
         repeated: _builtins.bool = ...,
+        receipt: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repeated", b"repeated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "repeated", b"repeated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -211,6 +216,9 @@ class SubmitBulkResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OUTCOMES_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    receipt: _builtins.bytes
+    """one for all that are STORED or REPEATED, in this order; else empty"""
     @_builtins.property
     def outcomes(self) -> _containers.RepeatedScalarFieldContainer[Global___SubmissionOutcome.ValueType]:
         """in the order of the envelopes"""
@@ -219,10 +227,11 @@ class SubmitBulkResponse(_message.Message):
         self,
         *,
         outcomes: _abc.Iterable[Global___SubmissionOutcome.ValueType] | None = ...,
+        receipt: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes", "receipt", b"receipt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -311,3 +320,57 @@ class CloseBatchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloseBatchResponse: _TypeAlias = CloseBatchResponse  # noqa: Y015
+
+@_typing.final
+class GetInclusionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    prefix: _builtins.bytes
+    """4 bytes, the bucket's number; empty: the commitment alone"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+        prefix: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prefix", b"prefix", "task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetInclusionRequest: _TypeAlias = GetInclusionRequest  # noqa: Y015
+
+@_typing.final
+class GetInclusionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMITMENT_FIELD_NUMBER: _builtins.int
+    BUCKET_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    bucket: _builtins.bytes
+    """Number of leaves (4 bytes), the leaves, and zeros up to the length of the fullest bucket: the
+    length of an answer does not tell which bucket was asked for.
+    """
+    path: _builtins.bytes
+    """32 bytes a step, the bucket's neighbour first"""
+    @_builtins.property
+    def commitment(self) -> _inclusion_pb2.BatchCommitment: ...
+    def __init__(
+        self,
+        *,
+        commitment: _inclusion_pb2.BatchCommitment | None = ...,
+        bucket: _builtins.bytes = ...,
+        path: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["commitment", b"commitment"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bucket", b"bucket", "commitment", b"commitment", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetInclusionResponse: _TypeAlias = GetInclusionResponse  # noqa: Y015

@@ -60,6 +60,11 @@ class ShufflerStub:
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
                 _registered_method=True)
+        self.GetInclusion = channel.unary_unary(
+                '/shuffledp.v1.Shuffler/GetInclusion',
+                request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetInclusionRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetInclusionResponse.FromString,
+                _registered_method=True)
 
 
 class ShufflerServicer:
@@ -101,6 +106,13 @@ class ShufflerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetInclusion(self, request, context):
+        """Relays what the analyzer signed, and one bucket of the tree over what was delivered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShufflerServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +140,11 @@ def add_ShufflerServicer_to_server(servicer, server):
                     servicer.CloseBatch,
                     request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.SerializeToString,
+            ),
+            'GetInclusion': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetInclusion,
+                    request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetInclusionRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetInclusionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +283,33 @@ class Shuffler:
             '/shuffledp.v1.Shuffler/CloseBatch',
             shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetInclusion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Shuffler/GetInclusion',
+            shuffledp_dot_v1_dot_shuffler__pb2.GetInclusionRequest.SerializeToString,
+            shuffledp_dot_v1_dot_shuffler__pb2.GetInclusionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,8 @@ class ShufflerStub:
     """Closes a batch before its deadline, if it has enough users. Needs the token of this
     shuffler's operator. Closing again changes nothing.
     """
+    GetInclusion: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]
+    """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
 
 @_typing.type_check_only
 class ShufflerAsyncStub(ShufflerStub):
@@ -61,6 +63,8 @@ class ShufflerAsyncStub(ShufflerStub):
     """Closes a batch before its deadline, if it has enough users. Needs the token of this
     shuffler's operator. Closing again changes nothing.
     """
+    GetInclusion: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]  # type: ignore[assignment]
+    """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
 
 class ShufflerServicer(metaclass=_abc_1.ABCMeta):
     """Sees who sends, never what."""
@@ -105,5 +109,13 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         """Closes a batch before its deadline, if it has enough users. Needs the token of this
         shuffler's operator. Closing again changes nothing.
         """
+
+    @_abc_1.abstractmethod
+    def GetInclusion(
+        self,
+        request: _shuffler_pb2.GetInclusionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shuffler_pb2.GetInclusionResponse, _abc.Awaitable[_shuffler_pb2.GetInclusionResponse]]:
+        """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
 
 def add_ShufflerServicer_to_server(servicer: ShufflerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -69,3 +69,63 @@ class ContributeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ContributeResponse: _TypeAlias = ContributeResponse  # noqa: Y015
+
+@_typing.final
+class GetReceiptRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    PERSON_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    person: _builtins.str
+    """only for an agent that is configured for several people"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+        person: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["person", b"person", "task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReceiptRequest: _TypeAlias = GetReceiptRequest  # noqa: Y015
+
+@_typing.final
+class GetReceiptResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    INCLUSION_FIELD_NUMBER: _builtins.int
+    ENVELOPE_HASH_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
+    RECEIPT_VERIFIED_FIELD_NUMBER: _builtins.int
+    state: _builtins.str
+    """pending, arrived, refused"""
+    inclusion: _builtins.str
+    """unchecked, counted, missing, sampled, unproven"""
+    envelope_hash: _builtins.bytes
+    """32 bytes: what the receipt is about"""
+    receipt: _builtins.bytes
+    """64 bytes, the shuffler's signature; empty before it has arrived"""
+    receipt_verified: _builtins.bool
+    """against the shuffler's identity pinned here"""
+    def __init__(
+        self,
+        *,
+        state: _builtins.str = ...,
+        inclusion: _builtins.str = ...,
+        envelope_hash: _builtins.bytes = ...,
+        receipt: _builtins.bytes = ...,
+        receipt_verified: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["envelope_hash", b"envelope_hash", "inclusion", b"inclusion", "receipt", b"receipt", "receipt_verified", b"receipt_verified", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReceiptResponse: _TypeAlias = GetReceiptResponse  # noqa: Y015

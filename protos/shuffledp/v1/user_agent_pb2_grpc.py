@@ -40,6 +40,11 @@ class UserAgentStub:
                 request_serializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeResponse.FromString,
                 _registered_method=True)
+        self.GetReceipt = channel.unary_unary(
+                '/shuffledp.v1.UserAgent/GetReceipt',
+                request_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptResponse.FromString,
+                _registered_method=True)
 
 
 class UserAgentServicer:
@@ -54,6 +59,13 @@ class UserAgentServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReceipt(self, request, context):
+        """Tells what is known of an answer: how far it got, and what was proven of it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_UserAgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +73,11 @@ def add_UserAgentServicer_to_server(servicer, server):
                     servicer.Contribute,
                     request_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_user__agent__pb2.ContributeResponse.SerializeToString,
+            ),
+            'GetReceipt': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReceipt,
+                    request_deserializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +108,33 @@ class UserAgent:
             '/shuffledp.v1.UserAgent/Contribute',
             shuffledp_dot_v1_dot_user__agent__pb2.ContributeRequest.SerializeToString,
             shuffledp_dot_v1_dot_user__agent__pb2.ContributeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReceipt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.UserAgent/GetReceipt',
+            shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptRequest.SerializeToString,
+            shuffledp_dot_v1_dot_user__agent__pb2.GetReceiptResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class UserAgentStub:
     """Randomizes, seals and submits one value. Calling again for the same task never randomizes
     again: it sends the same bytes once more, or reports that they have arrived.
     """
+    GetReceipt: _grpc.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]
+    """Tells what is known of an answer: how far it got, and what was proven of it."""
 
 @_typing.type_check_only
 class UserAgentAsyncStub(UserAgentStub):
@@ -47,6 +49,8 @@ class UserAgentAsyncStub(UserAgentStub):
     """Randomizes, seals and submits one value. Calling again for the same task never randomizes
     again: it sends the same bytes once more, or reports that they have arrived.
     """
+    GetReceipt: _aio.UnaryUnaryMultiCallable[_user_agent_pb2.GetReceiptRequest, _user_agent_pb2.GetReceiptResponse]  # type: ignore[assignment]
+    """Tells what is known of an answer: how far it got, and what was proven of it."""
 
 class UserAgentServicer(metaclass=_abc_1.ABCMeta):
     """Runs on a person's device. Listens on a Unix socket or on loopback only: it is told the true value."""
@@ -60,5 +64,13 @@ class UserAgentServicer(metaclass=_abc_1.ABCMeta):
         """Randomizes, seals and submits one value. Calling again for the same task never randomizes
         again: it sends the same bytes once more, or reports that they have arrived.
         """
+
+    @_abc_1.abstractmethod
+    def GetReceipt(
+        self,
+        request: _user_agent_pb2.GetReceiptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_user_agent_pb2.GetReceiptResponse, _abc.Awaitable[_user_agent_pb2.GetReceiptResponse]]:
+        """Tells what is known of an answer: how far it got, and what was proven of it."""
 
 def add_UserAgentServicer_to_server(servicer: UserAgentServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -18,7 +18,7 @@ _ENOUGH_FOR_ONE = 1.05 * _CLAIM
 @pytest.fixture
 async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
     """A started analyzer."""
-    started = AnalyzerCore(tmp_path)
+    started = AnalyzerCore(tmp_path, most_refused_share=1.0)
     await started.start()
     yield started
     await started.stop()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import draft_wire, wire
+from common import draft_wire, evidence_wire, wire
 from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
 from common.dummy_spec import DummySpec
 from common.errors import ShuffleDpError, WireError
@@ -117,6 +117,12 @@ _PARSERS = (
     (analyzer_pb2.DeliverBatchRequest, wire.manifest_from_wire),
     (analyzer_pb2.DeliverBatchRequest, wire.chunk_from_wire),
     (analyzer_pb2.GetResultResponse, wire.result_from_wire),
+    (shuffler_pb2.SubmitResponse, evidence_wire.receipt_from_wire),
+    (analyzer_pb2.DeliverBatchResponse, evidence_wire.delivered_from_wire),
+    (shuffler_pb2.GetInclusionRequest, evidence_wire.prefix_from_wire),
+    (shuffler_pb2.GetInclusionResponse, evidence_wire.proof_from_wire),
+    (analyzer_pb2.RegisterSentinelsRequest, evidence_wire.sentinels_from_wire),
+    (user_agent_pb2.GetReceiptRequest, evidence_wire.record_question_from_wire),
 )
 
 

@@ -6,7 +6,6 @@ from typer.testing import CliRunner
 from common.errors import SettingsError, ValueRangeError
 from deploy.cli import app
 from deploy.commands.services import _item
-from deploy.operator_client import OperatorClient
 
 
 def test_the_version_is_the_installed_one() -> None:
@@ -22,7 +21,17 @@ def test_help_names_every_command() -> None:
     result = CliRunner().invoke(app, ["--help"])
 
     assert 0 == result.exit_code
-    for command in ("demo", "account", "plan", "result", "ledger", "contribute", "task"):
+    for command in (
+        "demo",
+        "account",
+        "plan",
+        "result",
+        "ledger",
+        "contribute",
+        "task",
+        "receipt",
+        "sentinels",
+    ):
         assert f"\n  {command}" in result.stdout
 
 
@@ -39,4 +48,4 @@ def test_a_file_without_a_token_is_refused_before_a_call(tmp_path: Path, content
     (tmp_path / "token").write_bytes(content)
 
     with pytest.raises(SettingsError, match="does not hold an operator's token"):
-        OperatorClient.token(tmp_path / "token")
+        read_token(tmp_path / "token")

@@ -77,12 +77,13 @@ async def test_the_answer_is_saved_before_it_is_sent(tmp_path: Path) -> None:
     agent, budget = _agent(tmp_path, shuffler)
     found: list[SubmissionState] = []
 
-    async def look(digest: object, envelope: bytes, token: bytes = b"") -> None:  # noqa: ARG001  # as the real one
+    async def look(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
         saved = await budget.find("", _DIGEST)
         assert digest == _DIGEST
         assert saved is not None
         assert envelope == saved.envelope
         found.append(saved.state)
+        return b""
 
     shuffler.submit = look  # type: ignore[method-assign]
     receipt = await agent.contribute(_DIGEST, 3, "")

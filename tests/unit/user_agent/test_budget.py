@@ -9,6 +9,7 @@ from common.errors import BudgetError, SettingsError
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget, SubmissionState
+from user_agent.contribution import Answer
 from user_agent.policy import Claim, Policy
 
 _ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6)
@@ -23,8 +24,8 @@ def _task(number: int) -> TaskDigest:
     return TaskDigest(bytes([number]) * 32)
 
 
-def _envelope(content: bytes = b"envelope") -> Callable[[], bytes]:
-    return lambda: content
+def _envelope(content: bytes = b"envelope") -> Callable[[], Answer]:
+    return lambda: Answer(envelope=content, leaves=(bytes(32),), deadline=1, sampled=False)
 
 
 async def test_answers_at_the_same_time_cannot_both_pass_a_cap(tmp_path: Path) -> None:
@@ -47,10 +48,10 @@ async def test_nothing_is_prepared_or_saved_over_a_cap(tmp_path: Path) -> None:
         await budget.spend("", _task(number), _ANSWER, _POLICY, _envelope())
     prepared = False
 
-    def prepare() -> bytes:
+    def prepare() -> Answer:
         nonlocal prepared
         prepared = True
-        return b""
+        return _envelope()()
 
     with pytest.raises(BudgetError, match="4 is spent on 2 tasks, and this one would add 2"):
         await budget.spend("", _task(9), _ANSWER, _POLICY, prepare)

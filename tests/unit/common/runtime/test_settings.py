@@ -1,9 +1,11 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
 from common.key_ring import Schedule
 from common.runtime.settings import ServiceSettings, load
@@ -205,3 +207,30 @@ def test_a_path_holds_no_null_character(tmp_path: Path) -> None:
     """The operating system would refuse it, later and without a name."""
     with pytest.raises(SettingsError, match="state_directory must not be empty, nor hold a null"):
         _load(tmp_path, _GOOD.replace('"state"', '"a\\u0000b"'))
+
+
+@pytest.mark.parametrize(
+    ("party", "changes", "rule"),
+    [
+        (AnalyzerSettings, {"most_refused_share": 1.01}, "most_refused_share is 1.01"),
+        (AnalyzerSettings, {"most_refused_share": math.nan}, "most_refused_share is nan"),
+        (ShufflerSettings, {"keep_inclusion_days": -1}, "keep_inclusion_days is -1"),
+        (UserAgentSettings, {"inclusion_check_seconds": 0.0}, "inclusion_check_seconds is 0.0"),
+        (UserAgentSettings, {"inclusion_check_seconds": math.inf}, "seconds is inf"),
+    ],
+)
+def test_settings_for_watching_have_their_range(
+    party: Any, changes: dict[str, float], rule: str
+) -> None:
+    """A share, whole days, and a pause that ends."""
+    known: dict[str, Any] = {"state_directory": Path("state"), "plaintext": True}
+    if party is not AnalyzerSettings:
+        known["analyzer_identity"] = "00"
+    if party is ShufflerSettings:
+        known["analyzer"] = "127.0.0.1:1"
+    if party is UserAgentSettings:
+        known["shuffler"] = "127.0.0.1:2"
+    party(**known)
+
+    with pytest.raises(SettingsError, match=re.escape(rule)):
+        party(**known | changes)

@@ -1,0 +1,108 @@
+"""
+What the analyzer says it received, signed, and how anybody checks that a report is in it. Pure.
+
+The analyzer signs the root of a batch's tree (`merkle.py`) before it acknowledges the delivery. The
+shuffler relays the signed root and single buckets; a device checks alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from common.batch import BatchId
+from common.errors import ProofError
+from common.merkle import HASH_BYTES, Tree, bits_for, prefix_of, root_of, split
+from common.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
+from common.task_digest import TaskDigest
+
+PREFIX_BYTES: Final = 4
+_LABEL: Final = b"shuffledp v1 batch commitment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCommitment:
+    """The root of everything that arrived for a task, and the analyzer's signature."""
+
+    task_digest: TaskDigest
+    batch_id: BatchId
+    n_reports: int
+    bits: int
+    root: bytes
+    signature: bytes
+
+    @classmethod
+    def sign(
+        cls, identity: SigningIdentity, digest: TaskDigest, batch_id: BatchId, tree: Tree
+    ) -> Self:
+        """Commit to a tree. Run by the analyzer. Signing again gives the same bytes."""
+        blank = cls(
+            task_digest=digest,
+            batch_id=batch_id,
+            n_reports=tree.n_leaves,
+            bits=tree.bits,
+            root=tree.root,
+            signature=bytes(SIGNATURE_BYTES),
+        )
+        return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
+
+    def check(self, identity: PublicIdentity, digest: TaskDigest) -> None:
+        """
+        Check that it is the pinned analyzer's, of this task, and a tree of the agreed shape.
+
+        Raises:
+            ProofError: It is not.
+        """
+        if self.task_digest != digest:
+            raise ProofError("the batch commitment is of another task")
+        if self.bits != bits_for(self.n_reports):
+            raise ProofError(
+                f"the batch commitment has {self.bits} bits; over {self.n_reports} reports there "
+                f"are {bits_for(self.n_reports)}"
+            )
+        if not identity.signed(_LABEL, self._message(), self.signature):
+            raise ProofError("the batch commitment is not signed by the pinned analyzer")
+
+    def _message(self) -> bytes:
+        """Lay out what is signed: every field of fixed length."""
+        return b"".join(
+            (
+                self.task_digest,
+                self.batch_id,
+                self.n_reports.to_bytes(8),
+                self.bits.to_bytes(1),
+                self.root,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InclusionProof:
+    """One bucket of a batch's tree, and the hashes beside its way to the root."""
+
+    commitment: BatchCommitment
+    bucket: bytes
+    """Its leaves in order, one after the other."""
+    path: Sequence[bytes]
+
+    @classmethod
+    def of(cls, tree: Tree, commitment: BatchCommitment, prefix: int) -> Self:
+        """Take a bucket out of a tree. Run by the shuffler."""
+        return cls(commitment=commitment, bucket=tree.bucket(prefix), path=tree.path(prefix))
+
+    def holds(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
+        """
+        Say whether a leaf is among what the analyzer received. Run by the user agent.
+
+        Returns:
+            False where the proof shows that it is not: its bucket is whole and does not hold it.
+
+        Raises:
+            ProofError: It proves neither: another task or signer, or it does not lead to the root.
+        """
+        self.commitment.check(identity, digest)
+        bits, leaves = self.commitment.bits, split(self.bucket)
+        if len(self.path) != bits or any(len(beside) != HASH_BYTES for beside in self.path):
+            raise ProofError(f"the way to the root has {len(self.path)} steps; it must have {bits}")
+        if root_of(self.bucket, prefix_of(leaf, bits), self.path) != self.commitment.root:
+            raise ProofError("the bucket does not lead to the root that the analyzer signed")
+        return leaf in leaves

@@ -1,0 +1,184 @@
+"""
+What the analyzer signed of a batch, and the leaves of what was sent: kept to be shown to devices.
+
+Sorted hashes relate nothing to anybody, so they may outlive the batch's key. They are kept for a
+while after the delivery, then deleted.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from common.batch import BatchManifest
+from common.errors import ProofError, WireError
+from common.evidence_wire import commitment_from_bytes, commitment_to_bytes
+from common.inclusion import BatchCommitment, InclusionProof
+from common.merkle import HASH_BYTES, Tree, leaves_of, sorted_leaves
+from common.runtime import logs
+from common.runtime.clock import Clock
+from common.runtime.state import write_whole
+from common.signing import PublicIdentity
+from common.task_digest import TaskDigest
+
+_OWNER_ONLY: Final = 0o600
+_TIME_BYTES: Final = 8
+_TREES: Final = 4
+"""Batches whose inner nodes are held in memory; the leaves stay on the disk."""
+_LOOK_SECONDS: Final = 3600.0
+
+
+class Sent:
+    """The leaves of a delivery, hashed as its chunks go by."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._leaves = bytearray()
+
+    async def passing(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Give the chunks on, and remember their leaves."""
+        async for chunk in chunks:
+            self._leaves += leaves_of(chunk, self._size)
+            yield chunk
+
+    async def whole(self, n_reports: int, chunks: AsyncIterator[bytes]) -> bytearray:
+        """
+        Give the leaves of all reports.
+
+        Args:
+            n_reports: How many there are.
+            chunks: All of them once more: an analyzer that has the batch already answers before
+                it has heard the end, and then the leaves are taken from here.
+        """
+        if len(self._leaves) != n_reports * HASH_BYTES:
+            self._leaves = bytearray()
+            async for _ in self.passing(chunks):
+                pass
+        return self._leaves
+
+
+class Inclusions:
+    """The proofs that this shuffler can show."""
+
+    def __init__(
+        self, *, directory: Path, identity: PublicIdentity, keep_seconds: float, clock: Clock
+    ) -> None:
+        """
+        Open the directory, or make it.
+
+        Args:
+            directory: A file for leaves and one for the commitment, of each batch.
+            identity: The pinned analyzer's.
+            keep_seconds: For how long after its delivery, or its deadline, a batch is kept.
+            clock: Tells when that is.
+        """
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self._directory = directory
+        self._identity = identity
+        self._keep_seconds = keep_seconds
+        self._clock = clock
+        self._trees: OrderedDict[TaskDigest, tuple[BatchCommitment, Tree]] = OrderedDict()
+        self._loading = asyncio.Lock()
+
+    async def keep(
+        self,
+        manifest: BatchManifest,
+        deadline: int,
+        commitment: BatchCommitment | None,
+        leaves: bytearray,
+    ) -> None:
+        """
+        Keep what the analyzer signed beside what was sent; when this returns it is on the disk.
+
+        Where the two differ the signature is evidence against the analyzer, and is kept as such;
+        the batch is delivered all the same. What is not signed by it is evidence of nothing.
+        """
+        if commitment is None:
+            _report("analyzer signed nothing", manifest, "WARNING")
+            return
+        try:
+            commitment.check(self._identity, manifest.task_digest)
+        except ProofError:
+            _report("analyzer's commitment does not verify", manifest, "ERROR")
+            return
+        root = await asyncio.to_thread(
+            self._write, manifest.task_digest, deadline, commitment, leaves
+        )
+        if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
+            _report("analyzer signed other reports than were sent", manifest, "ERROR")
+
+    def _write(
+        self, digest: TaskDigest, deadline: int, commitment: BatchCommitment, leaves: bytearray
+    ) -> bytes:
+        """Write both files, the one that says that they are whole last. In a thread."""
+        tree = Tree(sorted_leaves(leaves))
+        until = int(max(deadline, self._clock.now()) + self._keep_seconds)
+        write_whole(self._file(digest, "leaves"), leaves, _OWNER_ONLY)
+        kept = until.to_bytes(_TIME_BYTES) + commitment_to_bytes(commitment)
+        write_whole(self._file(digest, "commitment"), kept, _OWNER_ONLY)
+        return tree.root
+
+    async def relay(
+        self, digest: TaskDigest, prefix: int | None
+    ) -> tuple[BatchCommitment | InclusionProof, int]:
+        """
+        Relay what the analyzer signed, and one bucket of the leaves that were sent.
+
+        Returns:
+            The commitment alone if no prefix is given; and the leaves of the fullest bucket, to
+            the length of which every answer is filled up.
+
+        Raises:
+            ProofError: The task's batch has not been delivered, or too long ago.
+            WireError: There is no such bucket.
+        """
+        commitment, tree = await self._tree(digest)
+        if prefix is None:
+            return commitment, tree.largest_bucket
+        if prefix >> tree.bits:
+            raise WireError(f"the prefix is {prefix}; there are {1 << tree.bits} buckets")
+        return InclusionProof.of(tree, commitment, prefix), tree.largest_bucket
+
+    async def _tree(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
+        async with self._loading:
+            if digest not in self._trees:
+                self._trees[digest] = await asyncio.to_thread(self._load, digest)
+            self._trees.move_to_end(digest)
+            while len(self._trees) > _TREES:
+                self._trees.popitem(last=False)
+            return self._trees[digest]
+
+    def _load(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
+        try:
+            kept = self._file(digest, "commitment").read_bytes()
+            leaves = np.memmap(self._file(digest, "leaves"), dtype=np.uint8, mode="r")
+        except FileNotFoundError as error:
+            raise ProofError(
+                "there is no proof for this task: its batch has not been delivered, or too long ago"
+            ) from error
+        tree = Tree(np.asarray(leaves).reshape(-1, HASH_BYTES))
+        return commitment_from_bytes(kept[_TIME_BYTES:]), tree
+
+    async def keep_forgetting(self) -> None:
+        """Delete what has been kept for long enough, for as long as the service runs."""
+        while True:
+            self.forget()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def forget(self) -> None:
+        """Delete what has been kept for long enough."""
+        for path in self._directory.glob("*.commitment"):
+            if int.from_bytes(path.read_bytes()[:_TIME_BYTES]) < self._clock.now():
+                self._trees.pop(TaskDigest(bytes.fromhex(path.stem)), None)
+                path.unlink()
+                path.with_suffix(".leaves").unlink(missing_ok=True)
+
+    def _file(self, digest: TaskDigest, kind: str) -> Path:
+        return self._directory / f"{digest.hex()}.{kind}"
+
+
+def _report(event: str, manifest: BatchManifest, level: logs.Level) -> None:
+    logs.event(event, logs.batch_fields(manifest.task_digest, manifest.batch_id), level=level)

@@ -1,0 +1,121 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from analyzer.lookout import Sentinel
+from common.errors import BatchStateError, UnknownTaskError, WireError
+from common.inclusion import BatchCommitment
+from common.merkle import leaves_of
+from common.task_digest import TaskDigest
+from tests.support.analyzer_core import AnalyzerCore, chunks_of
+from tests.support.leaves import commitment_over, some_leaves
+
+
+@pytest.fixture
+async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """A started analyzer with a task that has room for five sentinels of two reports."""
+    started = AnalyzerCore(tmp_path)
+    await started.start()
+    await started.publish(n_min=3, target_size=8)
+    yield started
+    await started.stop()
+
+
+def _sentinels(count: int, start: int = 0) -> list[bytes]:
+    leaves = some_leaves(2 * count, start)
+    return [b"".join(leaves[2 * number : 2 * number + 2]) for number in range(count)]
+
+
+async def _register(
+    analyzer: AnalyzerCore, sentinels: list[bytes], *, acknowledged: bool = False
+) -> None:
+    digest = analyzer.signed.digest()
+    await analyzer.sentinels.register(digest, sentinels, acknowledged=acknowledged)
+
+
+async def _kept(analyzer: AnalyzerCore) -> list[Sentinel]:
+    return await analyzer.store.sentinels(analyzer.signed.digest())
+
+
+async def test_sentinels_keep_their_order_and_survive_a_restart(analyzer: AnalyzerCore) -> None:
+    """Registered again they change nothing; acknowledged they stay so."""
+    planned = _sentinels(4)
+    await _register(analyzer, planned)
+    await _register(analyzer, planned[2:3], acknowledged=True)
+    await _register(analyzer, planned)
+    await analyzer.stop()
+    await analyzer.start()
+
+    assert [False, False, True, False] == [one.acknowledged for one in await _kept(analyzer)]
+    assert planned == [b"".join(one.leaves) for one in await _kept(analyzer)]
+
+
+async def test_sentinels_come_before_the_batch(analyzer: AnalyzerCore) -> None:
+    """Afterwards what it is held to is fixed; saying the same again is no error."""
+    planned = _sentinels(2)
+    await _register(analyzer, planned)
+    await analyzer.releases.deliver(analyzer.manifest(8), chunks_of(analyzer.sealed(8)))
+
+    await _register(analyzer, planned)
+    for late, acknowledged in ((_sentinels(1, start=50), False), (planned, True)):
+        with pytest.raises(BatchStateError, match="has arrived"):
+            await _register(analyzer, late, acknowledged=acknowledged)
+    await analyzer.settle()
+
+
+async def test_there_is_room_between_n_min_and_the_target_size(analyzer: AnalyzerCore) -> None:
+    """A batch that sentinels fill holds too few users; all of a call are refused, or none."""
+    await _register(analyzer, _sentinels(3))
+    with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
+        await _register(analyzer, _sentinels(3, start=50))
+
+    assert 3 == len(await _kept(analyzer))
+
+
+@pytest.mark.parametrize("leaves", [some_leaves(1), some_leaves(3)])
+async def test_a_sentinel_has_as_many_reports_as_every_submission(
+    analyzer: AnalyzerCore, leaves: list[bytes]
+) -> None:
+    """Two, of this task."""
+    with pytest.raises(WireError, match="a submission of this task has 2 reports"):
+        await _register(analyzer, [b"".join(leaves)])
+
+
+async def test_a_report_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
+    """Twice the same leaf would count one report for two."""
+    with pytest.raises(WireError, match="1 leaves stand in two places"):
+        await _register(analyzer, [some_leaves(1)[0] * 2])
+
+
+async def test_a_task_that_is_not_there_has_no_sentinels(analyzer: AnalyzerCore) -> None:
+    """As everywhere."""
+    with pytest.raises(UnknownTaskError):
+        await analyzer.sentinels.register(TaskDigest(bytes(32)), _sentinels(1), acknowledged=False)
+
+
+async def test_every_delivery_of_a_batch_is_answered_by_the_same_commitment(
+    analyzer: AnalyzerCore,
+) -> None:
+    """It is over all that arrived; also after the release, and after a restart."""
+    sealed = analyzer.sealed(5)
+    leaves = leaves_of(b"".join(sealed), analyzer.task.sealed_report_bytes)
+    answers: list[BatchCommitment | None] = []
+    for _ in range(2):
+        answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed)))
+        await analyzer.settle()
+    await analyzer.stop()
+    await analyzer.start()
+    answers.append(await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed[::-1])))
+
+    [first] = {answer for answer in answers if answer is not None}
+    identity = analyzer.keys.identity
+    first.check(identity.public_identity(), analyzer.signed.digest())
+    assert 3 == len(answers)
+    assert 10 == first.n_reports
+    wanted = commitment_over(
+        [leaves[at : at + 32] for at in range(0, len(leaves), 32)],
+        identity,
+        analyzer.signed.digest(),
+    )
+    assert wanted.root == first.root

@@ -1,0 +1,104 @@
+import pytest
+
+from common import evidence_wire
+from common.errors import WireError
+from common.evidence_wire import AnswerRecord
+from common.inclusion import InclusionProof
+from common.merkle import leaf
+from common.signing import SigningIdentity
+from common.task_digest import TaskDigest
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
+from tests.support.leaves import commitment_over, some_leaves, tree_over
+
+_DIGEST = TaskDigest(b"d" * 32)
+_LEAVES = some_leaves(2500)
+_TREE = tree_over(_LEAVES)
+_COMMITMENT = commitment_over(_LEAVES, SigningIdentity.generate(), _DIGEST)
+
+
+def test_every_value_is_read_back_as_it_was_written() -> None:
+    """Both directions of each pair agree."""
+    proof = InclusionProof.of(_TREE, _COMMITMENT, 5)
+    written = evidence_wire.proof_to_wire(proof, _TREE.largest_bucket)
+    planned = [b"".join(_LEAVES[:2]), b"".join(_LEAVES[2:4])]
+    record = AnswerRecord(
+        state="arrived",
+        inclusion="counted",
+        envelope_hash=bytes(32),
+        receipt=bytes(64),
+        receipt_verified=True,
+    )
+
+    assert proof == evidence_wire.proof_from_wire(written)
+    assert _COMMITMENT == evidence_wire.commitment_from_bytes(
+        evidence_wire.commitment_to_bytes(_COMMITMENT)
+    )
+    for answer in (None, _COMMITMENT):
+        delivered = evidence_wire.delivered_to_wire(answer)
+        assert answer == evidence_wire.delivered_from_wire(delivered)
+    for prefix in (None, 0, 5, 2**32 - 1):
+        asked = evidence_wire.prefix_to_wire(_DIGEST, prefix)
+        assert (_DIGEST, prefix) == evidence_wire.prefix_from_wire(asked)
+    for acknowledged in (False, True):
+        registered = evidence_wire.sentinels_to_wire(_DIGEST, planned, acknowledged=acknowledged)
+        assert (_DIGEST, planned, acknowledged) == evidence_wire.sentinels_from_wire(registered)
+    message = evidence_wire.record_to_wire(record)
+    assert record == AnswerRecord(
+        state=message.state,
+        inclusion=message.inclusion,
+        envelope_hash=message.envelope_hash,
+        receipt=message.receipt,
+        receipt_verified=message.receipt_verified,
+    )
+
+
+def test_neither_a_question_nor_an_answer_tells_its_bucket_by_its_length() -> None:
+    """Buckets differ in size, and a number of 0 takes no byte in a protocol buffer."""
+    sizes = {len(_TREE.bucket(prefix)) for prefix in range(8)}
+    questions = {
+        len(evidence_wire.prefix_to_wire(_DIGEST, prefix).SerializeToString())
+        for prefix in range(8)
+    }
+    answers = {
+        len(
+            evidence_wire.proof_to_wire(
+                InclusionProof.of(_TREE, _COMMITMENT, prefix), _TREE.largest_bucket
+            ).SerializeToString()
+        )
+        for prefix in range(8)
+    }
+
+    assert len(sizes) > 1
+    assert (1, 1) == (len(questions), len(answers))
+
+
+def test_a_bucket_holds_as_many_leaves_as_it_says() -> None:
+    """More than there are bytes for is an error."""
+    proof = InclusionProof.of(_TREE, _COMMITMENT, 0)
+    message = evidence_wire.proof_to_wire(proof, _TREE.largest_bucket)
+    message.bucket = (10**6).to_bytes(4) + message.bucket[4:]
+
+    with pytest.raises(WireError, match="a bucket of 1000000 leaves"):
+        evidence_wire.proof_from_wire(message)
+
+
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_a_prefix_has_four_bytes_or_none(length: int) -> None:
+    """The message names the rule."""
+    with pytest.raises(WireError, match=f"prefix has {length} bytes; it must have 4"):
+        evidence_wire.prefix_from_wire(
+            shuffler_pb2.GetInclusionRequest(task_digest=_DIGEST, prefix=bytes(length))
+        )
+
+
+def test_a_call_registers_a_limited_number_of_whole_sentinels() -> None:
+    """Ten thousand; each of whole leaves, and at least one."""
+    too_many = [leaf(b"")] * 10_001
+    for sentinels, rule in (
+        (too_many, "the number of sentinels is 10001; it may be at most 10000"),
+        ([b""], "a sentinel has 0 bytes of leaves"),
+        ([bytes(33)], "a sentinel has 33 bytes of leaves; each leaf has 32"),
+    ):
+        request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
+        with pytest.raises(WireError, match=rule):
+            evidence_wire.sentinels_from_wire(request)

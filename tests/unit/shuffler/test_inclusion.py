@@ -1,0 +1,150 @@
+import pytest
+
+from common.batch import BatchState
+from common.errors import ProofError, WireError
+from common.evidence_wire import proof_to_wire
+from common.inclusion import BatchCommitment, InclusionProof
+from common.merkle import leaf, prefix_of
+from common.task_digest import TaskDigest
+from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+
+_SIZE = CASE.task.sealed_report_bytes
+_ANALYZER = CASE.identity.public_identity()
+
+
+def _delivered(shuffler: Shuffler) -> list[bytes]:
+    blob = shuffler.analyzer.delivered[0][1]
+    return [blob[start : start + _SIZE] for start in range(0, len(blob), _SIZE)]
+
+
+async def _proof(shuffler: Shuffler, own: bytes) -> InclusionProof:
+    commitment, _ = await shuffler.inclusions.relay(DIGEST, None)
+    assert isinstance(commitment, BatchCommitment)
+    proof, _ = await shuffler.inclusions.relay(DIGEST, prefix_of(own, commitment.bits))
+    assert isinstance(proof, InclusionProof)
+    return proof
+
+
+async def test_whatever_was_delivered_can_be_proven_after_the_batch_is_erased(
+    shuffler: Shuffler,
+) -> None:
+    """The key is gone; sorted hashes are left, also after a restart."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    assert BatchState.ERASED is await shuffler.state()
+    shuffler.spool.close()
+    await shuffler.start()
+
+    for report in _delivered(shuffler):
+        proof = await _proof(shuffler, leaf(report))
+        assert proof.holds(leaf(report), _ANALYZER, DIGEST)
+    other = leaf(bytes(_SIZE))
+    assert not (await _proof(shuffler, other)).holds(other, _ANALYZER, DIGEST)
+
+
+async def test_what_is_kept_tells_nothing_of_the_order(shuffler: Shuffler) -> None:
+    """The leaves stand sorted, whatever the order of delivery was."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    kept = (shuffler.path / "inclusion" / f"{DIGEST.hex()}.leaves").read_bytes()
+
+    assert b"".join(sorted(map(leaf, _delivered(shuffler)))) == kept
+
+
+async def test_nothing_is_proven_before_the_delivery(shuffler: Shuffler) -> None:
+    """Nor for a task that nobody knows."""
+    await shuffler.submit(1)
+    for digest in (DIGEST, TaskDigest(bytes(32))):
+        with pytest.raises(ProofError, match="has not been delivered"):
+            await shuffler.inclusions.relay(digest, None)
+
+
+async def test_a_bucket_that_is_not_there_is_refused(shuffler: Shuffler) -> None:
+    """Ten reports have one."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+
+    with pytest.raises(WireError, match="the prefix is 1; there are 1 buckets"):
+        await shuffler.inclusions.relay(DIGEST, 1)
+
+
+async def test_an_analyzer_that_denies_reports_is_noticed(
+    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its signature over something else is kept as evidence; the batch is delivered."""
+    await shuffler.submit(5)
+    shuffler.analyzer.forget = 1
+    await shuffler.deliveries.advance()
+
+    assert "analyzer signed other reports than were sent" in caplog.messages
+    assert BatchState.ERASED is await shuffler.state()
+    commitment, _ = await shuffler.inclusions.relay(DIGEST, None)
+    assert isinstance(commitment, BatchCommitment)
+    assert 9 == commitment.n_reports
+
+
+async def test_an_honest_analyzer_raises_no_alarm(
+    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor does a delivery that has to be made twice, since its answer was lost."""
+    await shuffler.submit(5)
+    shuffler.analyzer.lose_answers = True
+    await shuffler.deliveries.advance()
+    shuffler.analyzer.lose_answers = False
+    await shuffler.deliveries.advance()
+
+    assert not [message for message in caplog.messages if message.startswith("analyzer")]
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_an_analyzer_that_answers_before_the_end_is_no_alarm(
+    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has the batch already and does not listen: the leaves are taken from the batch again."""
+    await shuffler.submit(5)
+    shuffler.analyzer.lose_answers = True
+    await shuffler.deliveries.advance()
+    shuffler.analyzer.lose_answers, shuffler.analyzer.listen = False, False
+    await shuffler.deliveries.advance()
+
+    assert not [message for message in caplog.messages if message.startswith("analyzer")]
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_strangers_commitment_is_not_kept(
+    shuffler: Shuffler, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who is not the pinned analyzer commits to nothing."""
+    await shuffler.submit(5)
+    shuffler.analyzer.become_a_stranger()
+    await shuffler.deliveries.advance()
+
+    assert "analyzer's commitment does not verify" in caplog.messages
+    with pytest.raises(ProofError):
+        await shuffler.inclusions.relay(DIGEST, None)
+
+
+async def test_proofs_are_deleted_after_a_while(shuffler: Shuffler) -> None:
+    """A thousand seconds after the deadline here."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    shuffler.clock.seconds = float(CASE.task.deadline + 1000)
+    shuffler.inclusions.forget()
+    await shuffler.inclusions.relay(DIGEST, None)
+
+    shuffler.clock.seconds += 1
+    shuffler.inclusions.forget()
+    with pytest.raises(ProofError):
+        await shuffler.inclusions.relay(DIGEST, None)
+    assert [] == list((shuffler.path / "inclusion").iterdir())
+
+
+async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> None:
+    """Whoever sees ciphertexts alone does not learn which bucket was asked for."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    proof = await _proof(shuffler, bytes(32))
+    smaller = InclusionProof(commitment=proof.commitment, bucket=proof.bucket[:64], path=proof.path)
+
+    lengths = {len(proof_to_wire(one, 10).SerializeToString()) for one in (proof, smaller)}
+    assert 1 == len(lengths)

@@ -1,0 +1,41 @@
+import pytest
+
+from common.errors import ProofError
+from common.inclusion import InclusionProof
+from common.merkle import prefix_of
+from common.signing import SigningIdentity
+from common.task_digest import TaskDigest
+from tests.support.leaves import commitment_over, some_leaves, tree_over
+from user_agent.evidence import Inclusion
+from user_agent.inclusion import conclusion
+
+_DIGEST = TaskDigest(b"d" * 32)
+_ANALYZER = SigningIdentity.generate()
+_OWN = some_leaves(4)
+_OTHERS = some_leaves(1500, start=100)
+
+
+def _proofs(batch: list[bytes], asked: list[bytes]) -> list[InclusionProof]:
+    tree, commitment = tree_over(batch), commitment_over(batch, _ANALYZER, _DIGEST)
+    return [InclusionProof.of(tree, commitment, prefix_of(leaf, tree.bits)) for leaf in asked]
+
+
+def _conclusion(proofs: list[InclusionProof]) -> Inclusion:
+    identity = _ANALYZER.public_identity()
+    return conclusion(_OWN, proofs[0].commitment, proofs, identity, _DIGEST)
+
+
+def test_all_of_an_answer_or_it_is_missing() -> None:
+    """Three of four reports are a tampered answer."""
+    assert Inclusion.COUNTED is _conclusion(_proofs([*_OTHERS, *_OWN], _OWN))
+    assert Inclusion.MISSING is _conclusion(_proofs([*_OTHERS, *_OWN[:3]], _OWN))
+    assert Inclusion.MISSING is _conclusion(_proofs(_OTHERS, _OWN))
+
+
+def test_two_batches_do_not_prove_one_answer() -> None:
+    """Each holds half of it, and the analyzer signed both: one task has one batch."""
+    first = _proofs([*_OTHERS, *_OWN[:2]], _OWN[:2])
+    second = _proofs([*_OTHERS, *_OWN[2:]], _OWN[2:])
+
+    with pytest.raises(ProofError, match="two commitments are shown for one task"):
+        _conclusion([*first, *second])

@@ -1,0 +1,119 @@
+"""Asking, after a batch was delivered, whether what the shuffler acknowledged was counted."""
+
+import asyncio
+from typing import Final
+
+import numpy as np
+
+from common.errors import PeerError, PeerRefusalError, ProofError, WireError
+from common.inclusion import BatchCommitment
+from common.merkle import prefix_of
+from common.runtime import logs
+from common.runtime.clock import Clock
+from common.signing import PublicIdentity
+from common.task_digest import TaskDigest
+from user_agent.budget import Budget
+from user_agent.client import Shuffler
+from user_agent.evidence import Evidence, Inclusion
+from user_agent.inclusion import conclusion, to_ask
+
+_PATIENCE_SECONDS: Final = 14 * 24 * 3600
+"""After the deadline; the shuffler keeps what it can show for longer."""
+_TICK: Final = 5.0
+"""Seconds between looks at the clock."""
+
+
+class Watch:
+    """Checks on every answer that arrived."""
+
+    def __init__(
+        self,
+        *,
+        shuffler: Shuffler,
+        budget: Budget,
+        identity: PublicIdentity,
+        clock: Clock,
+        rng: np.random.Generator,
+        pause: float,
+    ) -> None:
+        """
+        Take what is needed to ask.
+
+        Args:
+            shuffler: Whom to ask.
+            budget: Where answers and what came of them are kept.
+            identity: The pinned analyzer's: who must have signed.
+            clock: Tells what is due.
+            rng: Draws when to ask, and in which order.
+            pause: Seconds between two questions about an answer, on average.
+        """
+        self._shuffler = shuffler
+        self._budget = budget
+        self._identity = identity
+        self._clock = clock
+        self._rng = rng
+        self._pause = pause
+        self._not_before: dict[tuple[str, TaskDigest], float] = {}
+
+    async def keep_checking(self) -> None:
+        """Ask about what is due, again and again, for as long as the service runs."""
+        while True:
+            try:
+                await self.check_due()
+            except Exception as error:  # noqa: BLE001  # the next try may do better
+                logs.event("checking failed", {"error": type(error).__name__}, level="ERROR")
+            await asyncio.sleep(min(_TICK, self._pause))
+
+    async def check_due(self) -> None:
+        """
+        Ask about every answer whose time has come.
+
+        Times are drawn for each answer apart, so that they tell nothing of one another.
+        """
+        for evidence in await self._budget.unchecked():
+            key = (evidence.person, evidence.task_digest)
+            now = self._clock.now()
+            if key not in self._not_before:
+                self._not_before[key] = now + self._pause * self._rng.random()
+            if now < self._not_before[key]:
+                continue
+            self._not_before[key] = now + self._pause * (0.5 + self._rng.random())
+            found = await self._ask(evidence)
+            if found is not Inclusion.UNCHECKED:
+                self._not_before.pop(key)
+                await self._budget.conclude(evidence, found)
+                _report(evidence, found)
+
+    async def _ask(self, evidence: Evidence) -> Inclusion:
+        """Ask for the signed root, then for the bucket of each leaf."""
+        digest = evidence.task_digest
+        try:
+            commitment = await self._commitment(digest)
+            asked = to_ask(evidence.leaves, self._rng)
+            proofs = [
+                await self._shuffler.inclusion(digest, prefix_of(leaf, commitment.bits))
+                for leaf in asked
+            ]
+            return conclusion(asked, commitment, proofs, self._identity, digest)
+        except (PeerError, PeerRefusalError, ProofError, WireError) as error:
+            # Not delivered yet, as a rule. Nothing is concluded from what proves nothing.
+            if isinstance(error, ProofError):
+                fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
+                logs.event("proof does not hold", fields, level="WARNING")
+            late = self._clock.now() > evidence.deadline + _PATIENCE_SECONDS
+            return Inclusion.UNPROVEN if late else Inclusion.UNCHECKED
+
+    async def _commitment(self, digest: TaskDigest) -> BatchCommitment:
+        """Fetch the commitment; it is checked before any prefix is told, since it says how long."""
+        commitment = (await self._shuffler.inclusion(digest, None)).commitment
+        commitment.check(self._identity, digest)
+        return commitment
+
+
+def _report(evidence: Evidence, found: Inclusion) -> None:
+    level: logs.Level = "INFO" if found is Inclusion.COUNTED else "ERROR"
+    fields: dict[logs.Field, str | int] = {
+        "task_digest": evidence.task_digest.hex(),
+        "state": found.value,
+    }
+    logs.event("answer checked", fields, level=level)
