@@ -59,7 +59,7 @@ class LedgerEntry:
         if self.coalition not in get_args(Coalition):
             raise LedgerError(f"entry {self.entry} names a coalition that there is not")
         for figure in (self.epsilon, self.delta, self.composed_epsilon):
-            if type(figure) is not float or math.isnan(figure):
+            if type(figure) is not float or math.isnan(figure) or figure == -math.inf:
                 raise LedgerError(f"entry {self.entry} has a figure that is not a number")
 
     @classmethod

@@ -56,6 +56,7 @@ def hostile_input(parser: Parser, seed: int, number: int) -> bytes:
 
 def failure(parser: Parser, raw: bytes) -> str | None:
     """Read one input; give what went wrong, or None: a value or an error of the family."""
+    signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         parser.read(raw)
@@ -80,7 +81,6 @@ class Fuzzer:
         self.inputs = 0
         self.failures: list[dict[str, str | int]] = []
         self._alike: Counter[tuple[str, str]] = Counter()
-        signal.signal(signal.SIGPROF, _too_slow)
 
     def feed(self, parser: Parser, numbers: Sequence[int]) -> None:
         """Read the inputs with these numbers."""

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,3 +40,12 @@ def test_any_answer_is_a_ledger_or_a_foreseen_error(raw: bytes) -> None:
         ledger_wire.ledger_from_wire(parsed)
     except ShuffleDpError:
         return
+
+
+def test_an_entry_that_costs_less_than_nothing_at_all_is_malformed() -> None:
+    """Minus infinity has no form in the text that is hashed: refused before the chain is walked."""
+    message = ledger_wire.ledger_to_wire([_ENTRY])
+    message.entries[0].epsilon = -math.inf
+
+    with pytest.raises(WireError, match="figure that is not a number"):
+        ledger_wire.ledger_from_wire(message)
