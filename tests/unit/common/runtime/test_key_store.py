@@ -75,6 +75,7 @@ def test_a_key_that_is_needed_is_kept(tmp_path: Path) -> None:
     assert not store.rotate(151 * DAY)
     assert _opens(store, first)
     assert store.rotate(152 * DAY, _NOBODY)
+    assert first.key_id not in store._keys
 
 
 def test_a_pending_key_is_shown_before_it_is_used(tmp_path: Path) -> None:
