@@ -75,12 +75,15 @@ class Call:
 CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
         "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, Kind.ANSWER),
+        "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, Kind.ANSWER),
         "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, Kind.SHORT),
         "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, Kind.SHORT),
         "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, Kind.BULK),
         "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, Kind.SHORT),
+        "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, Kind.SHORT),
         "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, Kind.OPERATING),
+        "/shuffledp.v1.Analyzer/RegisterSentinels": Call(Caller.OPERATOR, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, Kind.SHORT),
         "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, Kind.DELIVERY),
         "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, Kind.OPERATING),

@@ -156,7 +156,7 @@ def close(
     Nothing of the batch is told but that it is closed; the result comes as it would have after the
     deadline.
     """
-    digest = TaskDigest(_hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
     asyncio.run(close_batch(shuffler, authority, token_file, digest))
     if json:
         sys.stdout.write(dumps({"task_digest": digest.hex(), "closed": True}) + "\n")

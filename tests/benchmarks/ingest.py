@@ -26,11 +26,17 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from common.hpke import HpkePublicKey, SealContext, envelope_context
 from common.hpke_pool import HpkePool
+from common.runtime.gate import GateInterceptor
 from common.runtime.rpc import bind, make_server, open_channel
+from common.signing import SigningIdentity
 from common.submission import Outcome
+from common.suites import DEFAULT_SUITE
 from common.task_digest import TaskDigest
 from common.wire import outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffler.connection_count import ConnectionCount
+from shuffler.inclusion import Inclusions
+from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.benchmarks.measure import line
 from tests.support.memory import peak_bytes
@@ -51,7 +57,7 @@ _TAG_BYTES: Final = 32
 
 def _make(key: bytes, context: SealContext, length: int, count: int) -> list[bytes]:
     """Make envelopes. The reports in them are random bytes: the shuffler cannot tell."""
-    seal = HpkePublicKey(key).sealer(context)
+    seal = HpkePublicKey(DEFAULT_SUITE, key).sealer(context)
     return [seal(secrets.token_bytes(length)) for _ in range(count)]
 
 
@@ -151,8 +157,19 @@ class RemoteCaller:
     @classmethod
     async def start(cls, shuffler: Shuffler) -> Self:
         """Serve, and start the caller."""
-        server = make_server()
-        servicer = ShufflerServicer(shuffler.collection)
+        server = make_server(GateInterceptor(certificates=False, token=None))
+        inclusions = Inclusions(
+            directory=shuffler.path / "inclusion",
+            identity=shuffler.case.identity.public_identity(),
+            keep_seconds=0,
+            clock=shuffler.clock,
+        )
+        servicer = ShufflerServicer(
+            shuffler.collection,
+            ConnectionCount(0),
+            Receipts(SigningIdentity.generate()),
+            inclusions,
+        )
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
         address = bind(server, "127.0.0.1:0", None)
         await server.start()
@@ -214,7 +231,7 @@ async def _measure(dummies_per_user: int, folder: Path) -> None:
             for _ in range(2 * _ROUNDS + 2)
         ]
         batches = [future.result() for future in made]
-    pool = HpkePool(case.shuffler_key, _PROCESSES)
+    pool = HpkePool(_PROCESSES)
     shuffler = Shuffler(folder, case=case, pool=pool)
     await shuffler.start()
     openers, writer = (

@@ -19,9 +19,9 @@ from typing import Any, Final
 import numpy as np
 
 from common.batch import BatchId, BatchManifest, BatchState
-from common.hpke import OVERHEAD_BYTES
 from common.mechanisms.catalogue import mechanism_of
 from common.submission import Outcome
+from common.suites import SUITES
 from common.task import SUBMISSION_ID_BYTES
 from shuffler.group import form_group
 from shuffler.spool import Arrival
@@ -60,7 +60,7 @@ async def _shuffle(n_users: int, folder: Path) -> None:
     """Take so many submissions of one report, restart, permute and deliver."""
     case = published(n_min=n_users, target_size=n_users + 1, deadline=2_000_000_000, **_TASK)
     digest, task = case.signed.digest(), case.task
-    shuffler = Shuffler(folder, case=case, pool=StrippingPool(case.shuffler_key))
+    shuffler = Shuffler(folder, case=case, pool=StrippingPool())
     analyzer = CountingAnalyzer(case.signed, task.sealed_report_bytes)
     shuffler.analyzer = analyzer  # type: ignore[assignment]
     await shuffler.start()
@@ -73,7 +73,7 @@ async def _shuffle(n_users: int, folder: Path) -> None:
         envelopes = [drawn[start : start + size] for start in range(0, len(drawn), size)]
         if await shuffler.collection.submit_bulk(digest, envelopes) != [Outcome.STORED] * count:
             raise RuntimeError("a submission was not stored")
-        inside = OVERHEAD_BYTES + SUBMISSION_ID_BYTES
+        inside = SUITES[task.suite].overhead_bytes + SUBMISSION_ID_BYTES
         sent += sum(word_sum(envelope[inside:]) for envelope in envelopes)
         return envelopes
 
@@ -118,10 +118,10 @@ async def _restart(n_users: int, folder: Path) -> None:
     """Start on so many undelivered submissions that came one by one, a hundred at the same time."""
     case = published(n_min=n_users, target_size=n_users + 1, **_TASK)
     digest, task = case.signed.digest(), case.task
-    shuffler = Shuffler(folder, case=case, pool=StrippingPool(case.shuffler_key))
+    shuffler = Shuffler(folder, case=case, pool=StrippingPool())
     await shuffler.start()
     found, rng = await shuffler.rounds.find_or_begin(digest), np.random.default_rng(1)
-    size, key = task.envelope_bytes - OVERHEAD_BYTES, found.held_key()
+    size, key = task.envelope_bytes - SUITES[task.suite].overhead_bytes, found.held_key()
     watch = _Stopwatch()
     arrivals: list[Arrival] = []
     for _ in range(0, n_users, _DEVICES):
@@ -158,7 +158,7 @@ async def _release(n_reports: int, folder: Path) -> None:
     analyzer = AnalyzerCore(folder)
     await analyzer.start()
     signed = await analyzer.publish(**_TASK)
-    analyzer.releases._pool = StrippingPool(analyzer.keys.reports)
+    analyzer.releases._pool = StrippingPool()
     mechanism, rng = mechanism_of(analyzer.task), np.random.default_rng(1)
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -166,7 +166,9 @@ async def _release(n_reports: int, folder: Path) -> None:
             count = min(_CALL, n_reports - start)
             reports = mechanism.randomize(np.zeros(count, np.int64), rng)
             plain = reports.view(np.uint8).reshape(count, -1)
-            around = rng.integers(0, 256, (count, OVERHEAD_BYTES), dtype=np.uint8)
+            around = rng.integers(
+                0, 256, (count, SUITES[task.suite].overhead_bytes), dtype=np.uint8
+            )
             yield np.concatenate([around, plain], axis=1).tobytes()
 
     manifest = BatchManifest(

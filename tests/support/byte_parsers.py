@@ -9,6 +9,7 @@ from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism
 from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.submission import unpack
+from common.suites import DEFAULT_SUITE
 from common.task import Task
 from shuffler.dummies import draw_kept
 from tests.support.mechanisms import EXAMPLES, example
@@ -44,7 +45,7 @@ def _answered(raw: bytes) -> object:
 
 
 def _sealed(raw: bytes) -> bytes:
-    return HpkePublicKey(raw).seal(b"report", _REPORT)
+    return HpkePublicKey(DEFAULT_SUITE, raw).seal(b"report", _REPORT)
 
 
 def _identity(raw: bytes) -> None:
@@ -125,7 +126,7 @@ BYTE_PARSERS: Final = (
     ),
     Parser(
         name="private key",
-        read=lambda raw: HpkePrivateKey(raw).public_key(),
+        read=lambda raw: HpkePrivateKey(DEFAULT_SUITE, raw).public_key(),
         seeds=(_CASE.analyzer_key.private_bytes(),),
         form="binary",
         covers=("common.hpke.HpkePrivateKey.__init__",),

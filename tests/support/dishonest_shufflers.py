@@ -56,14 +56,16 @@ class DishonestShuffler:
     def own_report(self) -> bytes:
         """A report that this shuffler made up, sealed like every other."""
         plaintext = bytes(self.task.mechanism.report_bytes)
-        return HpkePublicKey(self.task.analyzer_key).seal(plaintext, report_context(self.digest))
+        return HpkePublicKey(self.task.suite, self.task.analyzer_key).seal(
+            plaintext, report_context(self.digest)
+        )
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Give the task."""
         assert digest == self.digest
         return self._analyzer.signed
 
-    async def submit(self, digest: TaskDigest, envelope: bytes) -> bytes:
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # as the real one
         """Open an envelope, and give a receipt."""
         submission = unpack(self._key.open(envelope, envelope_context(digest)), self.task)
         sealed, size = submission.sealed_reports, self.task.sealed_report_bytes

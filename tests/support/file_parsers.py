@@ -17,12 +17,14 @@ from analyzer.settings import AnalyzerSettings
 from common.runtime.database import Database
 from common.runtime.settings import load
 from common.runtime.state import StateDirectory
-from common.runtime.tls import development_identity, identity_for
+from common.runtime.tls import development_files, identity_for
 from deploy import draft_file, question_file
 from deploy.commands.services import _hexadecimal_file
 from deploy.datasets import files
+from deploy.operator_client import read_token
 from shuffler.settings import ShufflerSettings
 from tests.support.clocks import ManualClock
+from tests.support.keys import SCHEDULE
 from tests.support.parsers import Parser
 from user_agent.settings import UserAgentSettings
 
@@ -161,12 +163,12 @@ def _authority_key(path: Path) -> object:
     for made in ("analyzer.pem", "analyzer.key"):
         (path.parent / made).unlink(missing_ok=True)
     (path.parent / "authority.pem").touch()
-    return development_identity(path.parent, "analyzer", ManualClock())
+    return development_files(path.parent, "analyzer", ManualClock()).read()
 
 
 @cache
 def _pem() -> bytes:
-    development_identity(_directory() / "made", "shuffler", ManualClock())
+    development_files(_directory() / "made", "shuffler", ManualClock())
     return (_directory() / "made" / "authority.key").read_bytes()
 
 
@@ -243,7 +245,7 @@ FILE_PARSERS: Final = (
         (b"00" * 32 + b"\n",),
         "text",
         "deploy.commands.services._hexadecimal_file",
-        "deploy.commands.services._hexadecimal",
+        "deploy.commands.options.hexadecimal",
     ),
     _file(
         "operator's token",
@@ -256,7 +258,7 @@ FILE_PARSERS: Final = (
     _file(
         "key file",
         "state/reports.key",
-        lambda path: AnalyzerKeys.load(StateDirectory.open(path.parent)),
+        lambda path: AnalyzerKeys.load(StateDirectory.open(path.parent), SCHEDULE, 0.0),
         (bytes(31) + b"\x09",),
         "binary",
         "common.runtime.state.StateDirectory.secret",
@@ -277,7 +279,7 @@ FILE_PARSERS: Final = (
         _authority_key,
         (_pem(),),
         "text",
-        "common.runtime.tls.development_identity",
+        "common.runtime.tls.development_files",
         "common.runtime.tls._authority_key",
         share=1,
     ),

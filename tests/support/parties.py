@@ -5,7 +5,7 @@ import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,20 +15,27 @@ from analyzer.release import Releases
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.batch import BatchManifest
-from common.hpke import HpkePrivateKey
-from common.signing import SignedTask
+from common.evidence_wire import proof_from_wire, proof_to_wire
+from common.inclusion import BatchCommitment, InclusionProof
+from common.runtime.key_store import KeyStore
+from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
+from shuffler.inclusion import Inclusions
+from shuffler.receipts import Receipts
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from tests.support.clocks import ManualClock
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
+from tests.support.keys import SCHEDULE
 from tests.support.network import Network
 from tests.support.policies import generous
 from tests.support.pools import InlinePool
 from user_agent.agent import Agent
 from user_agent.budget import Budget
+
+_IDENTITY: Final = SigningIdentity.generate()
 
 
 @dataclass
@@ -58,7 +65,9 @@ class AnalyzerParty:
     async def start(self) -> None:
         """Start, or start again on the same files."""
         self.life = Life("analyzer", self._around.faults)
-        self.keys = AnalyzerKeys.load(FaultyState.of(self.path, self.life))
+        self.keys = AnalyzerKeys.load(
+            FaultyState.of(self.path, self.life), SCHEDULE, self._around.clock.now()
+        )
         self.store = Store(self.path / "analyzer.sqlite")
         self.store._database = FaultyDatabase(self.store._database, self.life)
         await self.store.check_ledger()
@@ -74,7 +83,9 @@ class AnalyzerParty:
             store=self.store,
             registry=self.registry,
             spending=self.spending,
-            pool=InlinePool(self.keys.reports),
+            keys=self.keys,
+            pool=InlinePool(),
+            most_refused_share=0.05,
         )
         await self.releases.resume()
 
@@ -111,26 +122,36 @@ class ShufflerParty:
         """Start, or start again on the same files."""
         self.life = Life("shuffler", self._around.faults)
         state = FaultyState.of(self.path, self.life)
-        self.key = HpkePrivateKey(
-            state.secret("envelope.key", lambda: HpkePrivateKey.generate().private_bytes())
-        )
+        self.keys = KeyStore(state, SCHEDULE, former="envelope.key")
+        self.keys.rotate(self._around.clock.now())
         self.spool = Spool(self.path / "spool.sqlite")
         self.spool._database = FaultyDatabase(self.spool._database, self.life)
-        rng, pool = self._around.rng(), InlinePool(self.key)
+        rng, pool = self._around.rng(), InlinePool()
         self.rounds = Rounds(
             spool=self.spool,
             state=state,
             analyzer=self,
             identity=self._analyzer.keys.identity.public_identity(),
-            key=self.key.public_key(),
+            keys=self.keys,
             minimum_batch=1,
             most_dummies=10_000,
             rng=rng,
         )
         await self.rounds.resume()
         self.collection = Collection(
-            rounds=self.rounds, spool=self.spool, key=self.key, pool=pool, clock=self._around.clock
+            rounds=self.rounds,
+            spool=self.spool,
+            keys=self.keys,
+            pool=pool,
+            clock=self._around.clock,
         )
+        self.inclusions = Inclusions(
+            directory=self.path / "inclusion",
+            identity=self._analyzer.keys.identity.public_identity(),
+            keep_seconds=0,
+            clock=self._around.clock,
+        )
+        self.receipts = Receipts(_IDENTITY)
         self.deliveries = Deliveries(
             rounds=self.rounds,
             spool=self.spool,
@@ -138,6 +159,7 @@ class ShufflerParty:
             pool=pool,
             clock=self._around.clock,
             rng=rng,
+            inclusions=self.inclusions,
         )
 
     def key_files(self) -> list[Path]:
@@ -153,7 +175,9 @@ class ShufflerParty:
             lambda: self._analyzer.registry.get(digest),
         )
 
-    async def deliver(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
         """Deliver a batch to the analyzer; see shuffler/client."""
         seen: list[bytes] = []
         self.delivered.append((manifest, seen))
@@ -166,7 +190,7 @@ class ShufflerParty:
             except Crash:
                 raise ConnectionError from None
 
-        await self._around.network.call(
+        return await self._around.network.call(
             self.life,
             self._analyzer.life,
             "deliver batch",
@@ -230,13 +254,25 @@ class DeviceParty:
             lambda: self._shuffler.collection.fetch_task(digest),
         )
 
-    async def submit(self, digest: TaskDigest, envelope: bytes) -> None:
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit to the shuffler; see user_agent/client."""
-        await self._around.network.call(
-            self.life,
-            self._shuffler.life,
-            "submit",
-            lambda: self._shuffler.collection.submit(digest, envelope),
+
+        async def submit() -> bytes:
+            outcome = await self._shuffler.collection.submit(digest, envelope, token)
+            return self._shuffler.receipts.one(digest, envelope, outcome)
+
+        return await self._around.network.call(self.life, self._shuffler.life, "submit", submit)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Ask the shuffler for a proof; see user_agent/client."""
+
+        async def relayed() -> InclusionProof:
+            return proof_from_wire(
+                proof_to_wire(*await self._shuffler.inclusions.relay(digest, prefix))
+            )
+
+        return await self._around.network.call(
+            self.life, self._shuffler.life, "ask for a proof", relayed
         )
 
     async def end(self) -> None:

@@ -6,8 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from common.hpke import OVERHEAD_BYTES, HpkePrivateKey, HpkePublicKey, SealContext
+from common.hpke import HpkePrivateKey, HpkePublicKey, SealContext
 from common.hpke_pool import Opened, open_each, seal_each
+from common.suites import SUITES
 
 T = TypeVar("T")
 
@@ -54,12 +55,17 @@ class StrippingPool(InlinePool):
     longer than all that is looked at.
     """
 
-    def open(self, sealed: bytes, sealed_bytes: int, context: SealContext) -> Future[Opened]:
+    def open(
+        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
+    ) -> Future[Opened]:
         """Strip one chunk."""
         del context
         rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, sealed_bytes)
         future: Future[Opened] = Future()
         future.set_result(
-            Opened(plaintexts=rows[:, OVERHEAD_BYTES:].tobytes(), readable=b"\1" * len(rows))
+            Opened(
+                plaintexts=rows[:, SUITES[key.suite].overhead_bytes :].tobytes(),
+                readable=b"\1" * len(rows),
+            )
         )
         return future

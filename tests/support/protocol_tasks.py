@@ -8,11 +8,12 @@ from common.dummy_spec import DummySpec
 from common.hpke import HpkePrivateKey
 from common.protocols import PROTOCOLS, protocol_named
 from common.shuffler_spec import ShufflerSpec
+from common.suites import DEFAULT_SUITE
 from common.task import Task
 from tests.support.tasks import draft
 
-ANALYZER_KEY: Final = HpkePrivateKey(b"\x01" * 32)
-SHUFFLER_KEY: Final = HpkePrivateKey(b"\x02" * 32)
+ANALYZER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x01" * 32)
+SHUFFLER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x02" * 32)
 
 _ITEMS: Final = 30
 _NONE: Final[dict[str, Any]] = {"local_epsilon": float("inf")}

@@ -10,7 +10,7 @@ import grpc
 
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import bind, open_channel
-from common.runtime.tls import development_identity
+from common.runtime.tls import Tls, development_files
 
 _DEADLINE = 60.0
 
@@ -30,11 +30,12 @@ class AnalyzerRelay(grpc.GenericRpcHandler):
 
     async def start(self, tls: Path, analyzer: str) -> Self:
         """Listen, and connect to the real analyzer."""
-        authority = (tls / "authority.pem").read_bytes()
-        self._channel = open_channel(analyzer, "analyzer", authority)
+        own = development_files(tls, "shuffler", SystemClock()).read()
+        self._channel = open_channel(analyzer, "analyzer", own.authority, own=own)
         self._server = grpc.aio.server(handlers=[self])
-        identity = development_identity(tls, "analyzer", SystemClock())
-        self.address = bind(self._server, "127.0.0.1:0", identity)
+        clock = SystemClock()
+        identity = Tls.open(development_files(tls, "analyzer", clock), "analyzer", clock)
+        self.address = bind(self._server, "127.0.0.1:0", identity, ask_for_certificates=True)
         await self._server.start()
         return self
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from common.runtime.settings import load
 from common.signing import identity_from_hex
-from deploy.commands.services import _hexadecimal, _item
+from deploy.commands.options import hexadecimal
+from deploy.commands.services import _item
 from deploy.datasets.choice import dataset
 from deploy.plan import parse_cap, parse_head, parse_trust
 from deploy.question import Rappor, parse_epsilon, parse_law
@@ -53,9 +54,9 @@ TEXT_PARSERS: Final = (
     ),
     _typed(
         "hexadecimal argument",
-        lambda text: _hexadecimal("the task's digest", text, 32),
+        lambda text: hexadecimal("the task's digest", text, 32),
         ("00" * 32,),
-        "deploy.commands.services._hexadecimal",
+        "deploy.commands.options.hexadecimal",
     ),
     _typed("value", _item, ("0", "41269\n"), "deploy.commands.services._item"),
     _typed(

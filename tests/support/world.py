@@ -102,7 +102,7 @@ class World:
     async def publish(self, n_min: int, target_size: int) -> SignedTask:
         """Publish a task whose submissions hold three reports each."""
         wanted = draft(
-            self.shuffler.key.public_key().raw,
+            self.shuffler.keys.public_key().raw,
             protocol="mixdump",
             domain_size=4096,
             buckets=0,
@@ -268,7 +268,8 @@ class World:
 
     def _sealed_reports(self, saved: SavedSubmission) -> list[bytes]:
         task = self._task(saved.task_digest)
-        plaintext = self.shuffler.key.open(saved.envelope, envelope_context(saved.task_digest))
+        key = self.shuffler.keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        plaintext = key.open(saved.envelope, envelope_context(saved.task_digest))
         joined, size = unpack(plaintext, task).sealed_reports, task.sealed_report_bytes
         return [joined[start : start + size] for start in range(0, len(joined), size)]
 
@@ -287,8 +288,11 @@ class World:
     def _cells_of(self, counted: list[SavedSubmission], task: Task) -> np.ndarray:
         """Count by hand what the devices of these persons sent."""
         mechanism = mechanism_of(task)
+        key = self.analyzer.keys.reports.private_key(
+            task.suite, task.analyzer_key, whose="analyzer_key"
+        )
         plain = [
-            self.analyzer.keys.reports.open(report, report_context(each.task_digest))
+            key.open(report, report_context(each.task_digest))
             for each in counted
             for report in self._sealed_reports(each)
         ]

@@ -43,8 +43,15 @@ def test_counting_a_few_at_a_time_counts_the_same() -> None:
     """Cells of all parts add up, the last part being what is left."""
     reports = _MECHANISM.dummies(53, np.random.default_rng(7))
     chunks = [b"".join(_sealed(reports[start : start + 5])) for start in range(0, 53, 5)]
-    pool, digest = InlinePool(_CASE.analyzer_key), _CASE.signed.digest()
-    intake = take_in(chunks, _CASE.task, digest, _MECHANISM, pool, tallied_at_once=10)
+    intake = take_in(
+        chunks,
+        _CASE.task,
+        _CASE.signed.digest(),
+        _MECHANISM,
+        pool=InlinePool(),
+        key=_CASE.analyzer_key,
+        tallied_at_once=10,
+    )
 
     assert 53 == intake.counted
     np.testing.assert_array_equal(_MECHANISM.tally(reports), intake.cells)

@@ -40,7 +40,7 @@ def _mix(
         digest=case.signed.digest(),
         n_users=n_users,
         files=files,
-        pool=InlinePool(case.shuffler_key),
+        pool=InlinePool(),
         rng=np.random.default_rng(1),
         buffer_bytes=room,
     )
@@ -107,7 +107,7 @@ def test_mixing_that_is_abandoned_leaves_no_order(tmp_path: Path) -> None:
         digest=case.signed.digest(),
         n_users=60,
         files=BatchFiles(tmp_path / "batches" / "b", BatchKey(bytes(32))),
-        pool=InlinePool(case.shuffler_key),
+        pool=InlinePool(),
         rng=np.random.default_rng(1),
     )
     mixing.abandon()

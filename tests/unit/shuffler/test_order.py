@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from common.batch import BatchState
+from shuffler.group import open_group
 from tests.support.order import neighbours, rank_correlation
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published
@@ -26,7 +27,8 @@ async def test_the_delivered_order_tells_nothing_of_the_stored_one(tmp_path: Pat
     for _ in range(_USERS // 50):
         await shuffler.submit(50)
     found = shuffler.rounds.find(digest)
-    rows = [found.held_key().open(row) for row in await shuffler.spool.submissions(found.batch_id)]
+    groups = await shuffler.spool.groups(found.batch_id, -1, _USERS)
+    rows = [open_group(number, sealed, found.held_key()) for number, sealed in groups]
     await shuffler.deliveries.advance()
     assert await shuffler.state() is BatchState.ERASED
     stored = [row[start : start + size] for row in rows for start in range(0, len(row), size)]

@@ -45,7 +45,7 @@ def test_every_sealed_report_of_a_protocol_has_one_length(name: str) -> None:
     """Answers, the users' dummies, padding, and the dummies that the shuffler makes and seals."""
     task, rng = every_protocol_task()[name], np.random.default_rng(4)
     mechanism = mechanism_of(task)
-    seal = HpkePublicKey(task.analyzer_key).sealer(_CONTEXT)
+    seal = HpkePublicKey(task.suite, task.analyzer_key).sealer(_CONTEXT)
     answers = mechanism.randomize(np.array(_ends(task.domain_size), dtype=np.int64), rng)
     dummies = [draw_dummies(mechanism, task.dummies, rng) for _ in range(5)]
     made = [answers, *dummies, null_reports(2, mechanism.report_dtype)]
@@ -55,7 +55,7 @@ def test_every_sealed_report_of_a_protocol_has_one_length(name: str) -> None:
     if task.shuffler.law != "none":
         counts = draw_item_dummies(task.shuffler, task.domain_size, rng)
         plain = plain_reports(np.repeat(np.arange(task.domain_size), counts)[-20:])
-        key, size = task.analyzer_key, task.mechanism.report_bytes
+        key, size = HpkePublicKey(task.suite, task.analyzer_key), task.mechanism.report_bytes
         sealed = seal_each(key, plain.tobytes(), size, _CONTEXT)
 
         assert len(plain) * task.sealed_report_bytes == len(sealed)
