@@ -160,15 +160,14 @@ async def _release(n_reports: int, folder: Path) -> None:
     signed = await analyzer.publish(**_TASK)
     analyzer.releases._pool = StrippingPool()
     mechanism, rng = mechanism_of(analyzer.task), np.random.default_rng(1)
+    overhead = SUITES[analyzer.task.suite].overhead_bytes
 
     async def chunks() -> AsyncIterator[bytes]:
         for start in range(0, n_reports, _CALL):
             count = min(_CALL, n_reports - start)
             reports = mechanism.randomize(np.zeros(count, np.int64), rng)
             plain = reports.view(np.uint8).reshape(count, -1)
-            around = rng.integers(
-                0, 256, (count, SUITES[task.suite].overhead_bytes), dtype=np.uint8
-            )
+            around = rng.integers(0, 256, (count, overhead), dtype=np.uint8)
             yield np.concatenate([around, plain], axis=1).tobytes()
 
     manifest = BatchManifest(
