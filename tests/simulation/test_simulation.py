@@ -21,6 +21,7 @@ _OPERATIONS = st.lists(
             ["contribute"] * 6
             + ["advance"] * 3
             + ["publish", "resend", "malformed", "stranger", "wait", "restart", "replay batch"]
+            + ["rotate", "ask"]
         ),
         what=_NUMBERS,
         who=_NUMBERS,

@@ -17,7 +17,7 @@ from tests.support.world import PERSONS, World
 
 Act = Literal[
     "publish", "contribute", "resend", "malformed", "stranger", "advance", "wait", "restart",
-    "replay batch",
+    "replay batch", "rotate", "ask",
 ]  # fmt: skip
 
 
@@ -156,6 +156,14 @@ async def _replay_batch(world: World, operation: Operation) -> None:
     await world.analyzer.settle()
 
 
+async def _rotate(world: World, _operation: Operation) -> None:
+    await world.rotate()
+
+
+async def _ask(world: World, _operation: Operation) -> None:
+    await world.ask()
+
+
 _ACTS: Final[Mapping[Act, Callable[[World, Operation], Awaitable[None]]]] = MappingProxyType(
     {
         "publish": _publish,
@@ -167,5 +175,7 @@ _ACTS: Final[Mapping[Act, Callable[[World, Operation], Awaitable[None]]]] = Mapp
         "wait": _wait,
         "restart": _restart,
         "replay batch": _replay_batch,
+        "rotate": _rotate,
+        "ask": _ask,
     }
 )

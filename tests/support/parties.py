@@ -17,6 +17,7 @@ from analyzer.store import Store
 from common.batch import BatchManifest
 from common.evidence_wire import proof_from_wire, proof_to_wire
 from common.inclusion import BatchCommitment, InclusionProof
+from common.key_ring import Schedule
 from common.runtime.key_store import KeyStore
 from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
@@ -28,14 +29,16 @@ from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from tests.support.clocks import ManualClock
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
-from tests.support.keys import SCHEDULE
 from tests.support.network import Network
 from tests.support.policies import generous
 from tests.support.pools import InlinePool
 from user_agent.agent import Agent
 from user_agent.budget import Budget
+from user_agent.watch import Watch
 
 _IDENTITY: Final = SigningIdentity.generate()
+_SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, keep=100_000.0)
+"""Keys that are replaced while tasks run, so that batches are opened with expired ones."""
 
 
 @dataclass
@@ -66,7 +69,7 @@ class AnalyzerParty:
         """Start, or start again on the same files."""
         self.life = Life("analyzer", self._around.faults)
         self.keys = AnalyzerKeys.load(
-            FaultyState.of(self.path, self.life), SCHEDULE, self._around.clock.now()
+            FaultyState.of(self.path, self.life), _SCHEDULE, self._around.clock.now()
         )
         self.store = Store(self.path / "analyzer.sqlite")
         self.store._database = FaultyDatabase(self.store._database, self.life)
@@ -88,6 +91,11 @@ class AnalyzerParty:
             most_refused_share=0.05,
         )
         await self.releases.resume()
+
+    async def rotate(self) -> None:
+        """Do what is due with its keys."""
+        needed = await self.registry.needed_keys(_SCHEDULE.keep)
+        self.keys.reports.rotate(self._around.clock.now(), needed)
 
     async def settle(self) -> None:
         """Wait until nothing is being released; whoever crashes meanwhile has crashed."""
@@ -122,7 +130,7 @@ class ShufflerParty:
         """Start, or start again on the same files."""
         self.life = Life("shuffler", self._around.faults)
         state = FaultyState.of(self.path, self.life)
-        self.keys = KeyStore(state, SCHEDULE, former="envelope.key")
+        self.keys = KeyStore(state, _SCHEDULE, former="envelope.key")
         self.keys.rotate(self._around.clock.now())
         self.spool = Spool(self.path / "spool.sqlite")
         self.spool._database = FaultyDatabase(self.spool._database, self.life)
@@ -148,7 +156,7 @@ class ShufflerParty:
         self.inclusions = Inclusions(
             directory=self.path / "inclusion",
             identity=self._analyzer.keys.identity.public_identity(),
-            keep_seconds=0,
+            keep_seconds=10.0**6,
             clock=self._around.clock,
         )
         self.receipts = Receipts(_IDENTITY)
@@ -161,6 +169,10 @@ class ShufflerParty:
             rng=rng,
             inclusions=self.inclusions,
         )
+
+    async def rotate(self) -> None:
+        """Do what is due with its keys."""
+        self.keys.rotate(self._around.clock.now(), self.rounds.needed_keys())
 
     def key_files(self) -> list[Path]:
         """List the keys of batches that are not over."""
@@ -243,6 +255,15 @@ class DeviceParty:
             several_persons=True,
             clock=self._around.clock,
             rng=self._around.rng(),
+            shuffler_identity=_IDENTITY.public_identity(),
+        )
+        self.watch = Watch(
+            shuffler=self,
+            budget=self.budget,
+            identity=self._analyzer.keys.identity.public_identity(),
+            clock=self._around.clock,
+            rng=self._around.rng(),
+            pause=1.0,
         )
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:

@@ -40,6 +40,7 @@ from tests.support.parties import (
 )
 from tests.support.tasks import draft
 from user_agent.budget import SavedSubmission, SubmissionState
+from user_agent.evidence import Inclusion
 
 _ROUND_SECONDS: Final = 1000
 _TRIES: Final = 20
@@ -144,6 +145,18 @@ class World:
         with suppress(Crash):
             await self.device.agent.resend_pending()
 
+    async def rotate(self) -> None:
+        """Let shuffler and analyzer replace the keys whose time has come."""
+        for party in (self.shuffler, self.analyzer):
+            with suppress(Crash):
+                await party.rotate()
+
+    async def ask(self) -> None:
+        """Let devices ask whether their answers were counted."""
+        self.around.clock.seconds += 2
+        with suppress(Crash):
+            await self.device.watch.check_due()
+
     async def advance(self) -> None:
         """Let the shuffler do what is due, and the analyzer what follows from it."""
         await self.shuffler.advance()
@@ -156,8 +169,10 @@ class World:
         for seconds in (0, 0, 2 * _ROUND_SECONDS, 0, 0):
             self.around.clock.seconds += seconds
             await self.raise_the_dead()
+            await self.rotate()
             await self.resend()
             await self.advance()
+            await self.ask()
             await self.check()
 
     # --- what must be true ------------------------------------------------------------------------
@@ -237,6 +252,11 @@ class World:
         assert {each.person for each in arrived} <= {each.person for each in counted}, "lost"
         assert entry.n_users == len(counted), "counted twice, or nobody's"
         assert cells.tolist() == self._cells_of(counted, task).tolist(), "another histogram"
+        for each in arrived:
+            evidence = await self.device.budget.evidence(each.person, digest)
+            assert evidence is not None
+            assert evidence.inclusion is Inclusion.COUNTED, "its device has no proof"
+            assert evidence.receipt_verified
 
     async def saved(self, digest: TaskDigest) -> list[SavedSubmission]:
         """Look up what every person's device has saved for a task."""
