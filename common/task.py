@@ -39,10 +39,7 @@ MAX_SHUFFLER_DUMMIES: Final = 10**9
 MAX_SHUFFLER_DRAWS: Final = 10**10
 """Most integers that it may have to draw for them: minutes."""
 
-_NO_TASK: Final = (
-    *(ValueError, TypeError, KeyError, AttributeError),
-    *(RecursionError, OverflowError),
-)
+_NO_TASK: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
 """What reading fields of any kind and size may raise."""
 _INFINITE: Final = "inf"
 """How the canonical bytes say that a number is infinite; JSON has no number for it."""

@@ -27,7 +27,8 @@ from shuffler.batch import after, asked_to_close
 from shuffler.batch_key import BatchKey
 from shuffler.group import Group, form_from_opened, form_group
 from shuffler.rounds import Round, Rounds
-from shuffler.spool import Arrival, Spool
+from shuffler.spool import Spool
+from shuffler.submission_table import Arrival
 from shuffler.token_check import TokenCheck
 
 _CALLS_AHEAD: Final = 3

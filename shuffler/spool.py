@@ -9,13 +9,9 @@ place in the permuted batch.
 
 import asyncio
 import sqlite3
-from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from common.batch import BatchId, BatchState
 from common.errors import BatchStateError, UnknownTaskError
@@ -23,12 +19,14 @@ from common.runtime.database import Database
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task_digest import TaskDigest
+from shuffler import submission_table
 from shuffler.admission import Admission
 from shuffler.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.batch_key import BatchKey
-from shuffler.group import TAGS, Group, merge_small, open_tags
+from shuffler.submission_table import Arrival
 
-_SCHEMA: Final = """
+_SCHEMA: Final = (
+    """
 CREATE TABLE IF NOT EXISTS batches (
     batch_id BLOB PRIMARY KEY,
     task_digest BLOB NOT NULL UNIQUE,
@@ -39,30 +37,14 @@ CREATE TABLE IF NOT EXISTS batches (
     n_reports INTEGER NOT NULL DEFAULT 0,
     shuffle_seconds REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS submission_groups (
-    batch_id BLOB NOT NULL REFERENCES batches,
-    number INTEGER NOT NULL,
-    sealed_tags BLOB NOT NULL,
-    sealed BLOB NOT NULL,
-    PRIMARY KEY (batch_id, number)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS used_tokens (
-    batch_id BLOB NOT NULL REFERENCES batches,
-    token_tag BLOB NOT NULL,
-    PRIMARY KEY (batch_id, token_tag)
-) WITHOUT ROWID;
 """
+    + submission_table.SCHEMA
+)
 
-_OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
-"""States in which submissions are still held."""
 _PERMUTED_STATES: Final = frozenset(
     {BatchState.PERMUTED, BatchState.DELIVERED, BatchState.QUARANTINED}
 )
 """States in which the permuted order is held."""
-_DROPPED_AT_ONCE: Final = 64
-"""Groups deleted in one transaction, so that nothing waits long for it."""
-_LOADED_AT_ONCE: Final = 2**18
-"""Submissions whose tags are held at once when all are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,22 +58,6 @@ class StoredBatch:
     n_reports: int
     """In the permuted batch; 0 before."""
     shuffle_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """Groups of one call, to be stored together."""
-
-    batch_id: BatchId
-    key: BatchKey
-    groups: Sequence[Group]
-    in_time: bool
-    """Came before the deadline. A late one is only compared with what is stored."""
-    token_tags: Sequence[Sequence[bytes]] = ()
-    """
-    Of each group, the keyed hash of each submission's token, where tokens are asked for: each
-    counts once a batch. Nothing where they are not.
-    """
 
 
 class Spool:
@@ -150,7 +116,9 @@ class Spool:
             together, self._waiting = self._waiting, []
             arrivals = [arrival for arrival, _ in together]
             try:
-                judged, stored = await self._database.run(_append, arrivals, self._admissions)
+                judged, stored = await self._database.run(
+                    submission_table.append, arrivals, self._admissions
+                )
             except Exception as error:  # noqa: BLE001  # whoever waits is told
                 for _, future in together:
                     if not future.done():
@@ -164,7 +132,7 @@ class Spool:
 
     async def groups(self, batch_id: BatchId, after: int, at_most: int) -> list[tuple[int, bytes]]:
         """List stored groups, number and sealed reports, from the number after `after` on."""
-        return await self._database.run(_groups, batch_id, after, at_most)
+        return await self._database.run(submission_table.groups, batch_id, after, at_most)
 
     # --- what becomes of a batch ------------------------------------------------------------------
 
@@ -197,7 +165,7 @@ class Spool:
 
     async def _drop_submissions(self, batch_id: BatchId) -> None:
         self._admissions.pop(batch_id, None)
-        while await self._database.run(_drop_some, batch_id):
+        while await self._database.run(submission_table.drop_some, batch_id):
             pass
 
     async def sweep(self) -> None:
@@ -207,7 +175,7 @@ class Spool:
         """
         stored = await self.all()
         for batch in stored:
-            if batch.state not in _OPEN_STATES:
+            if batch.state not in submission_table.OPEN_STATES:
                 await self._drop_submissions(batch.batch_id)
         kept = {batch.batch_id.hex() for batch in stored if batch.state in _PERMUTED_STATES}
         await asyncio.to_thread(sweep_folders, self._folders, kept)
@@ -261,120 +229,6 @@ def _all(connection: sqlite3.Connection) -> list[StoredBatch]:
     return [_stored(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM batches")]  # noqa: S608
 
 
-def _append(
-    connection: sqlite3.Connection,
-    arrivals: Sequence[Arrival],
-    admissions: dict[BatchId, Admission],
-) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
-    """Judge and insert; give the outcomes of each arrival, and the groups that were stored."""
-    judged: list[list[list[Outcome]]] = [[]] * len(arrivals)
-    stored: list[tuple[BatchId, Group]] = []
-    for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
-        places = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
-        ours = [arrivals[place] for place in places]
-        outcomes, groups = _append_to(connection, ours, admissions)
-        for place, became in zip(places, outcomes, strict=True):
-            judged[place] = became
-        stored += [(batch_id, group) for group in groups]
-    return judged, stored
-
-
-def _append_to(
-    connection: sqlite3.Connection,
-    arrivals: Sequence[Arrival],
-    admissions: dict[BatchId, Admission],
-) -> tuple[list[list[list[Outcome]]], list[Group]]:
-    """Append to one batch."""
-    batch_id, key = arrivals[0].batch_id, arrivals[0].key
-    state = _state(connection, batch_id)
-    if state not in _OPEN_STATES:
-        return [[[Outcome.CLOSED] * len(group) for group in one.groups] for one in arrivals], []
-    if batch_id not in admissions:
-        admissions[batch_id] = _load_admission(connection, batch_id, key)
-
-    def read(number: int) -> bytes:
-        query = "SELECT sealed_tags FROM submission_groups WHERE batch_id = ? AND number = ?"
-        [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
-        return open_tags(number, sealed_tags, key)
-
-    collects = state is BatchState.COLLECTING
-    groups = [group for arrival in arrivals for group in arrival.groups]
-    new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
-    outcomes = admissions[batch_id].judge(groups, new_ones, read)
-    _use_tokens(connection, arrivals, outcomes)
-    parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
-    stored = merge_small([part for part in parts if len(part)], key)
-    _insert(connection, batch_id, stored, key)
-    rest = iter(outcomes)
-    return [[next(rest) for _ in arrival.groups] for arrival in arrivals], stored
-
-
-def _use_tokens(
-    connection: sqlite3.Connection, arrivals: Sequence[Arrival], outcomes: list[list[Outcome]]
-) -> None:
-    """Take note of the tokens of what is new; what comes with a used one is not stored."""
-    rest = iter(outcomes)
-    for arrival in arrivals:
-        became = [next(rest) for _ in arrival.groups]
-        for of_group, token_tags in zip(became, arrival.token_tags, strict=False):
-            for place, tag in enumerate(token_tags):
-                if of_group[place] is Outcome.STORED:
-                    used = connection.execute(
-                        "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)", (arrival.batch_id, tag)
-                    )
-                    if used.rowcount == 0:
-                        of_group[place] = Outcome.TOKEN_USED
-
-
-def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:
-    if outcomes.count(Outcome.STORED) == len(outcomes):
-        return group
-    return group.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
-
-
-def _insert(
-    connection: sqlite3.Connection, batch_id: BatchId, groups: Sequence[Group], key: BatchKey
-) -> None:
-    connection.executemany(
-        "INSERT INTO submission_groups VALUES (?, ?, ?, ?)",
-        [(batch_id, group.number, group.sealed_tags(key), group.sealed) for group in groups],
-    )
-    connection.execute(
-        "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
-        (sum(len(group) for group in groups), batch_id),
-    )
-
-
-def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
-    query = "SELECT state FROM batches WHERE batch_id = ?"
-    return BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
-
-
-def _load_admission(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Admission:
-    """Read the tags of every stored group: a second or two for a million submissions."""
-    query = "SELECT number, sealed_tags FROM submission_groups WHERE batch_id = ?"
-    admission, tags, numbers = Admission(), bytearray(), array("Q")
-    for number, sealed_tags in connection.execute(query, (batch_id,)):
-        opened = open_tags(number, sealed_tags, key)
-        tags += opened
-        numbers.extend([number] * (len(opened) // TAGS.itemsize))
-        if len(numbers) >= _LOADED_AT_ONCE:
-            admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
-            tags, numbers = bytearray(), array("Q")
-    admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
-    return admission
-
-
-def _groups(
-    connection: sqlite3.Connection, batch_id: BatchId, after: int, at_most: int
-) -> list[tuple[int, bytes]]:
-    query = (
-        "SELECT number, sealed FROM submission_groups WHERE batch_id = ? AND number > ? "
-        "ORDER BY number LIMIT ?"
-    )
-    return connection.execute(query, (batch_id, after, at_most)).fetchall()
-
-
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:
     changed = connection.execute(
         "UPDATE batches SET state = ? WHERE batch_id = ? AND state = ?",
@@ -407,15 +261,3 @@ def _set_last_state(connection: sqlite3.Connection, batch: StoredBatch, state: B
             f"the batch had {batch.n_users} users when this was decided; it has {n_users}"
         )
     _set_state(connection, batch, state)
-
-
-def _drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
-    """Delete some groups of a batch; say whether there were any."""
-    dropped = connection.execute(
-        "DELETE FROM submission_groups WHERE batch_id = ? AND number IN "
-        "(SELECT number FROM submission_groups WHERE batch_id = ? LIMIT ?)",
-        (batch_id, batch_id, _DROPPED_AT_ONCE),
-    )
-    if dropped.rowcount == 0:
-        connection.execute("DELETE FROM used_tokens WHERE batch_id = ?", (batch_id,))
-    return dropped.rowcount > 0

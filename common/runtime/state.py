@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, Self
 
 from common.errors import SettingsError
 from common.runtime.state_key import StateKey, is_sealed
-from common.runtime.storage import storage_failures
+from common.runtime.storage import FULL, storage_failures
 
 _OWNER_ONLY_DIRECTORY: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
@@ -118,6 +118,8 @@ class StateDirectory:
                     _write_new(self._key_file, StateKey.generate())
                 raw = _read_secret(self._key_file)
             except OSError as error:
+                if error.errno in FULL:
+                    raise  # it is not the file's name that is wrong
                 raise SettingsError(
                     f"the file that state_key names, {self._key_file}, cannot be used: "
                     f"{error.strerror}"

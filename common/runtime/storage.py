@@ -8,7 +8,8 @@ from typing import Final
 
 from common.errors import DamagedStorageError, StorageError
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""How the system says that there is no room."""
 _READ_ONLY: Final = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _SENTENCES: Final = {
     sqlite3.SQLITE_FULL: "the disk of the state directory is full",
@@ -18,6 +19,8 @@ _SENTENCES: Final = {
     sqlite3.SQLITE_PERM: "a file of the state directory may not be read or written",
 }
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_NO_TEXT: Final = "Could not decode to UTF-8"
+"""What Python says, without a code, of a column of text that is none."""
 _PRIMARY: Final = 0xFF
 """SQLite's extended codes carry their primary one in the lowest byte."""
 
@@ -34,6 +37,8 @@ def storage_failures() -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if str(error).startswith(_NO_TEXT):
+            raise DamagedStorageError("a database of the state directory is damaged") from error
         # Python's own complaints, of a wrong call, carry no code.
         code = getattr(error, "sqlite_errorcode", -1) & _PRIMARY
         if code in _DAMAGED:
@@ -42,7 +47,7 @@ def storage_failures() -> Generator[None]:
             raise StorageError(_SENTENCES[code]) from error
         raise
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in FULL:
             raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL]) from error
         if error.errno in _READ_ONLY:
             raise StorageError(_SENTENCES[sqlite3.SQLITE_READONLY]) from error

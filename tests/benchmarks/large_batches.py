@@ -24,7 +24,7 @@ from common.submission import Outcome
 from common.suites import SUITES
 from common.task import SUBMISSION_ID_BYTES
 from shuffler.group import form_group
-from shuffler.spool import Arrival
+from shuffler.submission_table import Arrival
 from tests.benchmarks.measure import line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum

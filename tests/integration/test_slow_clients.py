@@ -53,6 +53,7 @@ async def waiting(tmp_path: Path) -> AsyncIterator[tuple[str, shuffler_pb2.Submi
     await analyzing.stop()
 
 
+@pytest.mark.slow
 async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off(
     waiting: tuple[str, shuffler_pb2.SubmitRequest],
 ) -> None:

@@ -57,7 +57,13 @@ async def _collect(cluster: Cluster, protocol: str) -> tuple[Task, np.ndarray, R
     return Task.from_bytes(signed.task_bytes), np.bincount(values, minlength=size), result
 
 
-@pytest.mark.parametrize("group", _GROUPS, ids=" ".join)
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(group, id=" ".join(group), marks=[pytest.mark.slow] if place else [])
+        for place, group in enumerate(_GROUPS)
+    ],
+)
 async def test_every_protocol_gives_what_the_simulator_gives(
     cluster: Cluster, group: list[str]
 ) -> None:

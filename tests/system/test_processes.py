@@ -8,10 +8,8 @@ import pytest
 from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
 from common.signing import SignedTask, identity_from_hex
-from common.submission import Outcome
 from common.task import Task
 from deploy.cluster import Cluster
-from deploy.load import contribute_all
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.children import publish
 from tests.support.policies import generous
@@ -22,35 +20,11 @@ from user_agent.policy import Claim
 _DEADLINE = 60.0
 
 
-async def _contribute(cluster: Cluster, signed: SignedTask, n_users: int) -> None:
-    authority = cluster.authority.read_bytes()
-    async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
-        outcomes = await contribute_all(np.zeros(n_users, np.int64), signed, channel)
-    assert {Outcome.STORED: n_users} == dict(outcomes)
-
-
 async def test_sigterm_ends_each_process_gracefully(cluster: Cluster) -> None:
     """Exit status 0, and the last log line says so."""
     for child in (cluster.user_agent, cluster.shuffler, cluster.analyzer):
         assert 0 == await child.stop()
         assert '"stopped"' in child.log.read_text(encoding="utf-8").splitlines()[-1]
-
-
-async def test_nothing_acknowledged_is_lost_when_processes_are_killed(cluster: Cluster) -> None:
-    """Shuffler and analyzer are killed without notice in the middle of a collection."""
-    signed = await publish(cluster, 600)
-    await _contribute(cluster, signed, 300)
-    analyzer_address, shuffler_address = cluster.analyzer.address, cluster.shuffler.address
-    await cluster.shuffler.kill()
-    await cluster.start_shuffler(shuffler_address)
-    await cluster.analyzer.kill()
-    await _contribute(cluster, signed, 300)
-    await cluster.start_analyzer(analyzer_address)
-    async with cluster.operator() as operator, asyncio.timeout(_DEADLINE):
-        result = await operator.wait_for_result(signed.digest())
-
-    assert 600 == result.n_users
-    assert 0 == sum(result.refused.values())
 
 
 async def _save_without_sending(cluster: Cluster, signed: SignedTask, person: str) -> None:

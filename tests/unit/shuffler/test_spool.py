@@ -10,7 +10,8 @@ from common.errors import BatchStateError, DamagedStorageError, StorageError, Un
 from common.submission import Outcome
 from shuffler.batch_key import BatchKey
 from shuffler.group import Group, form_group, open_group
-from shuffler.spool import Arrival, Spool
+from shuffler.spool import Spool
+from shuffler.submission_table import Arrival
 from tests.support.tasks import published
 
 _ID = BatchId(b"b" * 16)

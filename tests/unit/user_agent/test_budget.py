@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import BudgetError, SettingsError
+from common.errors import BudgetError, DamagedStorageError
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget, SubmissionState
@@ -138,5 +138,5 @@ def test_a_damaged_record_of_spending_is_named(tmp_path: Path) -> None:
     """Nothing is answered on a record that cannot be read."""
     (tmp_path / "budget.sqlite").write_bytes(b"not a database at all")
 
-    with pytest.raises(SettingsError, match=r"budget\.sqlite cannot be opened as a database"):
+    with pytest.raises(DamagedStorageError, match="a database of the state directory is damaged"):
         Budget(tmp_path / "budget.sqlite")
