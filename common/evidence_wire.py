@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
 from common.batch import BATCH_ID_BYTES, BatchId
 from common.errors import WireError
 from common.inclusion import PREFIX_BYTES, BatchCommitment, InclusionProof
@@ -57,8 +59,17 @@ def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
 
 
 def commitment_from_bytes(kept: bytes) -> BatchCommitment:
-    """Read a commitment that was kept."""
-    return commitment_from_wire(inclusion_pb2.BatchCommitment.FromString(kept))
+    """
+    Read a commitment that was kept.
+
+    Raises:
+        WireError: The bytes are none: the file was damaged.
+    """
+    try:
+        message = inclusion_pb2.BatchCommitment.FromString(kept)
+    except DecodeError as error:
+        raise WireError("what is kept of this batch is no commitment") from error
+    return commitment_from_wire(message)
 
 
 def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:

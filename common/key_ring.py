@@ -215,7 +215,10 @@ class KeyRing:
             if fields["version"] != _FORMAT:
                 raise KeyFormatError(f"this program reads version {_FORMAT} of key rings")
             return cls(tuple(_entry(key) for key in fields["keys"]))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (
+            *(ValueError, TypeError, KeyError, AttributeError),
+            *(RecursionError, OverflowError),  # lists in lists, and a whole number of 400 digits
+        ) as error:
             raise KeyFormatError("this is not a key ring") from error
 
 

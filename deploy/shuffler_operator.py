@@ -26,7 +26,7 @@ async def close_batch(
         PeerError: No shuffler answers.
         PeerRefusalError: It has fewer users than n_min, or expired, or the task is unknown.
     """
-    trusted = None if authority is None else _read(authority)
+    trusted = None if authority is None else read_authority(authority)
     metadata = (("authorization", f"Bearer {read_token(token_file)}"),)
     async with open_channel(shuffler, "shuffler", trusted) as channel:
         stub = shuffler_pb2_grpc.ShufflerStub(channel)
@@ -40,7 +40,13 @@ async def close_batch(
             ) from error
 
 
-def _read(authority: Path) -> bytes:
+def read_authority(authority: Path) -> bytes:
+    """
+    Read whom to trust. gRPC parses it, and trusts nobody if it is none.
+
+    Raises:
+        SettingsError: The file cannot be read.
+    """
     try:
         return authority.read_bytes()
     except OSError as error:

@@ -6,6 +6,7 @@ while after the delivery, then deleted.
 """
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Final
 import numpy as np
 
 from common.batch import BatchManifest
-from common.errors import ProofError, WireError
+from common.errors import DamagedStorageError, ProofError, StorageError, WireError
 from common.evidence_wire import commitment_from_bytes, commitment_to_bytes
 from common.inclusion import BatchCommitment, InclusionProof
 from common.merkle import HASH_BYTES, Tree, leaves_of, sorted_leaves
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.state import write_whole
+from common.runtime.storage import storage_failures
 from common.signing import PublicIdentity
 from common.task_digest import TaskDigest
 
@@ -29,6 +31,7 @@ _TIME_BYTES: Final = 8
 _TREES: Final = 4
 """Batches whose inner nodes are held in memory; the leaves stay on the disk."""
 _LOOK_SECONDS: Final = 3600.0
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
 
 
 class Sent:
@@ -153,6 +156,13 @@ class Inclusions:
 
     def _load(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
         try:
+            with storage_failures():
+                return self._read(digest)
+        except (ValueError, WireError) as error:  # an empty file, half a leaf, no commitment
+            raise DamagedStorageError("what is kept of the task's proof is damaged") from error
+
+    def _read(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
+        try:
             kept = self._file(digest, "commitment").read_bytes()
             leaves = np.memmap(self._file(digest, "leaves"), dtype=np.uint8, mode="r")
         except FileNotFoundError as error:
@@ -165,12 +175,18 @@ class Inclusions:
     async def keep_forgetting(self) -> None:
         """Delete what has been kept for long enough, for as long as the service runs."""
         while True:
-            self.forget()
+            try:
+                self.forget()
+            except StorageError as error:  # the next look may do better
+                logs.event("forgetting failed", {"error": type(error).__name__}, level="ERROR")
             await asyncio.sleep(_LOOK_SECONDS)
 
+    @storage_failures()
     def forget(self) -> None:
-        """Delete what has been kept for long enough."""
+        """Delete what has been kept for long enough; what was not put here stays."""
         for path in self._directory.glob("*.commitment"):
+            if not _DIGEST.fullmatch(path.stem):
+                continue
             if int.from_bytes(path.read_bytes()[:_TIME_BYTES]) < self._clock.now():
                 self._trees.pop(TaskDigest(bytes.fromhex(path.stem)), None)
                 path.unlink()

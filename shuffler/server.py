@@ -171,7 +171,7 @@ def publish_keys(state: StateDirectory, keys: KeyStore) -> None:
                 wanted[f"{name}{mark}.pub"] = key.raw.hex()
     for name, text in wanted.items():
         path = state.path / name
-        if not path.exists() or path.read_text(encoding="ascii") != text:
+        if not path.exists() or path.read_bytes() != text.encode("ascii"):
             state.publish(name, text)
     for name in state.names("envelope*.pending.pub"):
         if name not in wanted:

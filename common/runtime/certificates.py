@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -39,6 +40,14 @@ _LEEWAY: Final = datetime.timedelta(hours=1)
 _LOOPBACK: Final = ("localhost", "127.0.0.1")
 _SECRET_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
+_NO_KEY: Final = (ValueError, TypeError, UnsupportedAlgorithm)
+"""What is raised for bytes that are no private key, or none that is known."""
+_NO_CERTIFICATE: Final = (
+    *_NO_KEY,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,10 @@ class Certificate:
     """What a certificate says."""
 
     parsed: x509.Certificate
+
+    def __post_init__(self) -> None:
+        """Read all of it now: the library reads a field when it is asked for, and fails then."""
+        _ = self.name, self.names, self.end, self.parsed.public_key()
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -59,7 +72,7 @@ class Certificate:
             return cls(x509.load_pem_x509_certificate(path.read_bytes()))
         except OSError as error:
             raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-        except ValueError as error:
+        except _NO_CERTIFICATE as error:
             raise SettingsError(f"{path} does not hold a certificate in PEM") from error
 
     @property
@@ -96,7 +109,7 @@ class Certificate:
         """Say whether a private key in PEM is this certificate's."""
         try:
             private = load_pem_private_key(key, None)
-        except (ValueError, TypeError):
+        except _NO_KEY:
             return False
         form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         own = self.parsed.public_key().public_bytes(*form)
@@ -138,7 +151,7 @@ class Authority:
             key = load_pem_private_key((folder / f"{AUTHORITY}.key").read_bytes(), None)
         except OSError as error:
             raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
-        except (ValueError, TypeError) as error:
+        except _NO_KEY as error:
             raise SettingsError("the authority's key is not one made here") from error
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise SettingsError("the authority's key is not one made here")
@@ -157,7 +170,7 @@ class Authority:
             hosts: Names and addresses besides the party's own and loopback's.
 
         Raises:
-            SettingsError: A host has a party's name, or is none.
+            SettingsError: A host has a party's name, or is none; or the authority has ended.
         """
         if set(hosts) & set(PARTIES):
             raise SettingsError(f"a host cannot be called {', '.join(PARTIES)}: these are parties")
@@ -166,6 +179,10 @@ class Authority:
         names = dict.fromkeys((party, *_LOOPBACK, *hosts))
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         times = (_moment(now), min(_moment(now) + _LIFETIME, self.certificate.end))
+        if times[1] <= times[0]:
+            raise SettingsError(
+                f"the authority's certificate ended on {times[1]:%Y-%m-%d}: it issues no more"
+            )
         try:
             alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
         except ValueError as error:

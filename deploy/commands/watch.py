@@ -19,6 +19,7 @@ from deploy.operator_client import OperatorClient
 from deploy.person_client import ask_for_receipt
 from deploy.result_json import dumps
 from deploy.sentinels import Planting
+from deploy.shuffler_operator import read_authority
 
 app = typer.Typer()
 sentinels_app = typer.Typer(
@@ -96,7 +97,7 @@ def plant(
     check_folder(output)
     if output.exists():
         raise SettingsError(f"{output} is there already; it may hold sentinels of another time")
-    trusted = authority.read_bytes() if authority else None
+    trusted = read_authority(authority) if authority else None
 
     async def run() -> None:
         async with OperatorClient.connect(analyzer, authority, token_file) as operator:

@@ -31,17 +31,27 @@ _NOT_FROM_OUTSIDE: Final = {
     "common.mechanisms.placement.Placement.__call__": "a hash that it has just made",
     "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",
     "common.randomness._fresh_bits": "the operating system's randomness",
-    "shuffler.delivery.Deliveries._permute": "rows that opened under the batch's key, each of the "
-    "task's length when it was sealed",
-    "shuffler.delivery.Deliveries._with_dummies": "what its own workers sealed",
+    "common.merkle.sorted_leaves": "hashes that it has just made",
+    "shuffler.admission.Admission.judge": "tags that it has made, or that opened under the batch's "
+    "key",
+    "shuffler.admission.Admission.remember_tags": "tags that it has made, or that opened under the "
+    "batch's key",
+    "shuffler.group.Group.entries": "tags that its own workers made",
+    "shuffler.group.Group.only": "reports that opened under the batch's key",
+    "shuffler.group.merge_small": "reports that opened under the batch's key",
+    "shuffler.mixing.Mixing._kept": "reports that opened under the batch's key, each of the task's "
+    "length when it was sealed",
+    "shuffler.mixing.Mixing._dummies": "what its own workers sealed",
+    "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
+    "key, counted by BatchFiles.take",
     "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",
     "deploy.cluster.Cluster.start_user_agent": "files that its own child wrote",
     "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.cluster.Cluster._start": "files that its own child wrote",
     "deploy.cluster._last_line": "its own child's log, with errors=replace",
     "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
-    "deploy.operator_client.OperatorClient.connect": "the authority's certificate: gRPC reads it, "
-    "and trusts nobody if it is none",
+    "deploy.shuffler_operator.read_authority": "the authority's certificate: gRPC reads it, and "
+    "trusts nobody if it is none",
     "deploy.commands.services.task_create": "a task that Task.from_bytes has read before",
     "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
 }

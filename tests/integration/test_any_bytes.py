@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2
 from common.batch import BatchId, BatchManifest
 from common.draft_wire import draft_to_wire
 from common.errors import PeerError, ShuffleDpError
+from common.evidence_wire import prefix_to_wire, sentinels_to_wire
 from common.runtime.rpc import bind, open_channel
 from common.signing import SignedTask
 from common.task import Task
@@ -93,15 +94,25 @@ def _examples(signed: SignedTask, services: Services) -> dict[str, Sequence[byte
             user_agent_pb2.ContributeRequest(task_digest=digest, value=3, person="Ada"),
             user_agent_pb2.ContributeRequest(task_digest=digest, value=99, person="Bo"),
         ],
+        "GetReceipt": [
+            user_agent_pb2.GetReceiptRequest(task_digest=digest, person="Ada"),
+            user_agent_pb2.GetReceiptRequest(task_digest=digest),
+        ],
         "FetchTask": [asked],
         "Submit": [shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)],
         "SubmitBulk": [
             shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=[envelope, b"", b"x"])
         ],
         "GetBatchStatus": [asked],
+        "CloseBatch": [shuffler_pb2.CloseBatchRequest(task_digest=digest)],
+        "GetInclusion": [prefix_to_wire(digest, None), prefix_to_wire(digest, 0)],
         "CreateTask": [draft_to_wire(draft(services.shuffler_key))],
         "GetTask": [asked],
         "DeliverBatch": [manifest_to_wire(manifest), chunk_to_wire(bytes(60) * 40)],
+        "RegisterSentinels": [
+            sentinels_to_wire(digest, [bytes(64), b"s" * 64], acknowledged=False),
+            sentinels_to_wire(digest, [bytes(64)], acknowledged=True),
+        ],
         "GetResult": [asked],
         "GetLedger": [analyzer_pb2.GetLedgerRequest(after=0)],
         "Check": [health_pb2.HealthCheckRequest(service="")],
@@ -122,17 +133,22 @@ async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -
     """
     signed = await services.publish(n_min=20, target_size=1000)
     examples = _examples(signed, services)
-    token = (services.directory / "analyzer" / "operator.token").read_text(encoding="ascii")
+    tokens = {
+        party: (services.directory / party / "operator.token").read_text(encoding="ascii")
+        for party in ("analyzer", "shuffler")
+    }
     seen = set()
     for party, path, stream in _calls():
         seeds, rng = examples[path.rpartition("/")[2]], Random(f"{given_seed()} {path}")  # noqa: S311  # not a secret
         address = getattr(services, party).address
+        # The analyzer asks its operators and the shuffler for a certificate, of strangers it takes
+        # no call but those that devices' shufflers make.
         async with services.channel(party, address) as channel:
             for number in range(_INPUTS):
                 requests = [mutated(rng, seeds, "protobuf") for _ in range(rng.choice((1, 2, 4)))]
                 if stream and rng.random() < 0.5:
                     requests[0] = seeds[0]
-                shown = rng.choice((token, "", "x" * 5000, "~ ~"))
+                shown = rng.choice((tokens.get(party, ""), "", "x" * 5000, "~ ~"))
                 status = await _status(channel, path, requests, stream=stream, token=shown)
                 seen.add(status)
 

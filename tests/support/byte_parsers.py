@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from analyzer.repeats import Repeats
 from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism
@@ -11,6 +12,7 @@ from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.submission import unpack
 from common.suites import DEFAULT_SUITE
 from common.task import Task
+from common.user_token import TokenIssuer, serial_of
 from shuffler.dummies import draw_kept
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.parsers import Parser
@@ -30,6 +32,8 @@ _TASKS: Final = tuple(
 _REPORT: Final = report_context(_CASE.signed.digest())
 _ENVELOPE: Final = envelope_context(_CASE.signed.digest())
 _MOST_ITEMS: Final = 1 << 12
+_SEALED: Final = _CASE.task.sealed_report_bytes
+_ISSUER: Final = TokenIssuer(TokenIssuer.generate())
 
 
 def _answered(raw: bytes) -> object:
@@ -55,6 +59,12 @@ def _identity(raw: bytes) -> None:
 def _signature(raw: bytes) -> None:
     signed = SignedTask(task_bytes=_CASE.signed.task_bytes, signature=raw)
     _CASE.identity.public_identity().verify(signed)
+
+
+def _fresh(raw: bytes) -> bytes:
+    """Drop repeats as the analyzer does, of whole reports."""
+    repeats, whole = Repeats(_SEALED), raw[: len(raw) // _SEALED * _SEALED]
+    return repeats.without(whole) + repeats.without(whole)
 
 
 def _counted(mechanism: Mechanism, raw: bytes) -> Any:  # an array
@@ -155,6 +165,21 @@ BYTE_PARSERS: Final = (
         form="binary",
         covers=("common.signing.PublicIdentity.verify",),
         share=4,
+    ),
+    Parser(
+        name="user token",
+        read=lambda raw: (_ISSUER.identity().accepts(raw), serial_of(raw)),
+        seeds=(_ISSUER.issue(),),
+        form="binary",
+        covers=("common.user_token.TokenIdentity.accepts", "common.user_token.serial_of"),
+        share=4,
+    ),
+    Parser(
+        name="sealed reports, some of them repeated",
+        read=_fresh,
+        seeds=(bytes(_CASE.task.sealed_report_bytes * 3), bytes(range(_SEALED)) * 2),
+        form="binary",
+        covers=("analyzer.repeats.Repeats.without",),
     ),
     *(_of_mechanism(name) for name in EXAMPLES),
 )

@@ -12,21 +12,19 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from analyzer.keys import AnalyzerKeys
-from analyzer.settings import AnalyzerSettings
 from common.runtime.database import Database
 from common.runtime.settings import load
-from common.runtime.state import StateDirectory
-from common.runtime.tls import development_files, identity_for
 from deploy import draft_file, question_file
+from deploy.commands.keys import _identity_fingerprint
 from deploy.commands.services import _hexadecimal_file
 from deploy.datasets import files
 from deploy.operator_client import read_token
+from shuffler.batch_files import BatchFiles
+from shuffler.batch_key import BatchKey
 from shuffler.settings import ShufflerSettings
-from tests.support.clocks import ManualClock
-from tests.support.keys import SCHEDULE
 from tests.support.parsers import Parser
 from user_agent.settings import UserAgentSettings
+from user_agent.token_file import TokenFile
 
 _SETTINGS: Final = b"""state_directory = 'state'
 listen = '127.0.0.1:0'
@@ -87,11 +85,12 @@ _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta":
 "eps": 1}]
 """
 _PEOPLE: Final = b"value\n3\n1\n3\n2\n"
+_BATCH_KEY: Final = BatchKey(bytes(32))
 _ITEMS: Final = b'note,value,count\n"x, y",Aix,3\n,Bonn,0\n,"Ch""ur",7\n'
 
 
 @cache
-def _directory() -> Path:
+def directory() -> Path:
     """Give a directory that lasts as long as the process."""
     kept = TemporaryDirectory(prefix="shuffledp-parsers-")
     _KEPT.append(kept)
@@ -101,7 +100,7 @@ def _directory() -> Path:
 _KEPT: Final[list[TemporaryDirectory[str]]] = []
 
 
-def _file(
+def file_parser(
     name: str,
     file_name: str,
     read: Callable[[Path], object],
@@ -110,9 +109,11 @@ def _file(
     *covers: str,
     share: float = 16.0,
 ) -> Parser:
+    """Register what reads a file; `file_name` is below `directory()`."""
+
     def from_bytes(raw: bytes) -> object:
-        path = _directory() / file_name
-        path.parent.mkdir(exist_ok=True)
+        path = directory() / file_name
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_bytes(raw)
         path.chmod(0o600)
         return read(path)
@@ -134,7 +135,7 @@ def _parquet(columns: dict[str, list[object]]) -> bytes:
 
 
 def _sqlite() -> bytes:
-    path = _directory() / "made.sqlite"
+    path = directory() / "made.sqlite"
     path.unlink(missing_ok=True)
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, blob BLOB NOT NULL)")
@@ -150,30 +151,15 @@ def _database(path: Path) -> None:
     Database(path, "CREATE TABLE IF NOT EXISTS other (number INTEGER);").close()
 
 
-def _own_certificate(path: Path) -> object:
-    """Read PEM files that an operator brought."""
-    settings = AnalyzerSettings(
-        state_directory=path.parent, tls_certificate=path, tls_key=path, tls_authority=path
-    )
-    return identity_for(settings, "analyzer", ManualClock())
-
-
-def _authority_key(path: Path) -> object:
-    """Make a certificate under an authority's key that somebody put there."""
-    for made in ("analyzer.pem", "analyzer.key"):
-        (path.parent / made).unlink(missing_ok=True)
-    (path.parent / "authority.pem").touch()
-    return development_files(path.parent, "analyzer", ManualClock()).read()
-
-
-@cache
-def _pem() -> bytes:
-    development_files(_directory() / "made", "shuffler", ManualClock())
-    return (_directory() / "made" / "authority.key").read_bytes()
+def _permuted() -> bytes:
+    files = BatchFiles(directory() / "made" / "b", _BATCH_KEY)
+    files.begin()
+    files.save([b"sealed reports", b"more of them"])
+    return (directory() / "made" / "b" / "permuted").read_bytes()
 
 
 FILE_PARSERS: Final = (
-    _file(
+    file_parser(
         "draft file",
         "draft.toml",
         lambda path: draft_file.read(path, bytes(32)),
@@ -182,7 +168,7 @@ FILE_PARSERS: Final = (
         "deploy.draft_file.read",
         "common.runtime.toml_file.read_toml",
     ),
-    _file(
+    file_parser(
         "questions file",
         "questions.json",
         question_file.answer_file,
@@ -191,7 +177,7 @@ FILE_PARSERS: Final = (
         "deploy.question_file.answer_file",
         share=0.05,  # several searches for an epsilon each
     ),
-    _file(
+    file_parser(
         "settings of a user agent",
         "user_agent.toml",
         lambda path: load(UserAgentSettings, path, {}, "SHUFFLEDP_USER_AGENT"),
@@ -199,7 +185,7 @@ FILE_PARSERS: Final = (
         "toml",
         "common.runtime.settings.load",
     ),
-    _file(
+    file_parser(
         "settings of a shuffler",
         "shuffler.toml",
         lambda path: load(ShufflerSettings, path, {}, "SHUFFLEDP_SHUFFLER"),
@@ -207,7 +193,7 @@ FILE_PARSERS: Final = (
         "toml",
         "common.runtime.settings.load",
     ),
-    _file(
+    file_parser(
         "CSV",
         "people.csv",
         files.read,
@@ -217,7 +203,7 @@ FILE_PARSERS: Final = (
         "deploy.datasets.files._lines",
         "deploy.datasets.table.read_csv",
     ),
-    _file(
+    file_parser(
         "CSV, compressed",
         "people.csv.gz",
         files.read,
@@ -226,7 +212,7 @@ FILE_PARSERS: Final = (
         "deploy.datasets.files.read",
         share=2,
     ),
-    _file(
+    file_parser(
         "Parquet",
         "people.parquet",
         files.read,
@@ -238,7 +224,7 @@ FILE_PARSERS: Final = (
         "deploy.datasets.files._parquet",
         share=1,
     ),
-    _file(
+    file_parser(
         "hexadecimal file",
         "envelope.pub",
         _hexadecimal_file,
@@ -247,7 +233,7 @@ FILE_PARSERS: Final = (
         "deploy.commands.services._hexadecimal_file",
         "deploy.commands.options.hexadecimal",
     ),
-    _file(
+    file_parser(
         "operator's token",
         "token",
         read_token,
@@ -255,35 +241,32 @@ FILE_PARSERS: Final = (
         "text",
         "deploy.operator_client.read_token",
     ),
-    _file(
-        "key file",
-        "state/reports.key",
-        lambda path: AnalyzerKeys.load(StateDirectory.open(path.parent), SCHEDULE, 0.0),
-        (bytes(31) + b"\x09",),
+    file_parser(
+        "token file",
+        "people.tokens",
+        lambda path: TokenFile(path).token("Ada"),
+        (b"ab" * 80 + b" Ada\n\n" + b"cd" * 80 + b" Bo\n", b"00" * 80),
+        "text",
+        "user_agent.token_file.TokenFile.token",
+        "user_agent.token_file._read",
+    ),
+    file_parser(
+        "identity file",
+        "identity.pub",
+        _identity_fingerprint,
+        (b"ab" * 32 + b"\n",),
+        "text",
+        "deploy.commands.keys._identity_fingerprint",
+    ),
+    file_parser(
+        "permuted batch",
+        "batches/b/permuted",
+        lambda path: list(BatchFiles(path.parent, _BATCH_KEY).saved()),
+        (_permuted(),),
         "binary",
-        "common.runtime.state.StateDirectory.secret",
-        share=1,
+        "shuffler.batch_files._sealed_records",
     ),
-    _file(
-        "own certificate",
-        "own.pem",
-        _own_certificate,
-        (_pem(),),
-        "text",
-        "common.runtime.tls.identity_for",
-        share=4,
-    ),
-    _file(
-        "authority's key",
-        "tls/authority.key",
-        _authority_key,
-        (_pem(),),
-        "text",
-        "common.runtime.tls.development_files",
-        "common.runtime.tls._authority_key",
-        share=1,
-    ),
-    _file(
+    file_parser(
         "database",
         "state.sqlite",
         _database,

@@ -34,9 +34,14 @@ def parsers() -> dict[str, Parser]:
     """Give every parser by its name. What they need is made once."""
     # Imported when asked for: what is registered imports most of the tree.
     from tests.support.byte_parsers import BYTE_PARSERS  # noqa: PLC0415
+    from tests.support.evidence_parsers import EVIDENCE_PARSERS  # noqa: PLC0415
     from tests.support.file_parsers import FILE_PARSERS  # noqa: PLC0415
+    from tests.support.key_parsers import KEY_PARSERS  # noqa: PLC0415
     from tests.support.text_parsers import TEXT_PARSERS  # noqa: PLC0415
     from tests.support.wire_parsers import WIRE_PARSERS  # noqa: PLC0415
 
-    every = (*WIRE_PARSERS, *BYTE_PARSERS, *TEXT_PARSERS, *FILE_PARSERS)
+    every = (
+        *(*WIRE_PARSERS, *EVIDENCE_PARSERS, *BYTE_PARSERS),
+        *(*TEXT_PARSERS, *FILE_PARSERS, *KEY_PARSERS),
+    )
     return {parser.name: parser for parser in every}

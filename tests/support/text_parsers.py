@@ -5,6 +5,7 @@ from typing import Final
 
 from common.runtime.settings import load
 from common.signing import identity_from_hex
+from common.user_token import TOKEN_BYTES, TokenIdentity
 from deploy.commands.options import hexadecimal
 from deploy.commands.services import _item
 from deploy.datasets.choice import dataset
@@ -51,6 +52,12 @@ TEXT_PARSERS: Final = (
         identity_from_hex,
         ("00" * 32, "ab" * 32),
         "common.signing.identity_from_hex",
+    ),
+    _typed(
+        "token issuer's identity in hexadecimal",
+        lambda text: TokenIdentity.from_hex(text).accepts(bytes(TOKEN_BYTES)),
+        ("00" * 32, "ab" * 32),
+        "common.user_token.TokenIdentity.from_hex",
     ),
     _typed(
         "hexadecimal argument",

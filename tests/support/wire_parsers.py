@@ -53,7 +53,7 @@ _DRAFTS: Final = (
 )
 
 
-def _message(
+def message_parser(
     name: str,
     message: type[Message],
     read: Callable[[Any], object],
@@ -61,6 +61,7 @@ def _message(
     *covers: str,
     share: float = 16.0,
 ) -> Parser:
+    """Register what reads a message."""
     return Parser(
         name=name,
         read=lambda raw: read(read_message(message.FromString, raw)),
@@ -96,14 +97,14 @@ WIRE_PARSERS: Final = (
         form="binary",
         covers=("common.wire.digest_from_wire",),
     ),
-    _message(
+    message_parser(
         "signed task",
         task_pb2.SignedTask,
         wire.signed_task_from_wire,
         [wire.signed_task_to_wire(published().signed)],
         "common.wire.signed_task_from_wire",
     ),
-    _message(
+    message_parser(
         "contribution",
         user_agent_pb2.ContributeRequest,
         wire.contribution_from_wire,
@@ -113,28 +114,28 @@ WIRE_PARSERS: Final = (
         ],
         "common.wire.contribution_from_wire",
     ),
-    _message(
+    message_parser(
         "envelope",
         shuffler_pb2.SubmitRequest,
         wire.envelope_from_wire,
         [shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=bytes(184))],
         "common.wire.envelope_from_wire",
     ),
-    _message(
+    message_parser(
         "envelopes",
         shuffler_pb2.SubmitBulkRequest,
         wire.envelopes_from_wire,
         [shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[bytes(184)] * 3)],
         "common.wire.envelopes_from_wire",
     ),
-    _message(
+    message_parser(
         "outcomes",
         shuffler_pb2.SubmitBulkResponse,
         wire.outcomes_from_wire,
         [wire.outcomes_to_wire(list(Outcome))],
         "common.wire.outcomes_from_wire",
     ),
-    _message(
+    message_parser(
         "batch status",
         shuffler_pb2.GetBatchStatusResponse,
         wire.status_from_wire,
@@ -144,21 +145,21 @@ WIRE_PARSERS: Final = (
         ],
         "common.wire.status_from_wire",
     ),
-    _message(
+    message_parser(
         "manifest",
         analyzer_pb2.DeliverBatchRequest,
         wire.manifest_from_wire,
         [wire.manifest_to_wire(_MANIFEST)],
         "common.wire.manifest_from_wire",
     ),
-    _message(
+    message_parser(
         "chunk",
         analyzer_pb2.DeliverBatchRequest,
         wire.chunk_from_wire,
         [wire.chunk_to_wire(bytes(60)), wire.chunk_to_wire(bytes(6000))],
         "common.wire.chunk_from_wire",
     ),
-    _message(
+    message_parser(
         "result",
         analyzer_pb2.GetResultResponse,
         _shown,
@@ -174,21 +175,21 @@ WIRE_PARSERS: Final = (
         covers=("common.wire.result_from_bytes",),
         share=8,
     ),
-    _message(
+    message_parser(
         "ledger page",
         analyzer_pb2.GetLedgerRequest,
         ledger_wire.after_from_wire,
         [analyzer_pb2.GetLedgerRequest(after=3)],
         "common.ledger_wire.after_from_wire",
     ),
-    _message(
+    message_parser(
         "ledger",
         analyzer_pb2.GetLedgerResponse,
         _verified,
         [ledger_wire.ledger_to_wire([first_entry()]), ledger_wire.ledger_to_wire([])],
         "common.ledger_wire.ledger_from_wire",
     ),
-    _message(
+    message_parser(
         "draft",
         analyzer_pb2.CreateTaskRequest,
         draft_wire.draft_from_wire,
@@ -197,7 +198,7 @@ WIRE_PARSERS: Final = (
         "common.draft_wire._dummies_from_wire",
         "common.draft_wire._shuffler_from_wire",
     ),
-    _message(
+    message_parser(
         "draft to a task",
         analyzer_pb2.CreateTaskRequest,
         _completed,

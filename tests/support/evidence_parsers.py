@@ -1,0 +1,220 @@
+"""Receipts, commitments, proofs and sentinels: what is sent of them, and what a shuffler keeps."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from analyzer.lookout import Sightings, look
+from analyzer.sentinel_table import Sentinel
+from common import evidence_wire
+from common.inclusion import InclusionProof
+from common.merkle import prefix_of, split
+from common.receipt import receipt_holds, sign_receipt
+from common.signing import SigningIdentity
+from common.task_digest import TaskDigest
+from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
+from shuffler.inclusion import Inclusions
+from tests.support.clocks import ManualClock
+from tests.support.file_parsers import directory, file_parser
+from tests.support.leaves import commitment_over, some_leaves, tree_over
+from tests.support.parsers import Parser
+from tests.support.wire_parsers import message_parser
+from user_agent.evidence import Inclusion
+from user_agent.inclusion import conclusion
+
+_DIGEST: Final = TaskDigest(b"\xd1" * 32)
+_IDENTITY: Final = SigningIdentity(bytes(range(32)))
+_PINNED: Final = _IDENTITY.public_identity()
+_LEAVES: Final = some_leaves(600)  # enough for two buckets
+_TREE: Final = tree_over(_LEAVES)
+_COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, _DIGEST)
+_SMALL_TREE: Final = tree_over(some_leaves(3))
+_SMALL_COMMITMENT: Final = commitment_over(some_leaves(3), _IDENTITY, _DIGEST)
+_PREFIX: Final = prefix_of(_LEAVES[0], _TREE.bits)
+_PROOF: Final = InclusionProof.of(_TREE, _COMMITMENT, _PREFIX)
+_SMALL_PROOF: Final = InclusionProof.of(_SMALL_TREE, _SMALL_COMMITMENT, 0)
+_UNTIL: Final = (2**40).to_bytes(8)
+_REPORT_BYTES: Final = 60
+
+
+def _acknowledged(message: shuffler_pb2.SubmitResponse) -> bool:
+    """Read a receipt as a device does: to whether it holds."""
+    return receipt_holds(_PINNED, _DIGEST, b"sealed", evidence_wire.receipt_from_wire(message))
+
+
+def _checked(message: inclusion_pb2.BatchCommitment) -> None:
+    evidence_wire.commitment_from_wire(message).check(_PINNED, _DIGEST)
+
+
+def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
+    """Read the answer to a delivery as the shuffler does before it keeps it."""
+    commitment = evidence_wire.delivered_from_wire(message)
+    if commitment is not None:
+        commitment.check(_PINNED, _DIGEST)
+
+
+def _concluded(message: shuffler_pb2.GetInclusionResponse) -> Inclusion:
+    """Read a proof as a device does: to what it proves of its own leaf."""
+    proof = evidence_wire.proof_from_wire(message)
+    return conclusion([_LEAVES[0]], proof.commitment, [proof], _PINNED, _DIGEST)
+
+
+def _shown(message: shuffler_pb2.GetInclusionRequest) -> bytes:
+    """Read which bucket is asked for as the shuffler does: to the answer."""
+    digest, prefix = evidence_wire.prefix_from_wire(message)
+    folder = directory() / "asked"
+    _lay_out(folder)
+    relayed = asyncio.run(_inclusions(folder).relay(digest, prefix))
+    return evidence_wire.proof_to_wire(*relayed).SerializeToString()
+
+
+def _looked_out_for(message: analyzer_pb2.RegisterSentinelsRequest) -> Sightings:
+    """Read sentinels as the analyzer does: to those that it finds in a batch."""
+    _, sentinels, acknowledged = evidence_wire.sentinels_from_wire(message)
+    wanted = [
+        Sentinel(leaves=tuple(split(leaves)), acknowledged=acknowledged) for leaves in sentinels
+    ]
+    return look([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
+
+
+# --- what a shuffler keeps ------------------------------------------------------------------------
+
+
+def _inclusions(folder: Path) -> Inclusions:
+    return Inclusions(
+        directory=folder, identity=_PINNED, keep_seconds=1.0, clock=ManualClock(2.0**39)
+    )
+
+
+def _lay_out(folder: Path) -> None:
+    """Put there what is kept of a task, unless it is there."""
+    folder.mkdir(exist_ok=True)
+    kept = {
+        "commitment": _UNTIL + evidence_wire.commitment_to_bytes(_COMMITMENT),
+        "leaves": b"".join(sorted(_LEAVES)),
+    }
+    for kind, content in kept.items():
+        path = folder / f"{_DIGEST.hex()}.{kind}"
+        if not path.exists():
+            path.write_bytes(content)
+
+
+def _relayed(path: Path) -> bytes:
+    """Show what was kept as the shuffler does, alone and with each bucket, and clear it up."""
+    _lay_out(path.parent)
+    inclusions = _inclusions(path.parent)
+    try:
+        relayed = [asyncio.run(inclusions.relay(_DIGEST, prefix)) for prefix in (None, 0)]
+        return b"".join(
+            evidence_wire.proof_to_wire(*shown).SerializeToString() for shown in relayed
+        )
+    finally:
+        inclusions.forget()
+
+
+def _kept(name: str, kind: str, seeds: tuple[bytes, ...], *covers: str) -> Parser:
+    return file_parser(
+        name,
+        f"inclusion-{kind}/{_DIGEST.hex()}.{kind}",
+        _relayed,
+        seeds,
+        "binary",
+        *covers,
+        share=8,
+    )
+
+
+def _kept_by_the_analyzer(raw: bytes) -> bytes:
+    commitment = evidence_wire.commitment_from_bytes(raw)
+    return evidence_wire.delivered_to_wire(commitment).SerializeToString()
+
+
+EVIDENCE_PARSERS: Final = (
+    message_parser(
+        "receipt",
+        shuffler_pb2.SubmitResponse,
+        _acknowledged,
+        [
+            shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, _DIGEST, b"sealed")),
+            shuffler_pb2.SubmitResponse(repeated=True),
+        ],
+        "common.evidence_wire.receipt_from_wire",
+    ),
+    message_parser(
+        "commitment",
+        inclusion_pb2.BatchCommitment,
+        _checked,
+        [evidence_wire.commitment_to_wire(_COMMITMENT)],
+        "common.evidence_wire.commitment_from_wire",
+    ),
+    message_parser(
+        "answer to a delivery",
+        analyzer_pb2.DeliverBatchResponse,
+        _delivered,
+        [evidence_wire.delivered_to_wire(_COMMITMENT), evidence_wire.delivered_to_wire(None)],
+        "common.evidence_wire.delivered_from_wire",
+    ),
+    message_parser(
+        "proof",
+        shuffler_pb2.GetInclusionResponse,
+        _concluded,
+        [
+            evidence_wire.proof_to_wire(_PROOF, _TREE.largest_bucket),
+            evidence_wire.proof_to_wire(_SMALL_PROOF, _SMALL_TREE.largest_bucket),
+        ],
+        "common.evidence_wire.proof_from_wire",
+        "common.merkle.prefix_of",
+    ),
+    message_parser(
+        "question for a bucket",
+        shuffler_pb2.GetInclusionRequest,
+        _shown,
+        [
+            evidence_wire.prefix_to_wire(_DIGEST, None),
+            evidence_wire.prefix_to_wire(_DIGEST, _PREFIX),
+        ],
+        "common.evidence_wire.prefix_from_wire",
+        share=4,
+    ),
+    message_parser(
+        "sentinels",
+        analyzer_pb2.RegisterSentinelsRequest,
+        _looked_out_for,
+        [
+            evidence_wire.sentinels_to_wire(_DIGEST, [bytes(64), bytes(32)], acknowledged=False),
+            evidence_wire.sentinels_to_wire(_DIGEST, [], acknowledged=True),
+        ],
+        "common.evidence_wire.sentinels_from_wire",
+    ),
+    message_parser(
+        "question for a receipt",
+        user_agent_pb2.GetReceiptRequest,
+        evidence_wire.record_question_from_wire,
+        [
+            user_agent_pb2.GetReceiptRequest(task_digest=_DIGEST),
+            user_agent_pb2.GetReceiptRequest(task_digest=_DIGEST, person="Ada"),
+        ],
+        "common.evidence_wire.record_question_from_wire",
+    ),
+    Parser(
+        name="commitment kept by the analyzer",
+        read=_kept_by_the_analyzer,
+        seeds=(evidence_wire.commitment_to_bytes(_COMMITMENT),),
+        form="protobuf",
+        covers=("common.evidence_wire.commitment_from_bytes",),
+    ),
+    _kept(
+        "commitment kept by the shuffler",
+        "commitment",
+        (_UNTIL + evidence_wire.commitment_to_bytes(_COMMITMENT),),
+        "shuffler.inclusion.Inclusions._read",
+        "shuffler.inclusion.Inclusions.forget",
+    ),
+    _kept(
+        "leaves kept by the shuffler",
+        "leaves",
+        (b"".join(sorted(_LEAVES)), b"".join(sorted(some_leaves(3)))),
+        "shuffler.inclusion.Inclusions._load",
+        "shuffler.inclusion.Inclusions._read",
+    ),
+)
