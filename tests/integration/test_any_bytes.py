@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, Final
 
@@ -141,14 +142,22 @@ async def test_any_bytes_to_any_call_get_a_foreseen_status(services: Services) -
     for party, path, stream in _calls():
         seeds, rng = examples[path.rpartition("/")[2]], Random(f"{given_seed()} {path}")  # noqa: S311  # not a secret
         address = getattr(services, party).address
-        # The analyzer asks its operators and the shuffler for a certificate, of strangers it takes
-        # no call but those that devices' shufflers make.
-        async with services.channel(party, address) as channel:
+        async with AsyncExitStack() as opened:
+            channels = [
+                await opened.enter_async_context(channel)
+                for channel in (
+                    # The analyzer takes connections only from those who show a certificate.
+                    [services.channel_as("operator"), services.channel_as("shuffler")]
+                    if party == "analyzer"
+                    else [services.channel(party, address)]
+                )
+            ]
             for number in range(_INPUTS):
                 requests = [mutated(rng, seeds, "protobuf") for _ in range(rng.choice((1, 2, 4)))]
                 if stream and rng.random() < 0.5:
                     requests[0] = seeds[0]
                 shown = rng.choice((tokens.get(party, ""), "", "x" * 5000, "~ ~"))
+                channel = rng.choice(channels)
                 status = await _status(channel, path, requests, stream=stream, token=shown)
                 seen.add(status)
 
