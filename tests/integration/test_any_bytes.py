@@ -83,7 +83,7 @@ async def _status(
             unary: Any = channel.unary_unary(path)
             await unary(requests[0], timeout=_DEADLINE, metadata=metadata)
     except grpc.aio.AioRpcError as error:
-        if "SendMessageOperation" in (error.details() or ""):
+        if "SendMessageOperation" in (error.debug_error_string() or ""):
             return _UNHEARD
         return error.code().name
     return "OK"
