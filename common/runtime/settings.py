@@ -103,7 +103,8 @@ def _check_address(listen: str) -> None:
     if listen.startswith("unix:"):
         return
     host, _, port = listen.rpartition(":")
-    if not (host and port.isascii() and port.isdecimal() and int(port) <= MAX_PORT):
+    digits = port.isascii() and port.isdecimal() and len(port) <= len(str(MAX_PORT))
+    if not (host and digits and int(port) <= MAX_PORT):
         raise SettingsError(
             f"listen must be host:port, with a port of 0 .. {MAX_PORT}, or unix:PATH"
         )

@@ -46,6 +46,8 @@ def storage_failures() -> Generator[None]:
         if code in _SENTENCES:
             raise StorageError(_SENTENCES[code]) from error
         raise
+    except UnicodeDecodeError as error:  # SQLite's complaint, which quotes what is damaged
+        raise DamagedStorageError("a database of the state directory is damaged") from error
     except OSError as error:
         if error.errno in FULL:
             raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL]) from error

@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from analyzer.lookout import Sightings, look
-from analyzer.sentinel_table import Sentinel
+from analyzer.lookout import Sentinel, Sightings, look
 from common import evidence_wire
 from common.inclusion import InclusionProof
 from common.merkle import prefix_of, split

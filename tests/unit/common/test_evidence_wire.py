@@ -102,3 +102,9 @@ def test_a_call_registers_a_limited_number_of_whole_sentinels() -> None:
         request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
         with pytest.raises(WireError, match=rule):
             evidence_wire.sentinels_from_wire(request)
+
+
+def test_a_kept_commitment_that_is_no_message_is_refused() -> None:
+    """The disk gave back something else than what was kept."""
+    with pytest.raises(WireError, match="no commitment"):
+        evidence_wire.commitment_from_bytes(b"\xff")

@@ -203,3 +203,12 @@ def test_what_is_not_a_ring_is_refused(change: dict[str, object]) -> None:
     for nothing in ("", "[]", "5", '{"version": 1}', '{"version": 1, "keys": [{"since": NaN}]}'):
         with pytest.raises(KeyFormatError):
             KeyRing.from_json(nothing)
+
+
+def test_a_time_that_no_float_holds_is_no_key_ring() -> None:
+    """A whole number of 400 digits in the file is an error of ours."""
+    ring = KeyRing().with_key(_make(DEFAULT_SUITE), KeyState.ACTIVE, 5.0)
+    damaged = ring.to_json().replace("5.0", "9" * 400)
+
+    with pytest.raises(KeyFormatError, match="not a key ring"):
+        KeyRing.from_json(damaged)

@@ -103,6 +103,17 @@ def test_active_and_pending_keys_are_published(tmp_path: Path) -> None:
     assert keys.find(DEFAULT_SUITE, KeyState.PENDING) is None
 
 
+def test_a_damaged_published_key_is_written_again(tmp_path: Path) -> None:
+    """It is no secret and can be made anew: the shuffler starts."""
+    state = StateDirectory.open(tmp_path / "state")
+    keys = KeyStore(state, SCHEDULE, former="envelope.key")
+    keys.rotate(0.0)
+    (state.path / "envelope.pub").write_bytes(b"\xff")
+    publish_keys(state, keys)
+
+    assert keys.public_key().raw.hex() == _published(state.path)["envelope.pub"]
+
+
 async def test_a_batch_key_lies_encrypted(shuffler: Shuffler) -> None:
     """It names and opens every row; its file shows nothing of it."""
     await shuffler.submit(1)

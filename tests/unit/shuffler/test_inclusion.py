@@ -1,7 +1,7 @@
 import pytest
 
 from common.batch import BatchState
-from common.errors import ProofError, WireError
+from common.errors import DamagedStorageError, ProofError, WireError
 from common.evidence_wire import proof_to_wire
 from common.inclusion import BatchCommitment, InclusionProof
 from common.merkle import leaf, prefix_of
@@ -148,3 +148,28 @@ async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> Non
 
     lengths = {len(proof_to_wire(one, 10).SerializeToString()) for one in (proof, smaller)}
     assert 1 == len(lengths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [("leaves", b""), ("leaves", bytes(33)), ("commitment", b""), ("commitment", b"\xff" * 90)],
+)
+async def test_a_damaged_proof_is_the_shufflers_own_failure(
+    shuffler: Shuffler, kind: str, content: bytes
+) -> None:
+    """Half a leaf, none, or what is no commitment: whoever asks is not to blame."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    (shuffler.path / "inclusion" / f"{DIGEST.hex()}.{kind}").write_bytes(content)
+
+    with pytest.raises(DamagedStorageError, match="proof is damaged"):
+        await shuffler.inclusions.relay(DIGEST, None)
+
+
+async def test_a_file_that_was_put_beside_the_proofs_stays(shuffler: Shuffler) -> None:
+    """It stops nobody from forgetting what has been kept for long enough."""
+    stranger = shuffler.path / "inclusion" / "backup.commitment"
+    stranger.write_bytes(bytes(8))
+    shuffler.inclusions.forget()
+
+    assert stranger.exists()

@@ -113,3 +113,18 @@ async def test_a_mistake_of_ours_is_not_blamed_on_the_disk(tmp_path: Path) -> No
     with pytest.raises(sqlite3.OperationalError, match="no such table"):
         await database.run(lambda connection: connection.execute("SELECT x FROM none"))
     database.close()
+
+
+def test_damage_that_the_database_cannot_even_name_is_told_as_such(tmp_path: Path) -> None:
+    """SQLite quotes the damaged name of a table, and Python fails on reading the quotation."""
+    path = tmp_path / "d.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE somebody (x INTEGER)")
+    connection.commit()
+    connection.close()
+    path.write_bytes(
+        path.read_bytes().replace(b"CREATE", b"\x8eREATE").replace(b"somebody", b"\x8eomebody")
+    )
+
+    with pytest.raises(DamagedStorageError, match="is damaged"):
+        Database(path, _SCHEMA)

@@ -234,3 +234,12 @@ def test_settings_for_watching_have_their_range(
 
     with pytest.raises(SettingsError, match=re.escape(rule)):
         party(**known | changes)
+
+
+@pytest.mark.parametrize("digits", [6, 5000])
+def test_a_port_of_many_digits_is_refused(tmp_path: Path, digits: int) -> None:
+    """Also one with more digits than Python turns into a number."""
+    with pytest.raises(SettingsError, match=r"a port of 0 \.\. 65535"):
+        AnalyzerSettings(
+            state_directory=tmp_path, listen="127.0.0.1:" + "9" * digits, plaintext=True
+        )

@@ -1,7 +1,9 @@
+import base64
 from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from common.errors import SettingsError
 from common.runtime.tls import Tls, TlsIdentity, development_files
@@ -67,3 +69,50 @@ def test_a_development_certificate_is_made_anew_before_it_ends(tmp_path: Path) -
     assert first.authority == second.authority
     assert first.certificate != second.certificate
     assert second == _identity(tmp_path, "analyzer", later)
+
+
+@pytest.mark.parametrize(
+    ("whole", "broken"),
+    [
+        ("a003020102", "a003020105"),  # a version that there is not
+        ("2a8648ce3d030107", "2a8648ce3d03017f"),  # a curve that nobody knows
+        ("82096c6f63616c686f7374", "8209ff6f63616c686f7374"),  # a name that is no text
+    ],
+)
+def test_a_damaged_certificate_is_refused_when_it_is_read(
+    tmp_path: Path, whole: str, broken: str
+) -> None:
+    """Not later, when one of its fields is looked at: that would be no error of ours."""
+    files = development_files(tmp_path, "analyzer", ManualClock())
+    certificate = x509.load_pem_x509_certificate((tmp_path / "analyzer.pem").read_bytes())
+    der = certificate.public_bytes(Encoding.DER).replace(
+        bytes.fromhex(whole), bytes.fromhex(broken)
+    )
+    body = base64.encodebytes(der).decode()
+    (tmp_path / "analyzer.pem").write_text(
+        f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+    )
+
+    with pytest.raises(SettingsError, match="does not hold a certificate in PEM"):
+        Tls.open(files, "analyzer", ManualClock())
+
+
+def test_a_key_of_an_unknown_kind_is_not_the_certificates(tmp_path: Path) -> None:
+    """One that the library does not know is refused as any other wrong key is."""
+    files = development_files(tmp_path, "analyzer", ManualClock())
+    unknown = base64.b64encode(bytes.fromhex("301302010030070605 2a030405060405 0000000000"))
+    (tmp_path / "analyzer.key").write_bytes(
+        b"-----BEGIN PRIVATE KEY-----\n" + unknown + b"\n-----END PRIVATE KEY-----\n"
+    )
+
+    with pytest.raises(SettingsError, match="tls_key is not the key of tls_certificate"):
+        files.read()
+
+
+def test_an_ended_authority_issues_no_more(tmp_path: Path) -> None:
+    """With a sentence; a certificate that ends before it begins cannot be made."""
+    development_files(tmp_path, "shuffler", ManualClock())
+    later = ManualClock(ManualClock().seconds + 4000 * 86_400)
+
+    with pytest.raises(SettingsError, match="authority's certificate ended on 2011-09-07"):
+        development_files(tmp_path, "analyzer", later)
