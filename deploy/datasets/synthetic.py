@@ -29,12 +29,13 @@ def zipf(size: int, exponent: float, n_users: int) -> Dataset:
     within("the items of a Zipf law", size, 2, MAX_ITEMS)
     if not 0 <= exponent <= MAX_EXPONENT:
         raise TaskError(f"exponent is {exponent}; it must lie between 0 and {MAX_EXPONENT:g}")
-    ranks = np.arange(1, size + 1, dtype=np.float64)
+    weights = np.arange(1, size + 1, dtype=np.float64)
+    np.power(weights, -exponent, out=weights)
     return Dataset(
         name=f"zipf:{size},{exponent:g}",
         title=f"Synthetic: Zipf law of exponent {exponent:g} over {size:,} items",
         labels=(),
-        counts=_apportion(ranks**-exponent, n_users),
+        counts=_apportion(weights, n_users),
     )
 
 
@@ -59,10 +60,16 @@ def uniform(size: int, n_users: int) -> Dataset:
 
 
 def _apportion(weights: NDArray[np.float64], n_users: int) -> NDArray[np.int64]:
-    """Share people out by the largest remainders; equal ones go to the items that come first."""
+    """
+    Share people out by the largest remainders; equal ones go to the items that come first.
+
+    The weights are used up: three arrays of this size are held at once, no more.
+    """
     within("users", n_users, 1, MAX_PEOPLE)
-    due = weights / weights.sum() * n_users
-    counts: NDArray[np.int64] = np.floor(due).astype(np.int64)
+    weights /= weights.sum()
+    weights *= n_users
+    counts = weights.astype(np.int64)
     left = n_users - int(counts.sum())
-    counts[np.argsort(counts - due, kind="stable")[:left]] += 1
+    np.subtract(counts, weights, out=weights)
+    counts[np.argsort(weights, kind="stable")[:left]] += 1
     return counts
