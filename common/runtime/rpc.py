@@ -1,10 +1,8 @@
 """Calls between parties: limits and deadlines on every one, errors mapped in one place."""
 
-import asyncio
 import json
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -98,39 +96,32 @@ _RETRIES: Final = json.dumps(
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Turns the project's errors into their status, and anything else into a bare INTERNAL."""
+    """
+    Turns the project's errors into their status, and anything else into a bare INTERNAL.
+
+    Stands before the gate, which makes of every method one of many requests and one answer.
+    """
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401
-        """Wrap the handler of a call that answers once."""
+        """Wrap a method, its reading too: bytes that are no message are an error of ours."""
         handler = await continuation(handler_call_details)
         if handler is None:
-            return handler
-        if handler.response_streaming:  # health checks alone: bytes that are no message
-            return grpc.unary_stream_rpc_method_handler(
-                _guarded_stream(handler.unary_stream, handler.request_deserializer),
-                response_serializer=handler.response_serializer,
-            )
-        if handler.request_streaming:
-            make, inner = grpc.stream_unary_rpc_method_handler, handler.stream_unary
-        else:
-            make, inner = grpc.unary_unary_rpc_method_handler, handler.unary_unary
-        # Messages are read inside the guard, so that bytes which are none are an error of ours.
-        read = _reader(handler.request_deserializer, streaming=handler.request_streaming)
-        return make(_guarded(inner, read), response_serializer=handler.response_serializer)
+            return None
+        return grpc.stream_unary_rpc_method_handler(
+            _guarded(handler.stream_unary, handler.request_deserializer),
+            response_serializer=handler.response_serializer,
+        )
 
 
-def _reader(parse: Callable[[bytes], Any], *, streaming: bool) -> Callable[[Any], Any]:
-    """Give a function that reads a request, or a stream of them, from bytes."""
-
-    async def each(raw: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        async for part in raw:
-            yield read_message(parse, part)
-
-    return each if streaming else partial(read_message, parse)
+async def _messages(
+    parse: Callable[[bytes], M], requests: AsyncIterator[bytes]
+) -> AsyncIterator[M]:
+    async for raw in requests:
+        yield read_message(parse, raw)
 
 
 def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
@@ -146,11 +137,10 @@ def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
         raise WireError("the request is not a message of this call") from error
 
 
-def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[Any], Any]) -> Any:  # noqa: ANN401  # gRPC's own types vary
-    async def call(raw: Any, context: Any) -> Any:  # noqa: ANN401
+def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401  # gRPC's own types vary
+    async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
         try:
-            async with asyncio.timeout(LONG_DEADLINE):
-                return await behaviour(read(raw), context)
+            return await behaviour(_messages(parse, requests), context)
         except ShuffleDpError as error:
             beside = () if isinstance(error, OverloadError) else _FORESEEN
             refusal = (grpc.StatusCode[error.status], str(error), beside)
@@ -158,8 +148,6 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
             refusal = (grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long", ())
         except grpc.aio.AbortError:
             raise
-        except NotImplementedError:  # how generated code says that a service lacks a call
-            refusal = (grpc.StatusCode.UNIMPLEMENTED, "there is no such call", ())
         except Exception as error:  # noqa: BLE001  # the last line before the wire
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.lineno}"
@@ -172,17 +160,6 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], read: Callable[[An
         # with it would keep that error's frames, and the request in them, until they are collected.
         await context.abort(*refusal)
         return None
-
-    return call
-
-
-def _guarded_stream(behaviour: Callable[[Any, Any], Any], parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401  # gRPC's own types vary
-    async def call(raw: Any, context: Any) -> Any:  # noqa: ANN401
-        try:
-            request = read_message(parse, raw)
-        except ShuffleDpError as error:
-            await context.abort(grpc.StatusCode[error.status], str(error), _FORESEEN)
-        return await behaviour(request, context)
 
     return call
 

@@ -19,6 +19,7 @@ _SENTENCES: Final = {
     sqlite3.SQLITE_PERM: "a file of the state directory may not be read or written",
 }
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DAMAGE: Final = "a database of the state directory is damaged"
 _NO_TEXT: Final = "Could not decode to UTF-8"
 """What Python says, without a code, of a column of text that is none."""
 _PRIMARY: Final = 0xFF
@@ -37,17 +38,15 @@ def storage_failures() -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if str(error).startswith(_NO_TEXT):
-            raise DamagedStorageError("a database of the state directory is damaged") from error
         # Python's own complaints, of a wrong call, carry no code.
         code = getattr(error, "sqlite_errorcode", -1) & _PRIMARY
-        if code in _DAMAGED:
-            raise DamagedStorageError("a database of the state directory is damaged") from error
+        if code in _DAMAGED or str(error).startswith(_NO_TEXT):
+            raise DamagedStorageError(_DAMAGE) from error
         if code in _SENTENCES:
             raise StorageError(_SENTENCES[code]) from error
         raise
     except UnicodeDecodeError as error:  # SQLite's complaint, which quotes what is damaged
-        raise DamagedStorageError("a database of the state directory is damaged") from error
+        raise DamagedStorageError(_DAMAGE) from error
     except OSError as error:
         if error.errno in FULL:
             raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL]) from error
