@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -93,7 +93,30 @@ def _text(text: str) -> bytes:
 
 def resident_bytes(pid: int) -> int:
     """Give how much memory of a process is resident now."""
-    status = (Path("/proc") / str(pid) / "status").read_text(encoding="ascii")
+    resident = _resident(pid)
+    assert resident > 0, "the process has ended"
+    return resident
+
+
+def tree_resident_bytes(pid: int) -> int:
+    """Give how much memory of a process and of those it started is resident now."""
+    return resident_bytes(pid) + sum(map(_resident, _started_by(pid)))
+
+
+def _resident(pid: int) -> int:
+    """Give 0 for a process that has ended."""
+    try:
+        status = (Path("/proc") / str(pid) / "status").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
     found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    assert found is not None
-    return 1024 * int(found[1])
+    return 1024 * int(found[1]) if found else 0
+
+
+def _started_by(pid: int) -> list[int]:
+    """List the children of every thread of a process."""
+    found: list[int] = []
+    for thread in (Path("/proc") / str(pid) / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += map(int, (thread / "children").read_text(encoding="ascii").split())
+    return found

@@ -1,0 +1,91 @@
+"""
+Batch after batch, without a pause: what shuffler and analyzer hold does not grow.
+
+Looked at are the two processes with their workers, once caches and pools are filled: the most that
+is resident in the second half of the time is compared with the most in the first.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import numpy as np
+import pytest
+
+from common.runtime.rpc import open_channel
+from common.submission import Outcome
+from common.task import Task
+from common.wire import outcomes_from_wire
+from deploy.cluster import Cluster
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from tests.support.children import publish
+from tests.support.connections import tree_resident_bytes
+from user_agent.contribution import Contributor
+
+_TO_WARM_UP: Final = 2
+"""Batches."""
+_USERS: Final = 2000
+_CALL: Final = 200
+_GROWTH: Final = 8 * 2**20
+"""Allowed to either party with its workers, whatever the length of the run: allocators wander."""
+
+
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(8, id="8 s"), pytest.param(600, id="10 min", marks=pytest.mark.slow)]
+)
+async def test_batch_after_batch_takes_no_more_memory(cluster: Cluster, seconds: int) -> None:
+    """Thousands of submissions for each of many tasks: taken, permuted, delivered and released."""
+    for _ in range(_TO_WARM_UP):
+        await _whole_batch(cluster)
+    first = await _most_held(cluster, seconds / 2)
+    second = await _most_held(cluster, seconds / 2)
+
+    for party in first:
+        grown = second[party] - first[party]
+        assert grown < _GROWTH, f"{party} grew by {grown} bytes within {seconds} s"
+
+
+async def _most_held(cluster: Cluster, seconds: float) -> dict[str, int]:
+    """Give the most that each of the two held while batches passed for so long."""
+    processes = {one.party: one.process.pid for one in (cluster.shuffler, cluster.analyzer)}
+    most = dict.fromkeys(processes, 0)
+
+    async def watch() -> None:
+        while True:
+            for party, pid in processes.items():
+                most[party] = max(most[party], tree_resident_bytes(pid))
+            await asyncio.sleep(0.1)
+
+    watching = asyncio.create_task(watch())
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        await _whole_batch(cluster)
+    watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
+    return most
+
+
+async def _whole_batch(cluster: Cluster) -> None:
+    """Publish a task, submit for every user, and wait for the result."""
+    signed = await publish(cluster, _USERS)
+    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+    rng = np.random.default_rng(1)
+
+    def prepare(count: int) -> Sequence[bytes]:
+        return [contributor.prepare(0, rng) for _ in range(count)]
+
+    authority = cluster.authority.read_bytes()
+    async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
+        stub = shuffler_pb2_grpc.ShufflerStub(channel)
+        for _ in range(_USERS // _CALL):
+            request = shuffler_pb2.SubmitBulkRequest(
+                task_digest=signed.digest(), envelopes=await asyncio.to_thread(prepare, _CALL)
+            )
+            outcomes = outcomes_from_wire(await stub.SubmitBulk(request, timeout=60))
+            assert [Outcome.STORED] * _CALL == outcomes
+    async with cluster.operator() as operator, asyncio.timeout(60):
+        result = await operator.wait_for_result(signed.digest())
+    assert result.n_users == _USERS
