@@ -1,6 +1,9 @@
 """Wire in, core, wire out."""
 
 from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
 
 from analyzer.registry import Registry
 from analyzer.release import Releases
@@ -9,6 +12,7 @@ from common.draft_wire import draft_from_wire
 from common.evidence_wire import delivered_to_wire, sentinels_from_wire
 from common.ledger_wire import after_from_wire, ledger_to_wire
 from common.wire import (
+    REPORTS_WANTED,
     chunk_from_wire,
     digest_from_wire,
     manifest_from_wire,
@@ -45,12 +49,17 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     async def DeliverBatch(
         self,
         request_iterator: AsyncIterator[analyzer_pb2.DeliverBatchRequest],
-        _context: object,
+        context: "grpc.aio.ServicerContext[Any, Any]",
     ) -> analyzer_pb2.DeliverBatchResponse:
-        """Take a permuted batch."""
+        """Take a permuted batch; say that its reports are wanted when the first is asked for."""
         first = await anext(request_iterator, analyzer_pb2.DeliverBatchRequest())
-        chunks = (chunk_from_wire(message) async for message in request_iterator)
-        return delivered_to_wire(await self._releases.deliver(manifest_from_wire(first), chunks))
+
+        async def chunks() -> AsyncIterator[bytes]:
+            await context.send_initial_metadata(REPORTS_WANTED)
+            async for message in request_iterator:
+                yield chunk_from_wire(message)
+
+        return delivered_to_wire(await self._releases.deliver(manifest_from_wire(first), chunks()))
 
     async def RegisterSentinels(
         self,

@@ -7,7 +7,7 @@ its fields is written where it is sent.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, get_args
 
 import numpy as np
@@ -36,6 +36,8 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Largest message that any service takes."""
 MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
 """Largest result that an operator's client takes: three numbers for each of 2^24 items."""
+REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
+"""Initial metadata of a delivery whose manifest the analyzer has taken."""
 
 _CAUSES: Final[tuple[RefusalCause, ...]] = get_args(RefusalCause)
 _COALITIONS: Final[tuple[Coalition, ...]] = get_args(Coalition)
@@ -199,6 +201,11 @@ def manifest_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> BatchManife
         n_users=count("n_users", manifest.n_users, MAX_USERS),
         n_reports=manifest.n_reports,
     )
+
+
+def wants_reports(initial_metadata: Iterable[tuple[str, str | bytes]]) -> bool:
+    """Tell whether the analyzer, which has the manifest, asks for the reports. By the shuffler."""
+    return REPORTS_WANTED[0] in list(initial_metadata)  # gRPC's own type looks for keys
 
 
 def chunk_to_wire(sealed_reports: bytes) -> analyzer_pb2.DeliverBatchRequest:

@@ -14,7 +14,12 @@ from common.runtime.fresh_channel import FreshChannel
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
-from common.wire import chunk_to_wire, manifest_to_wire, signed_task_from_wire
+from common.wire import (
+    chunk_to_wire,
+    manifest_to_wire,
+    signed_task_from_wire,
+    wants_reports,
+)
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 
@@ -60,6 +65,10 @@ class AnalyzerClient:
         """
         Deliver a batch; when it returns, the analyzer has stored it durably.
 
+        The manifest goes first. Reports follow once the analyzer wants them: if it refuses the
+        manifest, or has the batch, it answers at once, and what is written to a call that has been
+        answered makes gRPC show INTERNAL in place of the answer.
+
         Returns:
             What the analyzer signed of what it received, if it signs.
         """
@@ -67,6 +76,9 @@ class AnalyzerClient:
 
         async def messages() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
             yield manifest_to_wire(manifest)
+            if not wants_reports(await call.initial_metadata()):
+                await call.code()
+                return
             try:
                 async for chunk in chunks:
                     yield chunk_to_wire(chunk)
@@ -75,7 +87,8 @@ class AnalyzerClient:
                 raise
 
         try:
-            answer = await reply(self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE))
+            call = self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE)
+            answer = await reply(call)
         except PeerRefusalError as error:
             if error.status == CallerError.status:  # it is not the batch that was refused
                 raise PeerError("the analyzer takes no batch from this certificate") from error

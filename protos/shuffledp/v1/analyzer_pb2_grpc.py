@@ -85,7 +85,8 @@ class AnalyzerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeliverBatch(self, request_iterator, context):
-        """Takes one permuted batch: a manifest, then the sealed reports in chunks.
+        """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+        "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
         An answer without an error means: durably stored. Delivering a batch again changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -37,7 +37,8 @@ class AnalyzerStub:
     """Publishes a task. Needs an operator's token."""
     GetTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]
     DeliverBatch: _grpc.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]
-    """Takes one permuted batch: a manifest, then the sealed reports in chunks.
+    """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+    "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
     An answer without an error means: durably stored. Delivering a batch again changes nothing.
     """
     RegisterSentinels: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]
@@ -58,7 +59,8 @@ class AnalyzerAsyncStub(AnalyzerStub):
     """Publishes a task. Needs an operator's token."""
     GetTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetTaskRequest, _analyzer_pb2.GetTaskResponse]  # type: ignore[assignment]
     DeliverBatch: _aio.StreamUnaryMultiCallable[_analyzer_pb2.DeliverBatchRequest, _analyzer_pb2.DeliverBatchResponse]  # type: ignore[assignment]
-    """Takes one permuted batch: a manifest, then the sealed reports in chunks.
+    """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+    "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
     An answer without an error means: durably stored. Delivering a batch again changes nothing.
     """
     RegisterSentinels: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.RegisterSentinelsRequest, _analyzer_pb2.RegisterSentinelsResponse]  # type: ignore[assignment]
@@ -94,7 +96,8 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_analyzer_pb2.DeliverBatchRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.DeliverBatchResponse, _abc.Awaitable[_analyzer_pb2.DeliverBatchResponse]]:
-        """Takes one permuted batch: a manifest, then the sealed reports in chunks.
+        """Takes one permuted batch: a manifest, then, once the analyzer's initial metadata has come with
+        "shuffledp-reports-wanted", the sealed reports in chunks. Without it the answer follows.
         An answer without an error means: durably stored. Delivering a batch again changes nothing.
         """
 

@@ -1,0 +1,76 @@
+"""What the analyzer answers to a manifest reaches the shuffler, and no report is sent in vain."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from common.batch import BatchId, BatchManifest
+from common.errors import PeerError, PeerRefusalError
+from common.runtime.rpc import open_channel
+from common.task import Task
+from common.task_digest import TaskDigest
+from shuffler.client import AnalyzerClient
+from tests.support.services import Services
+
+_CHUNKS = 100
+_TIMES = 20
+"""Written in vain, an answer would be lost two times in three."""
+
+
+class _Reports:
+    """Counts the chunks that are asked for; none is a sealed report."""
+
+    def __init__(self, sealed_report_bytes: int) -> None:
+        self.asked = 0
+        self._chunk = bytes(sealed_report_bytes)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for _ in range(_CHUNKS):
+            self.asked += 1
+            yield self._chunk
+
+
+def _manifest(digest: TaskDigest) -> BatchManifest:
+    return BatchManifest(
+        task_digest=digest, batch_id=BatchId(bytes(16)), n_users=_CHUNKS // 2, n_reports=_CHUNKS
+    )
+
+
+async def test_a_refused_manifest_is_answered_before_a_report_is_sent(services: Services) -> None:
+    """With the reason, every time: INTERNAL would be tried again for ever."""
+    reports = _Reports(1000)
+    async with services.channel_as("shuffler") as channel:
+        for _ in range(_TIMES):
+            with pytest.raises(PeerRefusalError, match="there is no task with this digest"):
+                await AnalyzerClient(channel).deliver(
+                    _manifest(TaskDigest(bytes(32))), reports.chunks()
+                )
+
+    assert 0 == reports.asked
+
+
+async def test_a_batch_that_is_there_is_not_sent_again(services: Services) -> None:
+    """The same commitment comes back every time, for a manifest alone."""
+    signed = await services.publish()
+    size = Task.from_bytes(signed.task_bytes).sealed_report_bytes
+    first, again = _Reports(size), _Reports(size)
+    async with services.channel_as("shuffler") as channel:
+        client = AnalyzerClient(channel)
+        commitment = await client.deliver(_manifest(signed.digest()), first.chunks())
+        for _ in range(_TIMES):
+            repeated = await client.deliver(_manifest(signed.digest()), again.chunks())
+            assert commitment == repeated
+
+    assert (_CHUNKS, 0) == (first.asked, again.asked)
+
+
+async def test_a_delivery_to_nobody_ends() -> None:
+    """It waits for no answer that cannot come."""
+    reports = _Reports(1000)
+    async with open_channel("127.0.0.1:1", "analyzer", None) as channel:
+        with pytest.raises(PeerError):
+            await AnalyzerClient(channel).deliver(
+                _manifest(TaskDigest(bytes(32))), reports.chunks()
+            )
+
+    assert 0 == reports.asked
