@@ -7,6 +7,7 @@ with what the group says, so that no chance ever decides.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from shuffler.group import TAGS, Group
 
 ReadTags = Callable[[int], bytes]
 """Gives the tags of a stored group by its number."""
+UseToken = Callable[[int, int], bool]
+"""Uses the token of a submission, by its group and its place there; False if it was used before."""
 
 
 class Admission:
@@ -35,15 +38,22 @@ class Admission:
         self._held.add(np.frombuffer(tags, dtype=TAGS)["head"].astype(np.uint64), numbers)
 
     def judge(
-        self, groups: Sequence[Group], new_ones: Sequence[bool], read: ReadTags
+        self,
+        groups: Sequence[Group],
+        new_ones: Sequence[bool],
+        read: ReadTags,
+        use_token: UseToken | None = None,
     ) -> list[list[Outcome]]:
         """
         Say what becomes of each submission of groups that are to be stored together.
+
+        Only what is stored uses its token, and only what was stored can be repeated.
 
         Args:
             groups: In the order in which they came.
             new_ones: Of each group, whether it may add anything; if not it is only compared.
             read: Where a stored group's tags are read.
+            use_token: Where tokens are asked for.
 
         Cost: about a microsecond a submission; a few, and a read of a group, where one came before.
         """
@@ -52,7 +62,8 @@ class Admission:
         tags = np.concatenate([group.entries() for group in groups])
         heads = tags["head"].astype(np.uint64)
         places, numbers = self._held.find(heads)
-        if all(new_ones) and not len(places) and len(np.unique(heads)) == len(heads):
+        different = not len(places) and len(np.unique(heads)) == len(heads)
+        if different and all(new_ones) and use_token is None:
             return [[Outcome.STORED] * len(group) for group in groups]
         known: dict[bytes, bytes] = {}
         for place, number in zip(places.tolist(), numbers.tolist(), strict=True):
@@ -61,22 +72,26 @@ class Admission:
                 raw = entry.tobytes()
                 known[raw[:TAG_BYTES]] = raw[TAG_BYTES:]
         return [
-            _compared(group.tags, known, new=new)
-            for group, new in zip(groups, new_ones, strict=True)
+            _compared(group.tags, known, use_token and partial(use_token, number), new=new)
+            for number, (group, new) in enumerate(zip(groups, new_ones, strict=True))
         ]
 
 
-def _compared(tags: bytes, known: dict[bytes, bytes], *, new: bool) -> list[Outcome]:
+def _compared(
+    tags: bytes, known: dict[bytes, bytes], use_token: Callable[[int], bool] | None, *, new: bool
+) -> list[Outcome]:
     outcomes = []
-    for start in range(0, len(tags), TAGS.itemsize):
+    for place, start in enumerate(range(0, len(tags), TAGS.itemsize)):
         tag = tags[start : start + TAG_BYTES]
         content = tags[start + TAG_BYTES : start + TAGS.itemsize]
         if tag in known:
             repeated = known[tag] == content
             outcomes.append(Outcome.REPEATED if repeated else Outcome.CONFLICT)
-        elif new:
+        elif not new:
+            outcomes.append(Outcome.CLOSED)
+        elif use_token is not None and not use_token(place):
+            outcomes.append(Outcome.TOKEN_USED)
+        else:
             known[tag] = content
             outcomes.append(Outcome.STORED)
-        else:
-            outcomes.append(Outcome.CLOSED)
     return outcomes

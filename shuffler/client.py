@@ -1,7 +1,8 @@
 """The calls that a shuffler makes: all of them to the analyzer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import grpc
@@ -56,7 +57,8 @@ class AnalyzerClient:
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
-        response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
+        with _own_certificate_apart():
+            response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
         return signed_task_from_wire(response.task)
 
     async def deliver(
@@ -88,14 +90,22 @@ class AnalyzerClient:
 
         try:
             call = self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE)
-            answer = await reply(call)
-        except PeerRefusalError as error:
-            if error.status == CallerError.status:  # it is not the batch that was refused
-                raise PeerError("the analyzer takes no batch from this certificate") from error
-            raise
+            with _own_certificate_apart():
+                answer = await reply(call)
         except (asyncio.CancelledError, PeerError):
             # gRPC turns a failure to read our own chunks into a cancelled call: say what it was.
             if failures:
                 raise failures[0] from None
             raise
         return delivered_from_wire(answer)
+
+
+@contextmanager
+def _own_certificate_apart() -> Iterator[None]:
+    """Tell a refusal of the certificate, which can be mended, from one of what was sent."""
+    try:
+        yield
+    except PeerRefusalError as error:
+        if error.status == CallerError.status:
+            raise PeerError("the analyzer does not take this shuffler's certificate") from error
+        raise

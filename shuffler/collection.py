@@ -82,13 +82,14 @@ class Collection:
             WireError: The envelope has not the task's length, or holds another number of reports.
             SealError: It does not open: another key, task or role, or a changed bit.
             SubmissionConflictError: The submission id was used with other bytes.
-            BatchStateError: The batch no longer collects.
+            BatchStateError: The batch no longer collects, whatever the token is.
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             StorageError: It could not be stored; it may be sent again.
             UserTokenError: A token is asked for, and this is none.
             TokenUsedError: The token came before, with another submission to this task.
         """
         found = await self._rounds.find_or_begin(digest)
+        key = found.held_key()
         if not all(await self._admitted([token])):
             raise UserTokenError(
                 "this shuffler takes submissions with a token of its collection only"
@@ -98,12 +99,10 @@ class Collection:
                 f"the envelope has {len(envelope)} bytes; a submission of this task, of "
                 f"{found.task.reports_per_user} reports, has {found.task.envelope_bytes}"
             )
-        if found.key is None:
-            raise BatchStateError("the task's batch no longer collects")
         plaintext = self._private_key(found).open(envelope, envelope_context(digest))
         unpack(plaintext, found.task)
-        group, _ = form_group([plaintext], found.key)
-        [[outcome]] = await self._store(found, found.key, [group], [[token]])
+        group, _ = form_group([plaintext], key)
+        [[outcome]] = await self._store(found, key, [group], [[token]])
         if outcome is Outcome.CONFLICT:
             raise SubmissionConflictError("this submission id was used with other bytes")
         if outcome is Outcome.TOKEN_USED:
@@ -171,7 +170,7 @@ class Collection:
             UnknownTaskError: Nobody has asked for this task yet.
             BatchStateError: It has fewer users than n_min, and goes on collecting; or it expired.
         """
-        terms = self._rounds.find(digest).terms
+        terms = (await self._rounds.find(digest)).terms
         while True:
             stored = await self._spool.get(digest)
             event = asked_to_close(stored.state, stored.n_users, terms)
@@ -189,7 +188,7 @@ class Collection:
         Raises:
             UnknownTaskError: Nobody has asked for this task yet.
         """
-        terms = self._rounds.find(digest).terms
+        terms = (await self._rounds.find(digest)).terms
         stored = await self._spool.get(digest)
         closed = stored.state is not BatchState.COLLECTING
         return BatchStatus(

@@ -1,6 +1,7 @@
 """The tasks that this shuffler collects for: found, checked, begun once, resumed after a crash."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +11,6 @@ from common.batch import BATCH_ID_BYTES, BatchId
 from common.errors import (
     BatchStateError,
     PeerRefusalError,
-    ShuffleDpError,
     SignatureError,
     TaskError,
     UnknownTaskError,
@@ -75,7 +75,9 @@ class Rounds:
         self._minimum_batch = minimum_batch
         self._most_dummies = most_dummies
         self._rng = rng
-        self._rounds: dict[TaskDigest, Round] = {}
+        self._unfinished: dict[TaskDigest, Round] = {}
+        self._over: dict[TaskDigest, Round] = {}
+        """Some of those whose batch is over; the others are in the spool."""
         self._beginning: dict[TaskDigest, asyncio.Task[Round]] = {}
         self._claimed: list[KeyId] = []
         """Keys of rounds that are being begun at this moment."""
@@ -92,8 +94,9 @@ class Rounds:
             PeerError: The analyzer cannot be reached.
             BatchStateError: The task has a batch whose key is lost.
         """
-        if digest in self._rounds:
-            return self._rounds[digest]
+        held = self._unfinished.get(digest) or self._over.get(digest)
+        if held is not None:
+            return held
         if digest not in self._beginning:
             # One task for all who ask at once; it goes on if one of them hangs up.
             beginning = asyncio.create_task(self._begin(digest))
@@ -101,20 +104,20 @@ class Rounds:
             beginning.add_done_callback(lambda _: self._beginning.pop(digest))
         return await asyncio.shield(self._beginning[digest])
 
-    def find(self, digest: TaskDigest) -> Round:
+    async def find(self, digest: TaskDigest) -> Round:
         """
         Find the round of a task that somebody has asked for before.
 
         Raises:
             UnknownTaskError: Nobody has.
+            BatchStateError: The task has a batch whose key is lost.
         """
-        if digest not in self._rounds:
-            raise UnknownTaskError("this shuffler collects for no task with this digest")
-        return self._rounds[digest]
+        held = self._unfinished.get(digest) or self._over.get(digest)
+        return held or self.settle(await self._spool.get(digest))
 
     def unfinished(self) -> list[Round]:
         """List rounds whose batch is not over."""
-        return [found for found in self._rounds.values() if found.key is not None]
+        return list(self._unfinished.values())
 
     def needed_keys(self) -> set[KeyId]:
         """List the keys that envelopes may still come under."""
@@ -125,39 +128,45 @@ class Rounds:
         """
         Take up the rounds of an earlier run, and finish erasing those that are over.
 
-        A batch whose key is lost is left alone, and holds up no other.
+        A batch whose key is lost, or whose task this version cannot read, is left alone and holds
+        up no other.
+
+        Raises:
+            SettingsError, StorageError: The key of one cannot be read as it is: mended, it can.
         """
         await self._spool.sweep()
-        batches = await self._spool.all()
-        needed = {
-            _key_file(stored.batch_id)
-            for stored in batches
-            if stored.state not in FINAL_STATES - KEPT_STATES
-        }
+        batches = await self._spool.kept()
+        needed = {_key_file(stored.batch_id) for stored in batches}
         for name in self._state.names(_KEY_FILES):
             if name not in needed:
                 self._state.destroy(name)
         for stored in batches:
             try:
                 self.settle(stored)
-            except ShuffleDpError as error:
+            except (BatchStateError, TaskError) as error:
                 logs.event(
                     "batch cannot be resumed",
                     {"batch_id": stored.batch_id.hex(), "error": type(error).__name__},
                     level="ERROR",
                 )
 
-    def settle(self, stored: StoredBatch) -> None:
+    def settle(self, stored: StoredBatch) -> Round:
         """Take note of a batch's state; destroy the key of one that is over."""
         if stored.state in FINAL_STATES - KEPT_STATES:
             self._state.destroy(_key_file(stored.batch_id))
-        self._rounds[stored.signed.digest()] = self._round(stored)
+        found = self._round(stored)
+        if found.key is not None:
+            self._unfinished[found.digest] = found
+            return found
+        self._unfinished.pop(found.digest, None)
+        self._over[found.digest] = found
+        if len(self._over) > _OVER_REMEMBERED:
+            del self._over[next(iter(self._over))]
+        return found
 
     async def _begin(self, digest: TaskDigest) -> Round:
-        known = [batch for batch in await self._spool.all() if batch.signed.digest() == digest]
-        if known:
-            self.settle(known[0])
-            return self._rounds[digest]
+        with suppress(UnknownTaskError):
+            return await self.find(digest)
         try:
             signed = await self._analyzer.get_task(digest)
         except PeerRefusalError as error:
@@ -179,10 +188,9 @@ class Rounds:
         try:
             batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
             self._state.secret(_key_file(batch_id), BatchKey.generate)
-            self.settle(await self._spool.open_batch(batch_id, signed))
+            return self.settle(await self._spool.open_batch(batch_id, signed))
         finally:
             self._claimed.remove(claimed)
-        return self._rounds[digest]
 
     def _round(self, stored: StoredBatch) -> Round:
         task = Task.from_bytes(stored.signed.task_bytes)
@@ -207,6 +215,8 @@ class Rounds:
         return BatchKey(self._state.secret(_key_file(batch_id), missing))
 
 
+_OVER_REMEMBERED: Final = 64
+"""Rounds whose batch is over that need not be looked up when a late device asks."""
 _KEY_FILES: Final = "batch-*.key"
 
 

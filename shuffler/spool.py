@@ -83,9 +83,9 @@ class Spool:
         """
         return await self._database.run(_get, digest)
 
-    async def all(self) -> list[StoredBatch]:
-        """List every batch, also those that are over."""
-        return await self._database.run(_all)
+    async def kept(self) -> list[StoredBatch]:
+        """List the batches of which something is held."""
+        return await self._database.run(_kept)
 
     def files(self, batch_id: BatchId, key: BatchKey) -> BatchFiles:
         """Give the folder of a batch's buckets and permuted order."""
@@ -173,11 +173,11 @@ class Spool:
         Remove what a crash left behind: buckets, orders that no state speaks of, submissions of
         batches that are past them. Run once, at start.
         """
-        stored = await self.all()
-        for batch in stored:
-            if batch.state not in submission_table.OPEN_STATES:
-                await self._drop_submissions(batch.batch_id)
-        kept = {batch.batch_id.hex() for batch in stored if batch.state in _PERMUTED_STATES}
+        states = await self._database.run(_states)
+        for batch_id, state in states.items():
+            if state not in submission_table.OPEN_STATES:
+                await self._drop_submissions(batch_id)
+        kept = {batch_id.hex() for batch_id, state in states.items() if state in _PERMUTED_STATES}
         await asyncio.to_thread(sweep_folders, self._folders, kept)
 
     def close(self) -> None:
@@ -225,8 +225,15 @@ def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:
     return _stored(row)
 
 
-def _all(connection: sqlite3.Connection) -> list[StoredBatch]:
-    return [_stored(row) for row in connection.execute(f"SELECT {_COLUMNS} FROM batches")]  # noqa: S608
+def _kept(connection: sqlite3.Connection) -> list[StoredBatch]:
+    held = submission_table.OPEN_STATES | _PERMUTED_STATES
+    query = f"SELECT {_COLUMNS} FROM batches WHERE state IN ({', '.join('?' * len(held))})"  # noqa: S608
+    return [_stored(row) for row in connection.execute(query, [state.value for state in held])]
+
+
+def _states(connection: sqlite3.Connection) -> dict[BatchId, BatchState]:
+    rows = connection.execute("SELECT batch_id, state FROM batches")
+    return {BatchId(batch_id): BatchState(state) for batch_id, state in rows}
 
 
 def _set_state(connection: sqlite3.Connection, batch: StoredBatch, state: BatchState) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from common.batch import BatchId, BatchState
 from common.submission import Outcome
-from shuffler.admission import Admission
+from shuffler.admission import Admission, UseToken
 from shuffler.batch_key import BatchKey
 from shuffler.group import TAGS, Group, merge_small, open_tags
 
@@ -53,7 +53,7 @@ class Arrival:
     token_tags: Sequence[Sequence[bytes]] = ()
     """
     Of each group, the keyed hash of each submission's token, where tokens are asked for: each
-    counts once a batch. Nothing where they are not.
+    counts once a batch. Nothing where they are not; one shuffler asks always or never.
     """
 
 
@@ -96,8 +96,8 @@ def _append_to(
     collects = state is BatchState.COLLECTING
     groups = [group for arrival in arrivals for group in arrival.groups]
     new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
-    outcomes = admissions[batch_id].judge(groups, new_ones, read)
-    _use_tokens(connection, arrivals, outcomes)
+    use_token = _tokens(connection, arrivals)
+    outcomes = admissions[batch_id].judge(groups, new_ones, read, use_token)
     parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
@@ -105,21 +105,20 @@ def _append_to(
     return [[next(rest) for _ in arrival.groups] for arrival in arrivals], stored
 
 
-def _use_tokens(
-    connection: sqlite3.Connection, arrivals: Sequence[Arrival], outcomes: list[list[Outcome]]
-) -> None:
-    """Take note of the tokens of what is new; what comes with a used one is not stored."""
-    rest = iter(outcomes)
-    for arrival in arrivals:
-        became = [next(rest) for _ in arrival.groups]
-        for of_group, token_tags in zip(became, arrival.token_tags, strict=False):
-            for place, tag in enumerate(token_tags):
-                if of_group[place] is Outcome.STORED:
-                    used = connection.execute(
-                        "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)", (arrival.batch_id, tag)
-                    )
-                    if used.rowcount == 0:
-                        of_group[place] = Outcome.TOKEN_USED
+def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseToken | None:
+    """Give what uses the token of a submission of some arrivals to one batch."""
+    if not any(arrival.token_tags for arrival in arrivals):
+        return None
+    tags = [of_group for arrival in arrivals for of_group in arrival.token_tags]
+
+    def use(group: int, place: int) -> bool:
+        used = connection.execute(
+            "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)",
+            (arrivals[0].batch_id, tags[group][place]),
+        )
+        return used.rowcount == 1
+
+    return use
 
 
 def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:

@@ -13,10 +13,9 @@ from typing import Final
 import numpy as np
 
 from common.errors import (
-    PeerError,
     PeerRefusalError,
     ReceiptError,
-    SettingsError,
+    ShuffleDpError,
     UnknownTaskError,
     UserTokenError,
     WireError,
@@ -154,7 +153,7 @@ class Agent:
         except PeerRefusalError as error:
             # A token that is missing or not valid may still come; the answer is kept until then.
             if error.status != UserTokenError.status:
-                await self._budget.mark(saved, SubmissionState.REFUSED)
+                await self._budget.refused(saved)
             raise
         verified = self._verify(saved, receipt)
         await self._budget.arrived(saved, receipt, verified=verified)
@@ -181,7 +180,7 @@ class Agent:
         for saved in await self._budget.pending():
             try:
                 await self._send(saved)
-            except (PeerError, PeerRefusalError, SettingsError) as error:
+            except ShuffleDpError as error:  # whatever it is, it holds up no other
                 logs.event(
                     "submission not sent",
                     {"task_digest": saved.task_digest.hex(), "status": error.status},

@@ -98,9 +98,9 @@ class Budget:
             _spend, person, digest, claim=claim, policy=policy, prepare=prepare
         )
 
-    async def mark(self, submission: SavedSubmission, state: SubmissionState) -> None:
-        """Record how far a submission got."""
-        await self._database.run(_mark, submission, state)
+    async def refused(self, submission: SavedSubmission) -> None:
+        """Record that the shuffler takes a submission no more, unless it has acknowledged it."""
+        await self._database.run(_mark, submission, SubmissionState.REFUSED)
 
     async def arrived(self, submission: SavedSubmission, receipt: bytes, *, verified: bool) -> None:
         """Record that the shuffler has acknowledged a submission, and its receipt, at once."""
@@ -232,9 +232,10 @@ def _claims(connection: sqlite3.Connection, person: str) -> list[Claim]:
 def _mark(
     connection: sqlite3.Connection, submission: SavedSubmission, state: SubmissionState
 ) -> None:
+    """Two calls may send the same bytes; what has been acknowledged stays so."""
     connection.execute(
-        "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ?",
-        (state.value, submission.person, submission.task_digest),
+        "UPDATE submissions SET state = ? WHERE person = ? AND task_digest = ? AND state != ?",
+        (state.value, submission.person, submission.task_digest, SubmissionState.ARRIVED.value),
     )
 
 

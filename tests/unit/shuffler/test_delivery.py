@@ -4,9 +4,8 @@ from pathlib import Path
 import pytest
 
 from common.batch import BatchState
-from common.errors import (
-    BatchStateError,
-)
+from common.errors import BatchStateError, SettingsError
+from shuffler import rounds
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -204,3 +203,37 @@ async def test_a_lost_key_holds_up_no_other_batch(shuffler: Shuffler) -> None:
         with pytest.raises(BatchStateError, match="is missing"):
             await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
+
+
+async def test_a_key_that_could_be_read_once_mended_stops_the_start(shuffler: Shuffler) -> None:
+    """Left alone, its batch would wait unnoticed; mended, it goes on."""
+    await shuffler.submit(CASE.task.target_size)
+    [key_file] = shuffler.key_files()
+    key_file.chmod(0o640)
+    shuffler.spool.close()
+    with pytest.raises(SettingsError, match=f"{key_file.name} has mode 0640"):
+        await shuffler.start()
+    shuffler.spool.close()
+    key_file.chmod(0o600)
+    await shuffler.start()
+    await shuffler.deliveries.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_rounds_that_are_over_need_not_be_held(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart, or many others, the spool still knows them; the analyzer is not asked."""
+    monkeypatch.setattr(rounds, "_OVER_REMEMBERED", 0)
+    await shuffler.submit(CASE.task.target_size)
+    await shuffler.deliveries.advance()
+    shuffler.analyzer.reachable = False
+
+    for _ in range(2):
+        assert CASE.signed == await shuffler.collection.fetch_task(DIGEST)
+        assert BatchState.ERASED is await shuffler.state()
+        with pytest.raises(BatchStateError, match="is over"):
+            await shuffler.collection.submit(DIGEST, shuffler.envelope())
+        shuffler.spool.close()
+        await shuffler.start()

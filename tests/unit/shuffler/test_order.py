@@ -26,7 +26,7 @@ async def test_the_delivered_order_tells_nothing_of_the_stored_one(tmp_path: Pat
     digest, size = case.signed.digest(), case.task.sealed_report_bytes
     for _ in range(_USERS // 50):
         await shuffler.submit(50)
-    found = shuffler.rounds.find(digest)
+    found = await shuffler.rounds.find(digest)
     groups = await shuffler.spool.groups(found.batch_id, -1, _USERS)
     rows = [open_group(number, sealed, found.held_key()) for number, sealed in groups]
     await shuffler.deliveries.advance()

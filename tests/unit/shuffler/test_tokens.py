@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import OverloadError, TokenUsedError, UserTokenError
+from common.batch import BatchState
+from common.errors import BatchStateError, OverloadError, TokenUsedError, UserTokenError
 from common.submission import Outcome
 from common.user_token import TokenIdentity, TokenIssuer
 from shuffler.connection_count import ConnectionCount
 from shuffler.token_check import TokenCheck
-from tests.support.shuffler_core import DIGEST, Shuffler
+from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 _ISSUER = TokenIssuer(TokenIssuer.generate())
 
@@ -56,6 +57,41 @@ async def test_two_submissions_with_one_token_at_once_are_one(asking: Shuffler) 
     )
     assert 1 == results.count(Outcome.STORED)
     assert await asking.users() == 2
+
+
+async def test_copies_of_what_a_used_token_brings_are_not_called_repeats(
+    asking: Shuffler,
+) -> None:
+    """Whoever is told of a repeat gets a receipt, and nothing was stored; another token stores."""
+    token, envelope = _ISSUER.issue(), asking.envelope()
+    await asking.collection.submit(DIGEST, asking.envelope(), token)
+
+    together = await asyncio.gather(
+        *(asking.collection.submit(DIGEST, envelope, token) for _ in range(3)),
+        return_exceptions=True,
+    )
+    assert [TokenUsedError] * 3 == [type(one) for one in together]
+    bulk = await asking.collection.submit_bulk(
+        DIGEST, [envelope] * 4, [token, token, _ISSUER.issue(), token]
+    )
+    assert [2, 1, 1] == [
+        bulk.count(one) for one in (Outcome.TOKEN_USED, Outcome.STORED, Outcome.REPEATED)
+    ]
+    assert await asking.users() == 2
+
+
+async def test_a_batch_that_is_over_is_over_whatever_the_token(asking: Shuffler) -> None:
+    """A device whose token is missing would otherwise send its answer again for ever."""
+    envelope = asking.envelope()
+    with pytest.raises(UserTokenError):
+        await asking.collection.submit(DIGEST, envelope, b"")
+    asking.clock.seconds = float(CASE.task.deadline)
+    await asking.deliveries.advance()
+    assert BatchState.EXPIRED is await asking.state()
+
+    with pytest.raises(BatchStateError):
+        await asking.collection.submit(DIGEST, envelope, b"")
+    assert [Outcome.CLOSED] == await asking.collection.submit_bulk(DIGEST, [envelope])
 
 
 async def test_a_signature_over_the_same_serial_is_the_same_token(asking: Shuffler) -> None:

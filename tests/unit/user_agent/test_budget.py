@@ -8,7 +8,7 @@ import pytest
 from common.errors import BudgetError, DamagedStorageError
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
-from user_agent.budget import Budget, SubmissionState
+from user_agent.budget import Budget
 from user_agent.contribution import Answer
 from user_agent.policy import Claim, Policy
 
@@ -80,7 +80,7 @@ async def test_every_person_has_a_budget_of_their_own(tmp_path: Path) -> None:
     for person in ("one", "two"):
         for number in range(2):
             saved, _ = await budget.spend(person, _task(number), _ANSWER, _POLICY, _envelope())
-            await budget.mark(saved, SubmissionState.REFUSED)
+            await budget.refused(saved)
         with pytest.raises(BudgetError):
             await budget.spend(person, _task(3), _ANSWER, _POLICY, _envelope())
     budget.close()
