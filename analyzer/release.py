@@ -18,6 +18,7 @@ from analyzer.ledger import Charge
 from analyzer.lookout import look, without
 from analyzer.registry import Registry
 from analyzer.spending import Spending
+from analyzer.staged_hash import StagedHash
 from analyzer.store import Store
 from analyzer.verdict import judge, judge_refusals, of_users_alone
 from common.batch import BatchManifest
@@ -146,6 +147,7 @@ class Releases:
         self, manifest: BatchManifest, task: Task, chunks: AsyncIterator[bytes]
     ) -> None:
         received = position = 0
+        staged = StagedHash(task.sealed_report_bytes)
         group: list[bytes] = []
         leaves = bytearray()
         async for chunk in chunks:
@@ -159,6 +161,7 @@ class Releases:
             if received > manifest.n_reports:
                 raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
             leaves += leaves_of(chunk, task.sealed_report_bytes)
+            staged.add(chunk)
             group.append(chunk)
             if len(group) == _GROUP:
                 await self._store.add_chunks(manifest.batch_id, position, group)
@@ -168,7 +171,9 @@ class Releases:
             raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
         commitment = await asyncio.to_thread(self._commit, manifest, leaves)
-        await self._store.finish_batch(manifest.batch_id, commitment_to_bytes(commitment))
+        await self._store.finish_batch(
+            manifest.batch_id, staged.digest(), commitment_to_bytes(commitment)
+        )
 
     def _commit(self, manifest: BatchManifest, leaves: bytearray) -> BatchCommitment:
         """Sign the root over all that arrived. In a thread."""
@@ -232,16 +237,22 @@ class Releases:
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
         size, loop = task.sealed_report_bytes, asyncio.get_running_loop()
         sentinels = await self._store.sentinels(manifest.task_digest)
-        sightings = await asyncio.to_thread(look, self._chunks(manifest, loop), size, sentinels)
+        staged_hash = await self._store.staged_hash(manifest.batch_id)
+        delivered = manifest
+
+        def chunks() -> Iterator[bytes]:
+            return self._chunks(delivered, size, staged_hash, loop)
+
+        sightings = await asyncio.to_thread(look, chunks(), size, sentinels)
         await asyncio.to_thread(judge, sightings, task)
-        manifest = of_users_alone(manifest, sightings, task)
+        manifest = of_users_alone(delivered, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = mechanism_of(task)
         started = time.perf_counter()
         intake = await asyncio.to_thread(
             take_in,
-            without(self._chunks(manifest, loop), size, sightings),
+            without(chunks(), size, sightings),
             task,
             manifest.task_digest,
             mechanism,
@@ -290,14 +301,22 @@ class Releases:
                 manifest, intake.cells.tobytes(), result_to_bytes(result), cost
             )
 
-    def _chunks(self, manifest: BatchManifest, loop: asyncio.AbstractEventLoop) -> Iterator[bytes]:
-        """Read staged chunks from a worker thread."""
-        position = 0
+    def _chunks(
+        self,
+        manifest: BatchManifest,
+        size: int,
+        expected: bytes | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> Iterator[bytes]:
+        """Read staged chunks from a worker thread; after the last, check that it was all."""
+        read, position = StagedHash(size), 0
         while True:
             reading = self._store.chunk(manifest.batch_id, position)
             chunk = asyncio.run_coroutine_threadsafe(reading, loop).result()
             if chunk is None:
+                read.check(manifest.n_reports, expected)
                 return
+            read.add(chunk)
             yield chunk
             position += 1
 

@@ -36,6 +36,10 @@ CREATE TABLE IF NOT EXISTS chunks (
     sealed_reports BLOB NOT NULL,
     PRIMARY KEY (batch_id, position)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS staged_hashes (
+    batch_id BLOB PRIMARY KEY,
+    staged_hash BLOB NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS results (
     task_digest BLOB PRIMARY KEY REFERENCES tasks,
     cells BLOB NOT NULL,
@@ -86,9 +90,15 @@ class Store:
         """Stage consecutive chunks, the first of them at `position`."""
         await self._database.run(_add_chunks, batch_id, position, chunks)
 
-    async def finish_batch(self, batch_id: BatchId, commitment: bytes | None = None) -> None:
-        """Mark a batch as staged whole, and keep what was signed of it, if anything, at once."""
-        await self._database.run(_finish_batch, batch_id, commitment)
+    async def finish_batch(
+        self, batch_id: BatchId, staged_hash: bytes | None = None, commitment: bytes | None = None
+    ) -> None:
+        """Mark a batch as staged whole, and keep its hash and what was signed of it, at once."""
+        await self._database.run(_finish_batch, batch_id, staged_hash, commitment)
+
+    async def staged_hash(self, batch_id: BatchId) -> bytes | None:
+        """Look up the hash of a staged batch; None where an earlier version staged it."""
+        return await self._database.run(_staged_hash, batch_id)
 
     async def commitment(self, digest: TaskDigest) -> bytes | None:
         """Look up what was signed of a task's batch; None where an earlier version staged it."""
@@ -119,6 +129,7 @@ class Store:
     ) -> None:
         """Keep cells and result, charge the ledger, and drop the staged reports, at once."""
         await self._database.run(_release, manifest, cells, result, cost)
+        await self._database.empty_log()
 
     async def check_ledger(self) -> ChainHead:
         """
@@ -185,6 +196,12 @@ def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> boo
         "SELECT batch_id, n_users, n_reports, staged FROM batches WHERE task_digest = ?",
         (manifest.task_digest,),
     ).fetchone()
+    other = connection.execute(
+        "SELECT 1 FROM batches WHERE batch_id = ? AND task_digest != ?",
+        (manifest.batch_id, manifest.task_digest),
+    ).fetchone()
+    if other is not None:
+        raise BatchConflictError("a batch with this batch_id was delivered for another task")
     if known is not None and known[3]:
         if tuple(known[:3]) != described:
             raise BatchConflictError(
@@ -212,14 +229,26 @@ def _add_chunks(
 
 
 def _finish_batch(
-    connection: sqlite3.Connection, batch_id: BatchId, commitment: bytes | None
+    connection: sqlite3.Connection,
+    batch_id: BatchId,
+    staged_hash: bytes | None,
+    commitment: bytes | None,
 ) -> None:
     connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
+    if staged_hash is not None:
+        connection.execute("INSERT INTO staged_hashes VALUES (?, ?)", (batch_id, staged_hash))
     if commitment is not None:
         connection.execute(
             "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
             (commitment, batch_id),
         )
+
+
+def _staged_hash(connection: sqlite3.Connection, batch_id: BatchId) -> bytes | None:
+    row = connection.execute(
+        "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", (batch_id,)
+    ).fetchone()
+    return None if row is None else bytes(row[0])
 
 
 def _commitment(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:

@@ -1,11 +1,13 @@
 """What an operator shows to a service; devices do not have it."""
 
+import re
 import secrets
 from typing import Final
 
-from common.errors import CredentialError
+from common.errors import CredentialError, SettingsError
 
-TOKEN_BYTES: Final = 32
+_BYTES: Final = 32
+_TEXT: Final = re.compile(rb"[0-9a-f]{%d}\n?" % (2 * _BYTES))
 
 
 class OperatorToken:
@@ -13,13 +15,24 @@ class OperatorToken:
 
     __slots__ = ("_token",)
 
-    def __init__(self, token: bytes) -> None:
-        self._token = token
+    def __init__(self, text: bytes) -> None:
+        """
+        Take the file's content.
+
+        Raises:
+            SettingsError: It is no token: an empty one would let everybody in.
+        """
+        if _TEXT.fullmatch(text) is None:
+            raise SettingsError(
+                f"operator.token must hold {2 * _BYTES} hexadecimal digits; remove the file, and "
+                "the next start makes a new one"
+            )
+        self._token = text.strip()
 
     @staticmethod
     def generate() -> bytes:
         """Draw a new token from the operating system, as hexadecimal text."""
-        return secrets.token_hex(TOKEN_BYTES).encode()
+        return secrets.token_hex(_BYTES).encode()
 
     def matches(self, shown: str) -> bool:
         """Compare in constant time."""

@@ -6,6 +6,7 @@ that one which cannot be delivered holds up no other.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
@@ -64,7 +65,7 @@ class Deliveries:
         try:
             while True:
                 for found in self._rounds.unfinished():
-                    if self._clock.now() >= self._not_before.get(found.digest, 0):
+                    if self._clock.elapsed() >= self._not_before.get(found.digest, -math.inf):
                         self._start(found)
                 await asyncio.sleep(_TICK)
         finally:
@@ -91,7 +92,7 @@ class Deliveries:
         except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
             pause = min(2 * self._pauses.get(found.digest, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
             self._pauses[found.digest] = pause
-            self._not_before[found.digest] = self._clock.now() + pause
+            self._not_before[found.digest] = self._clock.elapsed() + pause
             foreseen = isinstance(error, ShuffleDpError)
             logs.event(
                 "batch cannot move on yet",
@@ -100,6 +101,7 @@ class Deliveries:
             )
         else:
             self._pauses.pop(found.digest, None)
+            self._not_before.pop(found.digest, None)
 
     async def _do_what_is_due(self, found: Round) -> None:
         stored = await self._spool.get(found.digest)

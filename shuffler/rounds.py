@@ -3,14 +3,17 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from common.batch import BATCH_ID_BYTES, BatchId
+from common.batch import BATCH_ID_BYTES, BatchId, BatchState
 from common.errors import (
     BatchStateError,
+    OverloadError,
     PeerRefusalError,
+    SettingsError,
     SignatureError,
     TaskError,
     UnknownTaskError,
@@ -93,16 +96,26 @@ class Rounds:
             UnknownKeyError: It is sealed to a key that this shuffler does not hold.
             PeerError: The analyzer cannot be reached.
             BatchStateError: The task has a batch whose key is lost.
+            OverloadError: Many others are being looked for at this moment.
         """
         held = self._unfinished.get(digest) or self._over.get(digest)
         if held is not None:
             return held
         if digest not in self._beginning:
+            if len(self._beginning) >= _BEGUN_AT_ONCE:
+                raise OverloadError(
+                    f"{_BEGUN_AT_ONCE} tasks are being fetched from the analyzer; try again later"
+                )
             # One task for all who ask at once; it goes on if one of them hangs up.
             beginning = asyncio.create_task(self._begin(digest))
             self._beginning[digest] = beginning
-            beginning.add_done_callback(lambda _: self._beginning.pop(digest))
+            beginning.add_done_callback(partial(self._begun, digest))
         return await asyncio.shield(self._beginning[digest])
+
+    def _begun(self, digest: TaskDigest, beginning: "asyncio.Task[Round]") -> None:
+        del self._beginning[digest]
+        if not beginning.cancelled():
+            beginning.exception()  # looked at, also if whoever asked has hung up
 
     async def find(self, digest: TaskDigest) -> Round:
         """
@@ -132,14 +145,22 @@ class Rounds:
         up no other.
 
         Raises:
+            SettingsError: There is the key of a batch that the database does not know.
             SettingsError, StorageError: The key of one cannot be read as it is: mended, it can.
         """
-        await self._spool.sweep()
+        known = {_key_file(batch_id) for batch_id in await self._spool.states()}
         batches = await self._spool.kept()
         needed = {_key_file(stored.batch_id) for stored in batches}
         for name in self._state.names(_KEY_FILES):
+            if name not in known:
+                raise SettingsError(
+                    f"the database of the state directory knows no batch of the key {name}: it is "
+                    "another database, or an old one. Put back the one that was there; if it is "
+                    "lost, remove the key"
+                )
             if name not in needed:
                 self._state.destroy(name)
+        await self._spool.sweep()
         for stored in batches:
             try:
                 self.settle(stored)
@@ -187,7 +208,6 @@ class Rounds:
         self._claimed.append(claimed)
         try:
             batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
-            self._state.secret(_key_file(batch_id), BatchKey.generate)
             return self.settle(await self._spool.open_batch(batch_id, signed))
         finally:
             self._claimed.remove(claimed)
@@ -200,7 +220,7 @@ class Rounds:
             signed=stored.signed,
             task=task,
             batch_id=stored.batch_id,
-            key=None if over else self._batch_key(stored.batch_id),
+            key=None if over else self._batch_key(stored),
             terms=Terms(
                 n_min=max(task.n_min, self._minimum_batch),
                 target_size=task.target_size,
@@ -208,13 +228,19 @@ class Rounds:
             ),
         )
 
-    def _batch_key(self, batch_id: BatchId) -> BatchKey:
+    def _batch_key(self, stored: StoredBatch) -> BatchKey:
+        """Read a batch's key; make it while the batch is empty, and nothing is sealed under one."""
+        empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
+
         def missing() -> bytes:
             raise BatchStateError("the key of a batch that is not over is missing")
 
-        return BatchKey(self._state.secret(_key_file(batch_id), missing))
+        make = BatchKey.generate if empty else missing
+        return BatchKey(self._state.secret(_key_file(stored.batch_id), make))
 
 
+_BEGUN_AT_ONCE: Final = 256
+"""Tasks looked for at once: who asks for any, and hangs up, keeps no more than that going."""
 _OVER_REMEMBERED: Final = 64
 """Rounds whose batch is over that need not be looked up when a late device asks."""
 _KEY_FILES: Final = "batch-*.key"

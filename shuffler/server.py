@@ -104,7 +104,11 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         most_dummies=settings.most_dummies,
         rng=rng,
     )
-    await rounds.resume()
+    try:
+        await rounds.resume()
+    except BaseException:
+        spool.close()
+        raise
 
     async def needed() -> set[KeyId]:
         return rounds.needed_keys()

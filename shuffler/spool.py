@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from common.batch import BatchId, BatchState
-from common.errors import BatchStateError, UnknownTaskError
+from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
 from common.runtime.database import Database
 from common.signing import SignedTask
 from common.submission import Outcome
@@ -82,6 +82,10 @@ class Spool:
             UnknownTaskError: There is none.
         """
         return await self._database.run(_get, digest)
+
+    async def states(self) -> dict[BatchId, BatchState]:
+        """Tell the state of every batch there ever was."""
+        return await self._database.run(_states)
 
     async def kept(self) -> list[StoredBatch]:
         """List the batches of which something is held."""
@@ -173,7 +177,7 @@ class Spool:
         Remove what a crash left behind: buckets, orders that no state speaks of, submissions of
         batches that are past them. Run once, at start.
         """
-        states = await self._database.run(_states)
+        states = await self.states()
         for batch_id, state in states.items():
             if state not in submission_table.OPEN_STATES:
                 await self._drop_submissions(batch_id)
@@ -185,14 +189,19 @@ class Spool:
         self._database.close()
 
 
-_COLUMNS: Final = "batch_id, task, signature, state, n_users, n_reports, shuffle_seconds"
+_COLUMNS: Final = (
+    "batch_id, task_digest, task, signature, state, n_users, n_reports, shuffle_seconds"
+)
 
 
-def _stored(row: tuple[bytes, bytes, bytes, str, int, int, float]) -> StoredBatch:
-    batch_id, task, signature, state, n_users, n_reports, seconds = row
+def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> StoredBatch:
+    batch_id, digest, task, signature, state, n_users, n_reports, seconds = row
+    signed = SignedTask(task_bytes=task, signature=signature)
+    if signed.digest() != digest:
+        raise DamagedStorageError("a task in the shuffler's database is not the one it was")
     return StoredBatch(
         batch_id=BatchId(batch_id),
-        signed=SignedTask(task_bytes=task, signature=signature),
+        signed=signed,
         state=BatchState(state),
         n_users=n_users,
         n_reports=n_reports,

@@ -115,8 +115,9 @@ class Budget:
         return await self._database.run(evidence.unchecked)
 
     async def conclude(self, checked: Evidence, inclusion: Inclusion) -> None:
-        """Record what came of a check."""
+        """Record what came of a check; leaves that are not needed any more leave no trace."""
         await self._database.run(evidence.conclude, checked, inclusion)
+        await self._database.empty_log()
 
     async def pending(self) -> list[SavedSubmission]:
         """List what was saved and may not have arrived."""

@@ -72,7 +72,7 @@ class Watch:
         """
         for evidence in await self._budget.unchecked():
             key = (evidence.person, evidence.task_digest)
-            now = self._clock.now()
+            now = self._clock.elapsed()
             if key not in self._not_before:
                 self._not_before[key] = now + self._pause * self._rng.random()
             if now < self._not_before[key]:

@@ -63,6 +63,6 @@ def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
     """Find the token among what came with a call."""
     for key, value in metadata or ():
-        if key == "authorization" and isinstance(value, str):
-            return value.removeprefix(_BEARER) if value.startswith(_BEARER) else ""
+        if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
+            return value.removeprefix(_BEARER)
     return None

@@ -10,6 +10,9 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since 1970 UTC."""
 
+    def elapsed(self) -> float:
+        """Seconds since some moment; for pauses, whatever the time is set to."""
+
 
 class SystemClock:
     """The machine's own clock; made in server.py and in deploy/ only."""
@@ -17,3 +20,7 @@ class SystemClock:
     def now(self) -> float:
         """Seconds since 1970 UTC."""
         return time.time()
+
+    def elapsed(self) -> float:
+        """Seconds since some moment; never goes back."""
+        return time.monotonic()

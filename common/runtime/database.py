@@ -4,9 +4,11 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from common.errors import DamagedStorageError
 from common.runtime.storage import storage_failures
 
 P = ParamSpec("P")
@@ -54,6 +56,20 @@ class Database:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
+    async def empty_log(self) -> None:
+        """
+        Write the log into the file and empty it: what was deleted is then in neither.
+
+        Raises:
+            StorageError: The disk is full, read-only or damaged.
+        """
+
+        def checkpoint() -> None:
+            with storage_failures():
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        await asyncio.get_running_loop().run_in_executor(self._thread, checkpoint)
+
     def close(self) -> None:
         """Finish what was begun, and close the file."""
         self._thread.submit(self._connection.close).result()
@@ -82,3 +98,20 @@ def _prepare(connection: sqlite3.Connection, path: Path, schema: str) -> None:
     ):
         connection.execute(f"PRAGMA {pragma}")
     connection.executescript(schema)
+    with closing(sqlite3.connect(":memory:")) as pattern:
+        pattern.executescript(schema)
+        for table, columns in _columns(pattern).items():
+            missing = columns - _columns(connection).get(table, set())
+            if missing:
+                raise DamagedStorageError(
+                    f"a database of the state directory is damaged, or another program's: its "
+                    f"table {table} has no column {min(missing)}"
+                )
+
+
+def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    return {
+        table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        for (table,) in tables
+    }

@@ -96,6 +96,7 @@ class StateDirectory:
             _overwrite(plain)
         return content
 
+    @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """
         Read, or make, a secret that its owner is to read as well: closed to others, not encrypted.

@@ -7,6 +7,7 @@ from analyzer.keys import AnalyzerKeys
 from common.errors import UnusableBatchError
 from common.hpke import HpkePrivateKey, key_id
 from common.key_ring import DAY
+from common.operator_token import OperatorToken
 from common.runtime.state import StateDirectory
 from common.signing import SignedTask, SigningIdentity
 from common.suites import SUITES
@@ -138,7 +139,7 @@ def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
     plain = {
         "identity.key": identity.private_bytes(),
         "reports.key": reports.private_bytes(),
-        "operator.token": b"token",
+        "operator.token": OperatorToken.generate(),
     }
     for name, content in plain.items():
         (tmp_path / name).write_bytes(content)
@@ -147,7 +148,7 @@ def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
 
     assert identity.public_identity().raw == keys.identity.public_identity().raw
     assert reports.public_key().raw == keys.reports.public_key().raw
-    assert keys.operator_token.matches("token")
+    assert keys.operator_token.matches(plain["operator.token"].decode())
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert identity.private_bytes() not in written
     assert reports.private_bytes() not in written

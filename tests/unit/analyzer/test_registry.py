@@ -11,7 +11,7 @@ from analyzer.registry import Registry, _budget_epsilon, complete
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.accounting.epsilon_search import MOST_EPSILON
-from common.errors import KeyFormatError, ShuffleDpError, TaskError, UnknownTaskError
+from common.errors import KeyFormatError, SettingsError, ShuffleDpError, TaskError, UnknownTaskError
 from common.hpke import HpkePrivateKey
 from common.operator_token import OperatorToken
 from common.runtime.state import StateDirectory
@@ -133,11 +133,19 @@ def test_keys_are_made_once_and_closed_to_others(tmp_path: Path) -> None:
 
 def test_the_operators_token_is_compared_whole() -> None:
     """A prefix does not do."""
-    token = OperatorToken(b"secret")
+    text = OperatorToken.generate().decode()
+    token = OperatorToken(text.encode())
 
-    assert token.matches("secret")
-    assert not token.matches("secre")
+    assert token.matches(text)
+    assert not token.matches(text[:-1])
     assert not token.matches("")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"5e" * 31, b"5e" * 33, b"no token " * 8])
+def test_a_damaged_file_of_the_operators_token_stops_the_start(content: bytes) -> None:
+    """An empty one would be matched by nothing at all."""
+    with pytest.raises(SettingsError, match="must hold 64 hexadecimal digits"):
+        OperatorToken(content)
 
 
 @pytest.mark.parametrize(

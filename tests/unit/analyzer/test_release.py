@@ -1,7 +1,6 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -18,17 +17,6 @@ from common.errors import (
 from common.hpke import report_context
 from common.task_digest import TaskDigest
 from tests.support.analyzer_core import BATCH, AnalyzerCore, chunks_of
-
-
-@pytest.fixture
-async def analyzer(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
-    """A started analyzer with a task."""
-    started = AnalyzerCore(tmp_path)
-    await started.start()
-    await started.publish()
-    yield started
-    await started.releases.stop()
-    started.store.close()
 
 
 async def test_a_batch_becomes_a_result_with_both_guarantees(analyzer: AnalyzerCore) -> None:
@@ -230,3 +218,13 @@ async def test_a_batch_staged_by_a_call_that_was_cut_off_is_released(
     await analyzer.settle()
 
     assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+
+
+async def test_staged_reports_leave_the_disk_with_the_release(analyzer: AnalyzerCore) -> None:
+    """The log of the database too."""
+    sealed = analyzer.sealed(50)
+    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(sealed))
+    await analyzer.settle()
+
+    files = b"".join(file.read_bytes() for file in analyzer.path.glob("analyzer.sqlite*"))
+    assert not [report for report in sealed if report[:32] in files]

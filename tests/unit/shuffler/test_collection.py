@@ -1,11 +1,17 @@
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from common.errors import (
     BatchStateError,
+    DamagedStorageError,
+    OverloadError,
     PeerError,
+    PeerRefusalError,
     SealError,
     SignatureError,
     SubmissionConflictError,
@@ -15,7 +21,7 @@ from common.errors import (
 )
 from common.hpke import HpkePrivateKey, envelope_context
 from common.runtime.state import StateDirectory
-from common.signing import SigningIdentity
+from common.signing import SignedTask, SigningIdentity
 from common.submission import Outcome
 from common.task_digest import TaskDigest
 from tests.support.analyzers import MemoryAnalyzer
@@ -145,3 +151,40 @@ async def test_devices_that_ask_at_once_share_one_round(shuffler: Shuffler) -> N
     await asyncio.gather(*(shuffler.collection.fetch_task(DIGEST) for _ in range(10)))
 
     assert len(shuffler.key_files()) == 1
+
+
+async def test_tasks_looked_for_in_vain_are_bounded_and_leave_nothing(shuffler: Shuffler) -> None:
+    """Whoever asks for digests that there are not, and hangs up, keeps at most 256 going."""
+    going_on = asyncio.Event()
+
+    async def slow(digest: TaskDigest) -> SignedTask:
+        await going_on.wait()
+        raise PeerRefusalError("NOT_FOUND", digest.hex())
+
+    shuffler.analyzer.get_task = slow  # type: ignore[method-assign]
+    asking = [
+        asyncio.create_task(shuffler.collection.fetch_task(TaskDigest(number.to_bytes(32))))
+        for number in range(257)
+    ]
+    with pytest.raises(OverloadError, match="256 tasks are being fetched"):
+        await asking.pop()
+    for one in asking:
+        one.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+    looked_for: list[Any] = list(shuffler.rounds._beginning.values())
+    going_on.set()
+    await asyncio.wait(looked_for)
+
+    assert {} == shuffler.rounds._beginning
+    # Each that nobody looks at would be a page of log that nobody has allowed.
+    assert not any(one._log_traceback for one in looked_for)
+
+
+async def test_a_task_damaged_on_the_disk_is_told(shuffler: Shuffler) -> None:
+    """It is not collected for under another digest, and stops the next start."""
+    await shuffler.submit(1)
+    shuffler.spool.close()
+    with closing(sqlite3.connect(shuffler.path / "spool.sqlite")) as connection, connection:
+        connection.execute("UPDATE batches SET task = CAST(task || ' ' AS BLOB)")
+    with pytest.raises(DamagedStorageError, match="not the one it was"):
+        await shuffler.start()

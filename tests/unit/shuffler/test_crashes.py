@@ -1,10 +1,12 @@
 """A shuffler that is stopped at the worst moment, or whose disk fails, from closing to erasing."""
 
 import asyncio
+import errno
 import os
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -203,7 +205,11 @@ async def test_a_batch_key_that_cannot_be_kept_begins_no_round(tmp_path: Path) -
     """A full disk at the very beginning; later the round begins as if nothing had been."""
     shuffler = Shuffler(tmp_path)
     await shuffler.start()
-    with disk_of(0), pytest.raises(StorageError, match="full"):
+    full = OSError(errno.ENOSPC, "no room")
+    with (
+        patch.object(BatchKey, "generate", side_effect=full),
+        pytest.raises(StorageError, match="full"),
+    ):
         await shuffler.collection.fetch_task(DIGEST)
     assert [] == shuffler.key_files() == list(tmp_path.glob(".batch-*"))
 

@@ -178,16 +178,57 @@ async def test_a_key_that_could_not_be_destroyed_is_tried_again(shuffler: Shuffl
     assert shuffler.key_files() == []
 
 
-async def test_a_key_without_a_batch_is_destroyed_at_the_next_start(shuffler: Shuffler) -> None:
-    """A crash between making a key and storing its batch leaves nothing behind."""
-    await shuffler.submit(1)
-    stray = shuffler.path / f"batch-{'00' * 16}.key"
-    stray.touch(mode=0o600)
+async def test_a_start_on_another_database_destroys_nothing(shuffler: Shuffler) -> None:
+    """Lost, older, or not mounted: it is refused, and put back everything goes on."""
+    await shuffler.submit(CASE.task.target_size)
+    [key_file] = shuffler.key_files()
+    shuffler.spool.close()
+    database = shuffler.path / "spool.sqlite"
+    aside = database.rename(shuffler.path / "aside")
+    for _ in range(2):
+        with pytest.raises(SettingsError, match=f"no batch of the key {key_file.name}"):
+            await shuffler.start()
+        shuffler.spool.close()
+        for file in shuffler.path.glob("spool.sqlite*"):
+            file.unlink()
+    aside.rename(database)
+    await shuffler.start()
+    await shuffler.deliveries.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_an_order_is_not_swept_away_for_another_database(shuffler: Shuffler) -> None:
+    """The same where the batch was permuted."""
+    await shuffler.submit(CASE.task.target_size)
+    shuffler.analyzer.reachable = False
+    await shuffler.deliveries.advance()
+    assert BatchState.PERMUTED is await shuffler.state()
+    shuffler.spool.close()
+    database = shuffler.path / "spool.sqlite"
+    aside = database.rename(shuffler.path / "aside")
+    with pytest.raises(SettingsError):
+        await shuffler.start()
+    shuffler.spool.close()
+    aside.rename(database)
+    shuffler.analyzer.reachable = True
+    await shuffler.start()
+    await shuffler.deliveries.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+
+
+async def test_a_batch_whose_key_was_never_made_gets_one(shuffler: Shuffler) -> None:
+    """A crash between storing an empty batch and making its key costs nothing."""
+    await shuffler.collection.fetch_task(DIGEST)
+    [key_file] = shuffler.key_files()
+    key_file.unlink()
     shuffler.spool.close()
     await shuffler.start()
+    await shuffler.submit(CASE.task.target_size)
+    await shuffler.deliveries.advance()
 
-    assert not stray.exists()
-    assert len(shuffler.key_files()) == 1
+    assert BatchState.ERASED is await shuffler.state()
 
 
 async def test_a_lost_key_holds_up_no_other_batch(shuffler: Shuffler) -> None:

@@ -235,3 +235,18 @@ def test_of_very_many_reports_some_drawn_at_random_are_asked_for() -> None:
     assert MOST_ASKED == len(set(first)) == len(set(second))
     assert first != second
     assert set(leaves[:5]) == set(to_ask(b"".join(leaves[:5]), rng))
+
+
+async def test_leaves_leave_the_disk_when_they_have_been_counted(device: Device) -> None:
+    """With what the analyzer keeps they would name the person's reports."""
+    evidence = await device.evidence()
+    own = split(evidence.leaves)
+
+    def left() -> list[bytes]:
+        files = b"".join(file.read_bytes() for file in device.path.glob("budget.sqlite*"))
+        return [leaf for leaf in own if leaf in files]
+
+    assert own == left()
+    await device.budget.conclude(evidence, Inclusion.COUNTED)
+
+    assert [] == left()

@@ -6,7 +6,8 @@ from common.runtime.callers import bearer_token, check_caller, names_in
 from common.runtime.calls import CALLS, Caller, asks_for_certificates
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 
-_TOKEN = OperatorToken(b"secret")
+_SECRET = "5e" * 32
+_TOKEN = OperatorToken(_SECRET.encode())
 
 
 @pytest.mark.parametrize(
@@ -17,15 +18,15 @@ _TOKEN = OperatorToken(b"secret")
         (Caller.SHUFFLER, "shuffler", None, None),
         (Caller.SHUFFLER, "user_agent", None, CallerError),
         (Caller.SHUFFLER, "analyzer", None, CallerError),
-        (Caller.SHUFFLER, "operator", "secret", CallerError),
+        (Caller.SHUFFLER, "operator", _SECRET, CallerError),
         (Caller.SHUFFLER, None, None, None),
-        (Caller.OPERATOR, "operator", "secret", None),
+        (Caller.OPERATOR, "operator", _SECRET, None),
         (Caller.OPERATOR, "operator", "other", CredentialError),
         (Caller.OPERATOR, "operator", None, CredentialError),
-        (Caller.OPERATOR, "shuffler", "secret", CallerError),
-        (Caller.OPERATOR, None, "secret", None),
+        (Caller.OPERATOR, "shuffler", _SECRET, CallerError),
+        (Caller.OPERATOR, None, _SECRET, None),
         (Caller.OPERATOR, None, None, CredentialError),
-        (Caller.TOKEN_HOLDER, None, "secret", None),
+        (Caller.TOKEN_HOLDER, None, _SECRET, None),
         (Caller.TOKEN_HOLDER, None, "", CredentialError),
     ],
 )
@@ -68,7 +69,9 @@ def test_a_host_that_is_called_shuffler_does_not_make_one() -> None:
         (None, None),
         ((("other", "x"),), None),
         ((("authorization", "Bearer secret"),), "secret"),
-        ((("authorization", "secret"),), ""),
+        ((("authorization", "secret"),), None),
+        ((("authorization", ""),), None),
+        ((("authorization", "Bearer "),), ""),
     ],
 )
 def test_a_token_stands_behind_the_word_bearer(

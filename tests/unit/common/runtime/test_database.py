@@ -1,4 +1,5 @@
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,28 @@ def test_damage_that_the_database_cannot_even_name_is_told_as_such(tmp_path: Pat
 
     with pytest.raises(DamagedStorageError, match="is damaged"):
         Database(path, _SCHEMA)
+
+
+def test_a_column_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
+    """Not the first call that needs it, with an error that nobody foresaw."""
+    path = tmp_path / "d.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(_SCHEMA.replace("x INTEGER", "y INTEGER"))
+
+    with pytest.raises(DamagedStorageError, match="table t has no column x"):
+        Database(path, _SCHEMA)
+
+
+async def test_what_was_deleted_is_in_no_file_once_the_log_is_empty(tmp_path: Path) -> None:
+    """Deleting alone leaves it in the log."""
+
+    def left() -> bytes:
+        return b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+    database = Database(tmp_path / "d.sqlite", "CREATE TABLE IF NOT EXISTS texts (text TEXT)")
+    await database.run(lambda c: c.execute("INSERT INTO texts VALUES ('to be forgotten')"))
+    await database.run(lambda c: c.execute("DELETE FROM texts"))
+    assert b"to be forgotten" in left()
+    await database.empty_log()
+    assert b"to be forgotten" not in left()
+    database.close()
