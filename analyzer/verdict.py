@@ -1,8 +1,11 @@
 """
 Whether a batch is one that an honest shuffler delivers: if not, it is kept and not estimated. Pure.
 
-No check accuses an honest shuffler but with probability FALSE_ALARM. What none of them can see is a
-permutation that was drawn uniformly and shown to somebody.
+Two tests leave something to chance: how many sentinels a sampling shuffler kept, and their order.
+Each accuses an honest shuffler with probability FALSE_ALARM at most, so that a batch is accused
+with at most that where every report is kept, and with twice that where reports are sampled. The
+other checks never accuse one. What none of them can see is a permutation that was drawn uniformly
+and shown to somebody.
 """
 
 from dataclasses import replace
@@ -18,7 +21,7 @@ from common.result import Result
 from common.task import Task
 
 FALSE_ALARM: Final = 1e-9
-"""Of each test by chance, for an honest shuffler."""
+"""The most that each test has for an honest shuffler, both its tails together."""
 _FEWEST_IN_ORDER: Final = 13
 """2/13! is below FALSE_ALARM: from so many sentinels on, an order that was kept shows."""
 _MOST_IN_ORDER: Final = 400
@@ -30,7 +33,8 @@ def judge(sightings: Sightings, task: Task) -> None:
     Judge a batch by its sentinels.
 
     A shuffler that keeps every report has lost or replaced a sentinel that is missing. One that
-    samples drops sentinels at a known rate: too few, or too many, are what chance does not do.
+    samples drops sentinels at a known rate: too few, or too many, are what chance does not do, and
+    half of FALSE_ALARM is for either.
 
     Raises:
         SuspectBatchError: A sentinel is missing, as many as there are is unlikely, or they stand in
@@ -45,10 +49,11 @@ def judge(sightings: Sightings, task: Task) -> None:
         )
     if kept < 1 and sent:
         chance = min(bdtr(there, sent, kept), bdtrc(there - 1, sent, kept) if there else 1.0)
-        if chance < FALSE_ALARM:
+        if chance < FALSE_ALARM / 2:
             raise SuspectBatchError(
                 f"{there} of {sent} reports of sentinels are there; of a shuffler that keeps "
-                f"{kept:.4g} of all reports that is unlikelier than {FALSE_ALARM:g}"
+                f"{kept:.4g} of all reports as few, or as many, are unlikelier than "
+                f"{FALSE_ALARM / 2:g}"
             )
     _judge_order(sightings.order())
 

@@ -16,6 +16,8 @@ from common.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
 from common.task_digest import TaskDigest
 
 PREFIX_BYTES: Final = 4
+PROOF_DAYS: Final = 14
+"""For so long after a task's deadline devices ask for proofs, and shufflers can show them."""
 _LABEL: Final = b"shuffledp v1 batch commitment"
 
 

@@ -8,6 +8,7 @@ the spool record that the batch is permuted; before that, whatever lies in the f
 and is removed when the batch is permuted again.
 """
 
+import itertools
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
@@ -93,10 +94,21 @@ class BatchFiles:
         flush_directory(self._folder.parent)
 
     def saved(self) -> Iterator[bytes]:
-        """Read the permuted batch, chunk by chunk, as often as it is wanted."""
-        with storage_failures(), (self._folder / _ORDER).open("rb") as file:
-            for number, sealed in enumerate(_sealed_records(file)):
-                yield self._key.open(sealed, _place(-1, number))
+        """
+        Read the permuted batch, chunk by chunk, as often as it is wanted.
+
+        The file is open while a chunk is read and at no other time: whoever reads may stop
+        anywhere, and leaves nothing open.
+        """
+        start = 0
+        for number in itertools.count():
+            with storage_failures(), (self._folder / _ORDER).open("rb") as file:
+                file.seek(start)
+                sealed = next(_sealed_records(file), None)
+                start = file.tell()
+            if sealed is None:
+                return
+            yield self._key.open(sealed, _place(-1, number))
 
 
 def remove_folder(folder: Path) -> None:

@@ -4,6 +4,7 @@ from collections import OrderedDict
 from typing import Final
 
 from common.errors import OverloadError
+from common.runtime.admission import is_one_connection
 
 _CONNECTIONS: Final = 100_000
 """Connections whose submissions are counted; the one heard of longest ago is forgotten."""
@@ -14,7 +15,7 @@ class ConnectionCount:
     Bounds what one connection submits, where there are no tokens. In memory only, never logged.
 
     It bounds what one careless client does. Whoever opens many connections is not one client:
-    only tokens bound people.
+    only tokens bound people. On a Unix socket, where connections look alike, nothing is counted.
     """
 
     def __init__(self, most: int) -> None:
@@ -29,7 +30,7 @@ class ConnectionCount:
         Raises:
             OverloadError: The connection had its share. Another connection may go on.
         """
-        if not self._most:
+        if not self._most or not is_one_connection(peer):
             return
         count = self._counts.get(peer, 0) + submissions
         if count > self._most:

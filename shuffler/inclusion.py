@@ -32,6 +32,8 @@ _TREES: Final = 4
 """Batches whose inner nodes are held in memory; the leaves stay on the disk."""
 _LOOK_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
+_UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
+"""What `write_whole` writes to."""
 
 
 class Sent:
@@ -77,14 +79,26 @@ class Inclusions:
             identity: The pinned analyzer's.
             keep_seconds: For how long after its delivery, or its deadline, a batch is kept.
             clock: Tells when that is.
+
+        Raises:
+            StorageError: The disk is full, read-only or fails.
         """
-        directory.mkdir(mode=0o700, exist_ok=True)
         self._directory = directory
         self._identity = identity
         self._keep_seconds = keep_seconds
         self._clock = clock
         self._trees: OrderedDict[TaskDigest, tuple[BatchCommitment, Tree]] = OrderedDict()
         self._loading = asyncio.Lock()
+        self._begin()
+
+    @storage_failures()
+    def _begin(self) -> None:
+        """Make the directory; delete what a crash left half written, or without its other half."""
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        for path in self._directory.iterdir():
+            alone = path.suffix == ".leaves" and not path.with_suffix(".commitment").exists()
+            if _UNFINISHED.fullmatch(path.name) or (alone and _DIGEST.fullmatch(path.stem)):
+                path.unlink()
 
     async def keep(
         self,
@@ -183,14 +197,18 @@ class Inclusions:
 
     @storage_failures()
     def forget(self) -> None:
-        """Delete what has been kept for long enough; what was not put here stays."""
+        """
+        Delete what has been kept for long enough; what was not put here stays.
+
+        The commitment goes last: as long as it is there, the next look finds both.
+        """
         for path in self._directory.glob("*.commitment"):
             if not _DIGEST.fullmatch(path.stem):
                 continue
             if int.from_bytes(path.read_bytes()[:_TIME_BYTES]) < self._clock.now():
                 self._trees.pop(TaskDigest(bytes.fromhex(path.stem)), None)
-                path.unlink()
                 path.with_suffix(".leaves").unlink(missing_ok=True)
+                path.unlink()
 
     def _file(self, digest: TaskDigest, kind: str) -> Path:
         return self._directory / f"{digest.hex()}.{kind}"

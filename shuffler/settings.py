@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from common.errors import SettingsError
+from common.inclusion import PROOF_DAYS
 from common.runtime.settings import KeyHolderSettings, check_processes
 
 
@@ -27,7 +28,8 @@ class ShufflerSettings(KeyHolderSettings):
     submissions_per_connection: int = 10_000
     """Without tokens: a connection may make so many, 0 for no limit."""
     keep_inclusion_days: int = 30
-    """For how long after a delivery, or its deadline, devices can ask whether they were counted."""
+    """For how long after a delivery, or its deadline, devices can ask whether they were counted;
+    at least for as long as they do."""
 
     def __post_init__(self) -> None:
         KeyHolderSettings.__post_init__(self)
@@ -40,8 +42,9 @@ class ShufflerSettings(KeyHolderSettings):
                 f"submissions_per_connection is {self.submissions_per_connection}; it must be at "
                 "least 0"
             )
-        if self.keep_inclusion_days < 0:
+        if self.keep_inclusion_days < PROOF_DAYS:
             raise SettingsError(
-                f"keep_inclusion_days is {self.keep_inclusion_days}; it must be at least 0"
+                f"keep_inclusion_days is {self.keep_inclusion_days}; it must be at least "
+                f"{PROOF_DAYS}: for so many days after a task's deadline devices ask"
             )
         check_processes(self.opening_processes)

@@ -6,7 +6,8 @@ from typing import Final
 import numpy as np
 
 from common.errors import PeerError, PeerRefusalError, ProofError, WireError
-from common.inclusion import BatchCommitment
+from common.inclusion import PROOF_DAYS, BatchCommitment
+from common.key_ring import DAY
 from common.merkle import prefix_of
 from common.runtime import logs
 from common.runtime.clock import Clock
@@ -17,8 +18,8 @@ from user_agent.client import Shuffler
 from user_agent.evidence import Evidence, Inclusion
 from user_agent.inclusion import conclusion, to_ask
 
-_PATIENCE_SECONDS: Final = 14 * 24 * 3600
-"""After the deadline; the shuffler keeps what it can show for longer."""
+_PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
+"""After the deadline."""
 _TICK: Final = 5.0
 """Seconds between looks at the clock."""
 

@@ -2,7 +2,8 @@
 Places for calls: bounded memory whatever clients do, and a share that no connection exceeds.
 
 Connections are told apart by gRPC's name for the other end. It is held while a call of theirs is
-under way, and written nowhere.
+under way, and written nowhere. On a Unix socket all have one name: there nobody has a share, all
+places are open to whoever may open the socket's file.
 """
 
 import asyncio
@@ -12,6 +13,11 @@ from contextlib import asynccontextmanager, contextmanager
 
 from common.errors import OverloadError
 from common.runtime.calls import Kind
+
+
+def is_one_connection(peer: str) -> bool:
+    """Say whether gRPC's name for the other end is one connection's alone."""
+    return not peer.startswith("unix:")
 
 
 class Places:
@@ -35,7 +41,7 @@ class Places:
                 f"{limits.places} calls of this kind are under way, and no more at once: try later"
             )
         share = (kind, peer)
-        if self._shares[share] >= limits.share:
+        if is_one_connection(peer) and self._shares[share] >= limits.share:
             raise OverloadError(
                 f"{limits.share} calls of this kind are under way on this connection, and no more "
                 "at once: try later"
@@ -63,6 +69,10 @@ class Line:
     @asynccontextmanager
     async def turn(self, peer: str) -> AsyncGenerator[None]:
         """Wait for a turn, and hold it for as long as the block runs."""
+        if not is_one_connection(peer):
+            async with self._places:
+                yield
+            return
         self._present[peer] += 1
         try:
             share = self._shares.setdefault(peer, asyncio.Semaphore(self._share))

@@ -59,16 +59,15 @@ class StateDirectory:
 
         Raises:
             SettingsError: Another process holds it.
+            StorageError: The disk does not let it be held.
         """
-        with (self.path / "lock").open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SettingsError(
-                    "the state directory is in use by another process: stop it, or give each "
-                    "service a state_directory of its own"
-                ) from None
+        with self._lock_file() as file:
+            _lock(file)
             yield
+
+    @storage_failures()
+    def _lock_file(self) -> BinaryIO:
+        return (self.path / "lock").open("ab")
 
     @storage_failures()
     def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
@@ -199,6 +198,17 @@ def _read_secret(path: Path) -> bytes:
             f"the key file {path.name} has mode {mode:04o}; others must not read it: chmod 600"
         )
     return path.read_bytes()
+
+
+@storage_failures()
+def _lock(file: BinaryIO) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SettingsError(
+            "the state directory is in use by another process: stop it, or give each service a "
+            "state_directory of its own"
+        ) from None
 
 
 def _overwrite(file: BinaryIO) -> None:

@@ -147,6 +147,20 @@ async def test_a_connection_has_a_limit_without_tokens(services: Services) -> No
     assert "shuffledp-foreseen" not in dict(caught.value.trailing_metadata() or ())
 
 
+async def test_a_socket_has_no_limit_for_all_its_clients_together(services: Services) -> None:
+    """Whoever comes over it has one name for gRPC."""
+    await services.shuffler.stop()
+    await services.start_shuffler(
+        f"unix:{services.directory / 'socket'}", submissions_per_connection=1
+    )
+    signed = await services.publish(n_min=10, target_size=10)
+    for envelope in _envelopes(signed, 2):
+        async with services.stubs() as (_, shuffler, _analyzer):
+            request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
+            answer = await shuffler.Submit(request, timeout=_DEADLINE)
+            assert not answer.repeated
+
+
 def test_a_token_prints_nothing_of_its_key() -> None:
     """Fingerprints only."""
     raw = TokenIssuer.generate()

@@ -6,8 +6,10 @@ the wrong place.
 """
 
 import asyncio
+import itertools
 import re
 import sqlite3
+import struct
 import time
 from pathlib import Path
 
@@ -157,11 +159,66 @@ async def test_nothing_crosses_the_shuffler_but_sealed_reports(cluster: Cluster)
         # The envelope's ciphertext, and the id within it, but not the sealed reports within it.
         assert not windows & _windows(envelope)
         assert not windows & _windows(submission.submission_id)
-    for moment in range(int(started) - 1, int(time.time()) + 2):
+    first, last = int(started) - 1, int(time.time()) + 2
+    for moment in range(first, last):
         assert str(moment).encode() not in everything
+    assert not _packed_times(everything, first, last)
+    assert not _stored_times(cluster.analyzer.state, first, last)
     assert not list(cluster.shuffler.state.glob("batch-*.key"))
     # The look would find what is there: the sealed reports themselves.
     assert windows & _windows(submissions[0].sealed_reports)
+
+
+def _packed_times(data: bytes, first: float, last: float) -> list[str]:
+    """
+    The layouts of 8 bytes in which a time between two is in the data: seconds with fractions, and
+    whole ones, milliseconds or microseconds.
+
+    Finds one of 10 seconds in .2 MB of random bytes with probability 1e-6.
+    """
+    found = []
+    for layout, units in (("i8", (1, 10**3, 10**6)), ("f8", (1,))):
+        for order, start in itertools.product("<>", range(8)):
+            whole = (len(data) - start) // 8 * 8
+            numbers = np.frombuffer(data[start : start + whole], dtype=order + layout)
+            for unit in units:
+                within = (numbers >= first * unit) & (numbers <= last * unit)
+                found += [f"{order}{layout} in 1/{unit} s"] * int(within.sum())
+    return found
+
+
+def _stored_times(state: Path, first: float, last: float) -> list[str]:
+    """The columns of a party's databases in which a number is a time of this run."""
+    found = []
+    for path in state.glob("*.sqlite"):
+        connection = sqlite3.connect(path)
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"):
+            rows = connection.execute(f"SELECT * FROM {table}")  # noqa: S608  # no input
+            names = [column[0] for column in rows.description]
+            found += [
+                f"{table}.{name}"
+                for row in rows
+                for name, cell in zip(names, row, strict=True)
+                if isinstance(cell, int | float)
+                and any(first * unit <= cell <= last * unit for unit in (1, 10**3, 10**6))
+            ]
+        connection.close()
+    return found
+
+
+def test_the_look_for_times_would_notice(tmp_path: Path) -> None:
+    """Wherever in the bytes one lies; and a number of four bytes, as databases store them."""
+    now = 1_900_000_000
+    for layout, unit in (("<q", 1), (">q", 10**3), ("<d", 1), (">d", 1)):
+        assert _packed_times(b"abc" + struct.pack(layout, now * unit) + b"d", now, now + 1)
+    assert not _packed_times(bytes(100), now, now + 1)
+    connection = sqlite3.connect(tmp_path / "a.sqlite")
+    connection.execute("CREATE TABLE t (a BLOB, b INTEGER)")
+    connection.execute("INSERT INTO t VALUES (x'00', ?)", (now * 10**3,))
+    connection.commit()
+    connection.close()
+    assert ["t.b"] == _stored_times(tmp_path, now, now + 1)
+    assert not _stored_times(tmp_path, now + 1, now + 2)
 
 
 def _windows(data: bytes) -> set[bytes]:

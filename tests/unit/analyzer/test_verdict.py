@@ -1,4 +1,6 @@
+import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -44,13 +46,15 @@ def _shuffled(count: int, seed: int) -> list[int | None]:
 @pytest.mark.parametrize("count", [0, 1, 12, 13, 50, 170, 400, 1000])
 def test_an_honest_shuffler_is_not_accused(count: int) -> None:
     """Whatever the number of sentinels."""
-    for seed in range(3):  # fails by chance with probability 2.4e-8 over seeds
+    for seed in range(3):  # fails by chance with probability 3e-9 at most over seeds
         judge(_sightings(_shuffled(count, seed)), _KEEPS)
 
 
 def test_an_honest_sampler_is_not_accused() -> None:
     """Half of all reports are kept; a thousand sentinels, of which about half are there."""
-    for seed in range(20):  # fails by chance with probability 4e-8 over seeds
+    # Twice FALSE_ALARM a seed, for the number and for the order: fails by chance with probability
+    # 4e-8 at most over seeds.
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         places = [
             place if kept else None
@@ -59,6 +63,25 @@ def test_an_honest_sampler_is_not_accused() -> None:
             )
         ]
         judge(_sightings(places), _SAMPLES)
+
+
+@pytest.mark.parametrize("sent", [1, 30, 31, 59, 100, 250])
+def test_chance_accuses_an_honest_sampler_as_seldom_as_is_said(sent: int) -> None:
+    """The exact probability, too few and too many together: at most 1e-9, and not far below it."""
+    accused = [there for there in range(sent + 1) if _is_accused_of_number(there, sent)]
+    chance = Fraction(sum(math.comb(sent, there) for there in accused), 2**sent)
+
+    assert chance <= Fraction(1, 10**9)
+    assert sent < 59 or chance > Fraction(1, 10**10)
+
+
+def _is_accused_of_number(there: int, sent: int) -> bool:
+    """Say whether so many of so many, half of which should be there, are too few or too many."""
+    try:
+        judge(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), _SAMPLES)
+    except SuspectBatchError as error:
+        return "reports of sentinels are there" in str(error)
+    return False
 
 
 def test_one_missing_sentinel_is_enough_where_everything_is_kept() -> None:

@@ -27,6 +27,18 @@ def test_what_was_saved_is_read_as_often_as_wanted(tmp_path: Path) -> None:
     assert _CHUNKS == list(other.saved()) == list(other.saved())
 
 
+def test_whoever_stops_reading_leaves_no_file_open(tmp_path: Path) -> None:
+    """A delivery that breaks off: not even while what reads is still held by somebody."""
+    files = _files(tmp_path)
+    files.save(_CHUNKS)
+    saved = files.saved()
+    assert _CHUNKS[:3] == [next(saved) for _ in range(3)]
+    opened = [path.resolve() for path in Path("/proc/self/fd").iterdir()]
+
+    assert (tmp_path / "batches" / "b" / "permuted").resolve() not in opened
+    assert _CHUNKS[3:] == list(saved)
+
+
 def test_a_bucket_gives_back_its_records_once(tmp_path: Path) -> None:
     """In the order in which they were added; then its file is gone."""
     files = _files(tmp_path)

@@ -1,11 +1,21 @@
+from contextlib import suppress
+from pathlib import Path, PosixPath
+
 import pytest
 
-from common.batch import BatchState
-from common.errors import DamagedStorageError, ProofError, WireError
-from common.evidence_wire import proof_to_wire
+from common.batch import BatchManifest, BatchState
+from common.errors import DamagedStorageError, ProofError, StorageError, WireError
+from common.evidence_wire import prefix_to_wire, proof_from_wire
 from common.inclusion import BatchCommitment, InclusionProof
 from common.merkle import leaf, prefix_of
+from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
+from shuffler.connection_count import ConnectionCount
+from shuffler.inclusion import Inclusions
+from shuffler.receipts import Receipts
+from shuffler.servicer import ShufflerServicer
+from tests.support.clocks import ManualClock
+from tests.support.leaves import commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 _SIZE = CASE.task.sealed_report_bytes
@@ -139,15 +149,99 @@ async def test_proofs_are_deleted_after_a_while(shuffler: Shuffler) -> None:
     assert [] == list((shuffler.path / "inclusion").iterdir())
 
 
-async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> None:
-    """Whoever sees ciphertexts alone does not learn which bucket was asked for."""
+class _Stopped(BaseException):
+    """Where the process would have ended."""
+
+
+class _Crashing(PosixPath):
+    """A path, and all below it, that deletes so many files and no more."""
+
+    left = 0
+
+    def unlink(self, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002  # as the real one
+        """Delete a file, or crash."""
+        if not _Crashing.left:
+            raise _Stopped
+        _Crashing.left -= 1
+        super().unlink(missing_ok)
+
+
+@pytest.mark.parametrize("deletions", [0, 1, 2])
+async def test_a_crash_while_forgetting_leaves_nothing_for_ever(
+    shuffler: Shuffler, deletions: int
+) -> None:
+    """Before, between and after the two files; what the crash left is deleted at the next look."""
     await shuffler.submit(5)
     await shuffler.deliveries.advance()
-    proof = await _proof(shuffler, bytes(32))
-    smaller = InclusionProof(commitment=proof.commitment, bucket=proof.bucket[:64], path=proof.path)
+    shuffler.clock.seconds = float(CASE.task.deadline + 1001)
+    folder, _Crashing.left = shuffler.path / "inclusion", deletions
+    shuffler.inclusions._directory = _Crashing(folder)
+    with suppress(_Stopped):
+        shuffler.inclusions.forget()
+    assert 2 - deletions == len(list(folder.iterdir()))
 
-    lengths = {len(proof_to_wire(one, 10).SerializeToString()) for one in (proof, smaller)}
-    assert 1 == len(lengths)
+    # Without a start between, whose sweep would hide it.
+    shuffler.inclusions._directory = folder
+    shuffler.inclusions.forget()
+    assert [] == list(folder.iterdir())
+
+
+async def test_a_start_deletes_what_a_crash_left_half_written(shuffler: Shuffler) -> None:
+    """Leaves without a commitment, and unfinished files; what is whole, or a stranger's, stays."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    folder, other = shuffler.path / "inclusion", "ab" * 32
+    whole = sorted(folder.iterdir())
+    left = [f"{other}.leaves", f".{other}.leaves.17", f".{other}.commitment.17"]
+    strangers = ["backup.leaves", f"{other}.leaves.old", ".hidden"]
+    for name in (*left, *strangers):
+        (folder / name).write_bytes(bytes(32))
+    shuffler.spool.close()
+    await shuffler.start()
+
+    assert sorted([*whole, *(folder / name for name in strangers)]) == sorted(folder.iterdir())
+    await _proof(shuffler, bytes(32))
+
+
+def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    """A file is in its place: no traceback at the start."""
+    (tmp_path / "inclusion").write_bytes(b"")
+    with pytest.raises(StorageError, match="disk of the state directory"):
+        Inclusions(
+            directory=tmp_path / "inclusion",
+            identity=_ANALYZER,
+            keep_seconds=0,
+            clock=ManualClock(),
+        )
+
+
+async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> None:
+    """
+    Whoever sees ciphertexts alone does not learn which bucket was asked for: from the request to
+    the answer's bytes, over a batch of buckets of different sizes.
+    """
+    leaves = some_leaves(2000)
+    commitment = commitment_over(leaves, CASE.identity, DIGEST)
+    manifest = BatchManifest(
+        task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=2000
+    )
+    await shuffler.inclusions.keep(manifest, 0, commitment, bytearray(b"".join(leaves)))
+    servicer = ShufflerServicer(
+        shuffler.collection,
+        ConnectionCount(0),
+        Receipts(SigningIdentity.generate()),
+        shuffler.inclusions,
+    )
+    answers = [
+        await servicer.GetInclusion(prefix_to_wire(DIGEST, prefix), None)
+        for prefix in range(1 << commitment.bits)
+    ]
+
+    assert 4 == len(answers) == len({len(proof_from_wire(answer).bucket) for answer in answers})
+    assert 1 == len({len(answer.SerializeToString()) for answer in answers})
+    # Room for the fullest and no more: nobody pays for emptiness.
+    fullest = max(len(proof_from_wire(answer).bucket) for answer in answers)
+    assert {fullest + 4} == {len(answer.bucket) for answer in answers}
 
 
 @pytest.mark.parametrize(

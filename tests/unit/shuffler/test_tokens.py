@@ -176,3 +176,10 @@ def test_a_connection_makes_so_many_submissions_and_no_more() -> None:
     with pytest.raises(OverloadError):
         count.take("one", 1)
     ConnectionCount(0).take("one", 1_000_000)
+
+
+def test_on_a_unix_socket_nothing_is_counted() -> None:
+    """All its connections have one name: a count would be everybody's."""
+    count = ConnectionCount(10)
+    for _ in range(3):
+        count.take("unix:", 9)

@@ -26,6 +26,37 @@ def test_a_connection_has_a_quarter_of_the_bulk_places_and_no_more() -> None:
         pass
 
 
+def test_on_a_unix_socket_all_places_are_open_to_anybody() -> None:
+    """Its connections look alike: a share would be everybody's. All together have an end."""
+    places, limits = Places(), Kind.BULK.value
+    with ExitStack() as held:
+        for _ in range(limits.places):
+            held.enter_context(places.taken(Kind.BULK, "unix:"))
+        with pytest.raises(OverloadError, match="16 calls of this kind are under way, and"):
+            held.enter_context(places.taken(Kind.BULK, "unix:"))
+
+    assert {} == places._shares
+
+
+async def test_on_a_unix_socket_turns_are_all_open_too() -> None:
+    """Three of three, though a connection has one; the fourth waits."""
+    line, order = Line(3, 1), list[int]()
+    release = asyncio.Event()
+
+    async def hold(number: int) -> None:
+        async with line.turn("unix:"):
+            order.append(number)
+            await release.wait()
+
+    holding = [asyncio.create_task(hold(number)) for number in range(4)]
+    await asyncio.sleep(0.01)
+    assert [0, 1, 2] == order
+
+    release.set()
+    await asyncio.gather(*holding)
+    assert [0, 1, 2, 3] == order
+
+
 def test_a_place_is_free_again_whatever_became_of_the_call() -> None:
     """Nothing is remembered of a connection without calls."""
     places = Places()

@@ -215,6 +215,7 @@ def test_a_path_holds_no_null_character(tmp_path: Path) -> None:
         (AnalyzerSettings, {"most_refused_share": 1.01}, "most_refused_share is 1.01"),
         (AnalyzerSettings, {"most_refused_share": math.nan}, "most_refused_share is nan"),
         (ShufflerSettings, {"keep_inclusion_days": -1}, "keep_inclusion_days is -1"),
+        (ShufflerSettings, {"keep_inclusion_days": 13}, "is 13; it must be at least 14: for so"),
         (UserAgentSettings, {"inclusion_check_seconds": 0.0}, "inclusion_check_seconds is 0.0"),
         (UserAgentSettings, {"inclusion_check_seconds": math.inf}, "seconds is inf"),
     ],

@@ -52,14 +52,36 @@ def test_a_directory_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
     assert _try_to_hold(tmp_path) == ""
 
 
-def test_a_destroyed_secret_is_gone(tmp_path: Path) -> None:
-    """And destroying it again does nothing."""
+def test_a_directory_that_cannot_be_held_is_a_sentence(tmp_path: Path) -> None:
+    """Something else is in the place of the lock's file: no traceback; the block never runs."""
     state = StateDirectory.open(tmp_path)
-    state.secret("key", lambda: b"x")
-    state.destroy("key")
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(StorageError, match="disk of the state directory"), state.held():
+        pytest.fail("held")
+
+
+def test_what_fails_while_a_directory_is_held_is_not_the_disk(tmp_path: Path) -> None:
+    """A service's own failure passes as it is."""
+    with pytest.raises(ConnectionError), StateDirectory.open(tmp_path).held():
+        raise ConnectionError
+
+
+def test_a_destroyed_secret_is_gone(tmp_path: Path) -> None:
+    """
+    Also from where it lay on the disk, seen through another name and an open file; and destroying
+    it again does nothing.
+    """
+    state, path, other = (StateDirectory.open(tmp_path), tmp_path / "key", tmp_path / "other name")
+    state.secret("key", lambda: b"x" * 32)
+    other.hardlink_to(path)
+    sealed = path.read_bytes()
+    with path.open("rb") as opened:
+        state.destroy("key")
+        assert bytes(len(sealed)) == opened.read()
+    assert bytes(len(sealed)) == other.read_bytes()
     state.destroy("key")
 
-    assert list(tmp_path.iterdir()) == []
+    assert [other] == list(tmp_path.iterdir())
 
 
 def test_a_secret_that_finds_no_room_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
