@@ -5,6 +5,7 @@ from typing import Self
 
 from common.key_ring import Schedule
 from common.operator_token import OperatorToken
+from common.runtime.identity import load_identity
 from common.runtime.key_store import KeyStore
 from common.runtime.state import StateDirectory
 from common.signing import SigningIdentity
@@ -29,14 +30,11 @@ class AnalyzerKeys:
             SettingsError: A file is open to others, damaged, or sealed under another state key.
         """
         keys = cls(
-            identity=SigningIdentity(
-                state.secret("identity.key", lambda: SigningIdentity.generate().private_bytes())
-            ),
+            identity=load_identity(state),
             reports=KeyStore(state, schedule, former="reports.key"),
             operator_token=OperatorToken(
                 state.plain_secret("operator.token", OperatorToken.generate)
             ),
         )
         keys.reports.rotate(now)
-        state.publish("identity.pub", keys.identity.public_identity().raw.hex())
         return keys

@@ -53,6 +53,21 @@ class PublicIdentity:
         object.__setattr__(self, "_key", Ed25519PublicKey.from_public_bytes(raw))
         object.__setattr__(self, "raw", raw)
 
+    @classmethod
+    def from_hex(cls, text: str, whose: str) -> Self:
+        """
+        Read one from hexadecimal text; `whose` names it in the error.
+
+        Raises:
+            KeyFormatError: It is not 64 hexadecimal digits.
+        """
+        try:
+            return cls(bytes.fromhex(text))
+        except ValueError as error:
+            raise KeyFormatError(
+                f"{whose} must be {2 * IDENTITY_BYTES} hexadecimal digits"
+            ) from error
+
     def verify(self, signed: SignedTask) -> None:
         """
         Check that this identity signed the task.
@@ -120,18 +135,3 @@ class SigningIdentity:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an identity is not pickled by accident; use private_bytes()")
-
-
-def identity_from_hex(text: str, party: str = "analyzer") -> PublicIdentity:
-    """
-    Read a party's pinned identity from hexadecimal text.
-
-    Raises:
-        KeyFormatError: It is not 64 hexadecimal digits.
-    """
-    try:
-        return PublicIdentity(bytes.fromhex(text))
-    except ValueError as error:
-        raise KeyFormatError(
-            f"the {party}'s identity must be {2 * IDENTITY_BYTES} hexadecimal digits"
-        ) from error

@@ -7,11 +7,10 @@ tokens out knows who got which, and should not be the shuffler's operator.
 """
 
 import secrets
-from typing import Final, Self
+from typing import Final
 
-from common.errors import KeyFormatError
 from common.hpke import fingerprint
-from common.signing import IDENTITY_BYTES, SIGNATURE_BYTES, PublicIdentity, SigningIdentity
+from common.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
 
 SERIAL_BYTES: Final = 16
 TOKEN_BYTES: Final = SERIAL_BYTES + SIGNATURE_BYTES
@@ -23,21 +22,6 @@ class TokenIdentity(PublicIdentity):
     """The public half of a token key: what a shuffler checks tokens by."""
 
     __slots__ = ()
-
-    @classmethod
-    def from_hex(cls, text: str) -> Self:
-        """
-        Read one from hexadecimal text.
-
-        Raises:
-            KeyFormatError: It is not 64 hexadecimal digits.
-        """
-        try:
-            return cls(bytes.fromhex(text))
-        except ValueError as error:
-            raise KeyFormatError(
-                f"token_identity must be {2 * IDENTITY_BYTES} hexadecimal digits"
-            ) from error
 
     def accepts(self, token: bytes) -> bool:
         """Say whether the issuer made this token. Run by the shuffler. Cost: about 0.1 ms."""

@@ -7,18 +7,19 @@ import grpc
 
 from common.hpke import KeyId
 from common.hpke_pool import HpkePool
-from common.key_ring import KeyState
+from common.key_ring import DAY, KeyState
 from common.operator_token import OperatorToken
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
 from common.runtime.fresh_channel import FreshChannel
+from common.runtime.identity import load_identity
 from common.runtime.key_store import KeyStore
 from common.runtime.process import Listener
 from common.runtime.rotation import Rotation
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
-from common.signing import SigningIdentity, identity_from_hex
+from common.signing import PublicIdentity
 from common.suites import DEFAULT_SUITE, SUITES
 from common.user_token import TokenIdentity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
@@ -33,8 +34,6 @@ from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.spool import Spool
 from shuffler.token_check import TokenCheck
-
-_DAY_SECONDS: Final = 24 * 3600
 
 
 class ShufflerService:
@@ -86,10 +85,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         ),
         tls,
     )
-    identity = SigningIdentity(
-        state.secret("identity.key", lambda: SigningIdentity.generate().private_bytes())
-    )
-    state.publish("identity.pub", identity.public_identity().raw.hex())
+    identity = load_identity(state)
     spool = Spool(state.path / "spool.sqlite")
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
@@ -98,7 +94,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         spool=spool,
         state=state,
         analyzer=analyzer,
-        identity=identity_from_hex(settings.analyzer_identity),
+        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
         keys=keys,
         minimum_batch=settings.minimum_batch,
         most_dummies=settings.most_dummies,
@@ -121,16 +117,20 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         publish=lambda: publish_keys(state, keys),
     )
     await rotation.do_what_is_due()
-    tokens = settings.token_identity and TokenCheck(TokenIdentity.from_hex(settings.token_identity))
+    tokens = (
+        TokenCheck(TokenIdentity.from_hex(settings.token_identity, "token_identity"))
+        if settings.token_identity
+        else None
+    )
     collection = Collection(
-        rounds=rounds, spool=spool, keys=keys, pool=pool, clock=clock, tokens=tokens or None
+        rounds=rounds, spool=spool, keys=keys, pool=pool, clock=clock, tokens=tokens
     )
     connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     inclusions = Inclusions(
         directory=state.path / "inclusion",
-        identity=identity_from_hex(settings.analyzer_identity),
-        keep_seconds=settings.keep_inclusion_days * _DAY_SECONDS,
+        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
+        keep_seconds=settings.keep_inclusion_days * DAY,
         clock=clock,
     )
     deliveries = Deliveries(

@@ -20,9 +20,9 @@ from common.signing import SignedTask
 from common.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler import submission_table
-from shuffler.admission import Admission
 from shuffler.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.batch_key import BatchKey
+from shuffler.deduplication import Deduplication
 from shuffler.submission_table import Arrival
 
 _SCHEMA: Final = (
@@ -68,7 +68,7 @@ class Spool:
         self._folders = path.with_name("batches")
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
         self._committing: asyncio.Task[None] | None = None
-        self._admissions: dict[BatchId, Admission] = {}
+        self._deduplications: dict[BatchId, Deduplication] = {}
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin to collect for a task, or give the batch that was begun."""
@@ -121,7 +121,7 @@ class Spool:
             arrivals = [arrival for arrival, _ in together]
             try:
                 judged, stored = await self._database.run(
-                    submission_table.append, arrivals, self._admissions
+                    submission_table.append, arrivals, self._deduplications
                 )
             except Exception as error:  # noqa: BLE001  # whoever waits is told
                 for _, future in together:
@@ -129,7 +129,7 @@ class Spool:
                         future.set_exception(error)
                 continue
             for batch_id, group in stored:  # committed: only now may a repeat be called one
-                self._admissions[batch_id].remember(group)
+                self._deduplications[batch_id].remember(group)
             for (_, future), outcomes in zip(together, judged, strict=True):
                 if not future.done():
                     future.set_result(outcomes)
@@ -168,7 +168,7 @@ class Spool:
         await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
 
     async def _drop_submissions(self, batch_id: BatchId) -> None:
-        self._admissions.pop(batch_id, None)
+        self._deduplications.pop(batch_id, None)
         while await self._database.run(submission_table.drop_some, batch_id):
             pass
 

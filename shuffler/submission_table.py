@@ -14,8 +14,8 @@ import numpy as np
 
 from common.batch import BatchId, BatchState
 from common.submission import Outcome
-from shuffler.admission import Admission, UseToken
 from shuffler.batch_key import BatchKey
+from shuffler.deduplication import Deduplication, UseToken
 from shuffler.group import TAGS, Group, merge_small, open_tags
 
 SCHEMA: Final = """
@@ -60,7 +60,7 @@ class Arrival:
 def append(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
-    admissions: dict[BatchId, Admission],
+    deduplications: dict[BatchId, Deduplication],
 ) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
     """Judge and insert; give the outcomes of each arrival, and the groups that were stored."""
     judged: list[list[list[Outcome]]] = [[]] * len(arrivals)
@@ -68,7 +68,7 @@ def append(
     for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
         places = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
         ours = [arrivals[place] for place in places]
-        outcomes, groups = _append_to(connection, ours, admissions)
+        outcomes, groups = _append_to(connection, ours, deduplications)
         for place, became in zip(places, outcomes, strict=True):
             judged[place] = became
         stored += [(batch_id, group) for group in groups]
@@ -78,15 +78,15 @@ def append(
 def _append_to(
     connection: sqlite3.Connection,
     arrivals: Sequence[Arrival],
-    admissions: dict[BatchId, Admission],
+    deduplications: dict[BatchId, Deduplication],
 ) -> tuple[list[list[list[Outcome]]], list[Group]]:
     """Append to one batch."""
     batch_id, key = arrivals[0].batch_id, arrivals[0].key
     state = _state(connection, batch_id)
     if state not in OPEN_STATES:
         return [[[Outcome.CLOSED] * len(group) for group in one.groups] for one in arrivals], []
-    if batch_id not in admissions:
-        admissions[batch_id] = _load_admission(connection, batch_id, key)
+    if batch_id not in deduplications:
+        deduplications[batch_id] = _load_tags(connection, batch_id, key)
 
     def read(number: int) -> bytes:
         query = "SELECT sealed_tags FROM submission_groups WHERE batch_id = ? AND number = ?"
@@ -97,7 +97,7 @@ def _append_to(
     groups = [group for arrival in arrivals for group in arrival.groups]
     new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
     use_token = _tokens(connection, arrivals)
-    outcomes = admissions[batch_id].judge(groups, new_ones, read, use_token)
+    outcomes = deduplications[batch_id].judge(groups, new_ones, read, use_token)
     parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
     stored = merge_small([part for part in parts if len(part)], key)
     _insert(connection, batch_id, stored, key)
@@ -145,19 +145,19 @@ def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
     return BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
 
 
-def _load_admission(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Admission:
+def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:
     """Read the tags of every stored group: a second or two for a million submissions."""
     query = "SELECT number, sealed_tags FROM submission_groups WHERE batch_id = ?"
-    admission, tags, numbers = Admission(), bytearray(), array("Q")
+    deduplication, tags, numbers = Deduplication(), bytearray(), array("Q")
     for number, sealed_tags in connection.execute(query, (batch_id,)):
         opened = open_tags(number, sealed_tags, key)
         tags += opened
         numbers.extend([number] * (len(opened) // TAGS.itemsize))
         if len(numbers) >= _LOADED_AT_ONCE:
-            admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+            deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
             tags, numbers = bytearray(), array("Q")
-    admission.remember_tags(tags, np.array(numbers, dtype=np.uint64))
-    return admission
+    deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+    return deduplication
 
 
 def groups(

@@ -20,9 +20,10 @@ class TokenCheck:
 
     async def accepted(self, tokens: Sequence[bytes]) -> list[bool]:
         """Say of each whether it is valid. What has to be verified is, in a thread."""
-        new = [token for token in dict.fromkeys(tokens) if token not in self._valid]
+        known = {token: token in self._valid for token in tokens}
+        new = [token for token, valid in known.items() if not valid]
         verified = await asyncio.to_thread(self._verified, new) if new else {}
-        found = [token in self._valid or verified.get(token, False) for token in tokens]
+        found = [(known | verified)[token] for token in tokens]  # others may be forgotten meanwhile
         for token, valid in verified.items():
             if valid:
                 self._valid[token] = None

@@ -40,7 +40,7 @@ _REMEMBERED: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Acknowledgement:
     """What the person is told."""
 
     repeated: bool
@@ -73,7 +73,7 @@ class Agent:
         self._rng = rng
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
 
-    async def contribute(self, digest: TaskDigest, value: int, person: str) -> Receipt:
+    async def contribute(self, digest: TaskDigest, value: int, person: str) -> Acknowledgement:
         """
         Answer a task for a person. Only the first call for a task uses its value.
 
@@ -95,7 +95,7 @@ class Agent:
             saved, repeated = await self._charge(digest, value, person)
         if saved.state is not SubmissionState.ARRIVED:
             await self._send(saved)
-        return Receipt(repeated=repeated, local_epsilon=saved.claim.local_epsilon)
+        return Acknowledgement(repeated=repeated, local_epsilon=saved.claim.local_epsilon)
 
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
         """

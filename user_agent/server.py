@@ -10,7 +10,7 @@ from common.runtime.process import Listener
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
-from common.signing import identity_from_hex
+from common.signing import PublicIdentity
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.budget import Budget
@@ -55,8 +55,13 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     tls = identity_for(settings, "user_agent", clock)
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     budget = Budget(state.path / "budget.sqlite")
-    shuffler, identity = ShufflerClient(channel), identity_from_hex(settings.analyzer_identity)
-    pinned = settings.shuffler_identity
+    shuffler = ShufflerClient(channel)
+    identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
+    pinned = (
+        PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity")
+        if settings.shuffler_identity
+        else None
+    )
     agent = Agent(
         shuffler=shuffler,
         budget=budget,
@@ -71,7 +76,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),
-        shuffler_identity=identity_from_hex(pinned, "shuffler") if pinned else None,
+        shuffler_identity=pinned,
     )
     watch = Watch(
         shuffler=shuffler,

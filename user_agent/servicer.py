@@ -17,9 +17,9 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
     ) -> user_agent_pb2.ContributeResponse:
         """Randomize, seal and submit one value."""
         digest, value, person = contribution_from_wire(request)
-        receipt = await self._agent.contribute(digest, value, person)
+        told = await self._agent.contribute(digest, value, person)
         return user_agent_pb2.ContributeResponse(
-            repeated=receipt.repeated, local_epsilon=receipt.local_epsilon
+            repeated=told.repeated, local_epsilon=told.local_epsilon
         )
 
     async def GetReceipt(

@@ -1,4 +1,4 @@
-"""`shuffledp keys`: certificates for services and operators."""
+"""`shuffledp keys`: certificates for services and operators, and services' identities."""
 
 import sys
 from collections.abc import Sequence
@@ -13,14 +13,16 @@ from common.errors import KeyFormatError, SettingsError
 from common.hpke import fingerprint
 from common.runtime.certificates import PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
-from common.signing import identity_from_hex
+from common.runtime.identity import load_identity, renew_identity
+from common.runtime.state import StateDirectory
+from common.signing import PublicIdentity
 from deploy.commands.options import AsJson
 from deploy.key_folder import KeyFolder, Shown
 from deploy.result_json import dumps
 
 app = typer.Typer()
 keys_app = typer.Typer(
-    help="Certificates: an authority of your own, and one for each party.", no_args_is_help=True
+    help="Certificates of an authority of your own, and signing identities.", no_args_is_help=True
 )
 app.add_typer(keys_app, name="keys")
 
@@ -89,9 +91,41 @@ def show(
     )
 
 
+@keys_app.command("identity", epilog="Example: shuffledp keys identity state/analyzer")
+def identity(
+    state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
+    state_key: Annotated[
+        Path | None, typer.Option(help="As in its settings. Without it: STATE_DIRECTORY.key.")
+    ] = None,
+    renew: Annotated[  # an option
+        bool, typer.Option("--renew", help="Destroy the one that is there, and make another.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """
+    Make the signing identity of an analyzer or a shuffler before its first start, or renew it.
+
+    What is printed, and lies in STATE_DIRECTORY/identity.pub, is what others pin. Nobody who pins
+    the old one takes anything that a renewed one signs, nor the other way round: renew between two
+    collections, and tell everybody. The service must not run meanwhile.
+    """
+    state = StateDirectory.open(state_directory, state_key)
+    with state.held():
+        made = (renew_identity if renew else load_identity)(state).public_identity()
+    shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}
+    if json:
+        sys.stdout.write(dumps(shown) + "\n")
+    else:
+        Console().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
+
+
 def _identity_fingerprint(file: Path) -> str:
     try:
-        return fingerprint(identity_from_hex(file.read_text(encoding="ascii").strip()).raw)
+        return fingerprint(
+            PublicIdentity.from_hex(
+                file.read_text(encoding="ascii").strip(), f"the identity in {file}"
+            ).raw
+        )
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

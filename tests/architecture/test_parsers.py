@@ -32,10 +32,10 @@ _NOT_FROM_OUTSIDE: Final = {
     "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",
     "common.randomness._fresh_bits": "the operating system's randomness",
     "common.merkle.sorted_leaves": "hashes that it has just made",
-    "shuffler.admission.Admission.judge": "tags that it has made, or that opened under the batch's "
-    "key",
-    "shuffler.admission.Admission.remember_tags": "tags that it has made, or that opened under the "
-    "batch's key",
+    "shuffler.deduplication.Deduplication.judge": "tags that it has made, or that opened under "
+    "the batch's key",
+    "shuffler.deduplication.Deduplication.remember_tags": "tags that it has made, or that opened "
+    "under the batch's key",
     "shuffler.group.Group.entries": "tags that its own workers made",
     "shuffler.group.Group.only": "reports that opened under the batch's key",
     "shuffler.group.merge_small": "reports that opened under the batch's key",

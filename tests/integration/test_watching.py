@@ -8,7 +8,7 @@ import pytest
 
 from common.errors import PeerRefusalError
 from common.receipt import bulk_receipt_holds, receipt_holds
-from common.signing import SignedTask, identity_from_hex
+from common.signing import PublicIdentity, SignedTask
 from common.task import Task
 from deploy.operator_client import OperatorClient
 from deploy.sentinels import Planting
@@ -40,7 +40,10 @@ def _planting(
 async def test_every_acknowledgement_is_signed(services: Services) -> None:
     """Of one submission, sent twice; and of many, those left out that are not stored."""
     signed = await services.publish(n_min=50, target_size=50)
-    digest, shuffler_identity = signed.digest(), identity_from_hex(services.shuffler_identity)
+    digest, shuffler_identity = (
+        signed.digest(),
+        PublicIdentity.from_hex(services.shuffler_identity, "shuffler_identity"),
+    )
     one, *many = _envelopes(signed, 4)
     many.insert(1, b"no envelope")
     async with services.stubs() as (_, shuffler, _analyzer):

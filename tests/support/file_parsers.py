@@ -273,6 +273,7 @@ FILE_PARSERS: Final = (
         (_sqlite(),),
         "binary",
         "common.runtime.database._connect",
+        "common.runtime.database._prepare",
         share=1,
     ),
 )

@@ -6,8 +6,7 @@ from typing import Final
 
 from common.errors import TaskError
 from common.runtime.settings import load
-from common.signing import identity_from_hex
-from common.user_token import TOKEN_BYTES, TokenIdentity
+from common.signing import PublicIdentity
 from deploy.commands.options import hexadecimal
 from deploy.commands.services import _item
 from deploy.datasets.choice import dataset
@@ -58,15 +57,9 @@ def _environment(text: str) -> object:
 TEXT_PARSERS: Final = (
     _typed(
         "identity in hexadecimal",
-        identity_from_hex,
+        lambda text: PublicIdentity.from_hex(text, "the identity"),
         ("00" * 32, "ab" * 32),
-        "common.signing.identity_from_hex",
-    ),
-    _typed(
-        "token issuer's identity in hexadecimal",
-        lambda text: TokenIdentity.from_hex(text).accepts(bytes(TOKEN_BYTES)),
-        ("00" * 32, "ab" * 32),
-        "common.user_token.TokenIdentity.from_hex",
+        "common.signing.PublicIdentity.from_hex",
     ),
     _typed(
         "hexadecimal argument",

@@ -7,7 +7,7 @@ import pytest
 
 from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
-from common.signing import SignedTask, identity_from_hex
+from common.signing import PublicIdentity, SignedTask
 from common.task import Task
 from deploy.cluster import Cluster
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
@@ -38,7 +38,7 @@ async def _save_without_sending(cluster: Cluster, signed: SignedTask, person: st
         person,
         signed.digest(),
         Claim.of(task),
-        generous(identity_from_hex(identity)),
+        generous(PublicIdentity.from_hex(identity, "analyzer_identity")),
         lambda: contributor.answer(2, np.random.default_rng(1)),
     )
     budget.close()

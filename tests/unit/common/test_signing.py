@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from common.errors import KeyFormatError, SignatureError
-from common.signing import SignedTask, SigningIdentity, identity_from_hex
+from common.signing import PublicIdentity, SignedTask, SigningIdentity
 
 
 def test_only_the_identity_that_signed_verifies() -> None:
@@ -35,7 +35,7 @@ def test_a_pinned_identity_is_64_hexadecimal_digits() -> None:
     """It is read back as it was written; anything else is refused."""
     public = SigningIdentity.generate().public_identity()
 
-    assert public == identity_from_hex(public.raw.hex())
+    assert public == PublicIdentity.from_hex(public.raw.hex(), "it")
     for text in ("", "zz" * 32, public.raw.hex()[:-1], public.raw.hex() + "00"):
         with pytest.raises(KeyFormatError):
-            identity_from_hex(text)
+            PublicIdentity.from_hex(text, "it")

@@ -31,11 +31,11 @@ def test_a_token_with_any_byte_changed_is_none() -> None:
 def test_an_identity_is_64_hexadecimal_digits(text: str) -> None:
     """Anything else stops the start."""
     with pytest.raises(KeyFormatError):
-        TokenIdentity.from_hex(text)
+        TokenIdentity.from_hex(text, "token_identity")
 
 
 def test_a_written_identity_reads_back() -> None:
     """As the command prints it and the settings hold it."""
     issuer = TokenIssuer(TokenIssuer.generate())
 
-    assert TokenIdentity.from_hex(issuer.identity().raw.hex()).accepts(issuer.issue())
+    assert TokenIdentity.from_hex(issuer.identity().raw.hex(), "it").accepts(issuer.issue())

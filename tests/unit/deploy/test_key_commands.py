@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from analyzer.keys import AnalyzerKeys
+from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
+from common.runtime.state import StateDirectory
 from common.signing import SigningIdentity
 from common.user_token import TokenIdentity
 from deploy.cli import app
@@ -40,6 +43,28 @@ def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
     assert shown["signing_identity"] in _run("keys", "show", keys, "--identity", str(identity))
 
 
+def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) -> None:
+    """The service then starts with it; a renewed one is another, and nobody holds the state."""
+    state = tmp_path / "state"
+    first = json.loads(_run("keys", "identity", str(state), "--json"))
+    again = json.loads(_run("keys", "identity", str(state), "--json"))
+    assert first == again
+    assert first["identity"] == (state / "identity.pub").read_text(encoding="ascii")
+    assert first["identity"] in _run("keys", "identity", str(state))
+    schedule = AnalyzerSettings(state_directory=state, plaintext=True).schedule()
+    loaded = AnalyzerKeys.load(StateDirectory.open(state), schedule, 0.0)
+    assert first["identity"] == loaded.identity.public_identity().raw.hex()
+
+    with (
+        StateDirectory.open(state).held(),
+        pytest.raises(SettingsError, match="in use by another process"),
+    ):
+        _run("keys", "identity", str(state), "--renew")
+    renewed = json.loads(_run("keys", "identity", str(state), "--renew", "--json"))
+    assert first != renewed
+    assert renewed["identity"] == (state / "identity.pub").read_text(encoding="ascii")
+
+
 def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
     """A token a line, in a file of mode 0600 that is never written over."""
     key = ("--key-directory", str(tmp_path / "issuer"))
@@ -49,7 +74,9 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
     tokens = [bytes.fromhex(line) for line in first.read_text(encoding="ascii").split()]
 
     assert one["token_identity"] == two["token_identity"]
-    assert [True] * 3 == [TokenIdentity.from_hex(one["token_identity"]).accepts(t) for t in tokens]
+    assert [True] * 3 == [
+        TokenIdentity.from_hex(one["token_identity"], "it").accepts(t) for t in tokens
+    ]
     assert first.stat().st_mode & 0o777 == 0o600
     with pytest.raises(SettingsError, match="is there already"):
         _run("tokens", "make", "3", "--out", str(first), *key)
@@ -57,7 +84,14 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("keys", "make"), ("keys", "renew"), ("keys", "show"), ("tokens", "make"), ("close",)],
+    [
+        ("keys", "make"),
+        ("keys", "renew"),
+        ("keys", "show"),
+        ("keys", "identity"),
+        ("tokens", "make"),
+        ("close",),
+    ],
 )
 def test_every_command_shows_an_example(command: tuple[str, ...]) -> None:
     """With --help."""

@@ -1,8 +1,8 @@
 import pytest
 
 from common.submission import Outcome
-from shuffler.admission import Admission
 from shuffler.batch_key import BatchKey
+from shuffler.deduplication import Deduplication
 from shuffler.group import Group, form_group
 
 _KEY = BatchKey(bytes(32))
@@ -14,22 +14,22 @@ def _with_tags(number: int, *tags: bytes) -> Group:
 
 def test_half_a_tag_decides_nothing() -> None:
     """Two ids whose tags begin alike are two submissions, stored or in one call."""
-    admission = Admission()
+    deduplication = Deduplication()
     one, other = (bytes(8) + rest * 8 + b"c" * 16 for rest in (b"1", b"2"))
     stored = _with_tags(7, one)
-    admission.remember(stored)
+    deduplication.remember(stored)
 
-    outcomes = admission.judge([_with_tags(8, other)], [True], {7: stored.tags}.__getitem__)
+    outcomes = deduplication.judge([_with_tags(8, other)], [True], {7: stored.tags}.__getitem__)
     assert [[Outcome.STORED]] == outcomes
-    again = admission.judge([_with_tags(9, one, other)], [True], {7: stored.tags}.__getitem__)
+    again = deduplication.judge([_with_tags(9, one, other)], [True], {7: stored.tags}.__getitem__)
     assert [[Outcome.REPEATED, Outcome.STORED]] == again
-    together = Admission().judge([_with_tags(1, one, other)], [True], lambda _: b"")
+    together = Deduplication().judge([_with_tags(1, one, other)], [True], lambda _: b"")
     assert [[Outcome.STORED, Outcome.STORED]] == together
 
 
 def test_only_groups_that_may_hold_a_repeat_are_read() -> None:
     """What is new costs no look at the disk."""
-    admission = Admission()
+    deduplication = Deduplication()
     groups = [form_group([bytes([n, m]) * 38 for m in range(50)], _KEY)[0] for n in range(20)]
     read: list[int] = []
 
@@ -38,17 +38,17 @@ def test_only_groups_that_may_hold_a_repeat_are_read() -> None:
         return next(group.tags for group in groups if group.number == number)
 
     for group in groups:
-        assert [[Outcome.STORED] * 50] == admission.judge([group], [True], tags)
-        admission.remember(group)
+        assert [[Outcome.STORED] * 50] == deduplication.judge([group], [True], tags)
+        deduplication.remember(group)
     assert [] == read
     repeat = form_group([bytes([3, 4]) * 38], _KEY)[0]
-    assert [[Outcome.REPEATED]] == admission.judge([repeat], [True], tags)
+    assert [[Outcome.REPEATED]] == deduplication.judge([repeat], [True], tags)
     assert [groups[3].number] == read
 
 
 @pytest.mark.parametrize("new", [True, False])
 def test_nothing_is_judged_of_nothing(new: bool) -> None:  # noqa: FBT001
     """No group, and an empty one."""
-    assert [] == Admission().judge([], [], lambda _: b"")
+    assert [] == Deduplication().judge([], [], lambda _: b"")
     empty = form_group([], _KEY)[0]
-    assert [[]] == Admission().judge([empty], [new], lambda _: b"")
+    assert [[]] == Deduplication().judge([empty], [new], lambda _: b"")

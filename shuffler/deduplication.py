@@ -23,7 +23,7 @@ UseToken = Callable[[int, int], bool]
 """Uses the token of a submission, by its group and its place there; False if it was used before."""
 
 
-class Admission:
+class Deduplication:
     """What one batch holds already, committed groups only."""
 
     def __init__(self) -> None:
