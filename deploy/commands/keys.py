@@ -9,12 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from common.errors import KeyFormatError, SettingsError
 from common.hpke import fingerprint
 from common.runtime.certificates import PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
-from common.signing import identity_from_hex
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, read_identity
 from deploy.key_folder import KeyFolder, Shown
 from deploy.result_json import dumps
 
@@ -84,18 +82,9 @@ def show(
     """List certificates, their fingerprints and the days until they end."""
     _print(
         KeyFolder(directory).show(SystemClock().now()),
-        identity=None if identity is None else _identity_fingerprint(identity),
+        identity=None if identity is None else fingerprint(read_identity(identity).raw),
         json=json,
     )
-
-
-def _identity_fingerprint(file: Path) -> str:
-    try:
-        return fingerprint(identity_from_hex(file.read_text(encoding="ascii").strip()).raw)
-    except OSError as error:
-        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise KeyFormatError(f"{file} does not hold an identity") from error
 
 
 def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = None) -> None:

@@ -57,7 +57,10 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("keys", "make"), ("keys", "renew"), ("keys", "show"), ("tokens", "make"), ("close",)],
+    [
+        *(("keys", "make"), ("keys", "renew"), ("keys", "show"), ("tokens", "make"), ("close",)),
+        ("sentinels", "plant"),
+    ],
 )
 def test_every_command_shows_an_example(command: tuple[str, ...]) -> None:
     """With --help."""
