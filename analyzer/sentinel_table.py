@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from analyzer.lookout import Sentinel
-from common.errors import BatchStateError
+from common.errors import BatchStateError, WireError
 from common.merkle import split
 from common.task_digest import TaskDigest
 
@@ -42,35 +42,65 @@ def register(
     Raises:
         BatchStateError: The task's batch is staged, and this would change what it is held to; or
             there would be more than `most`.
+        WireError: A new one has a leaf in common with another one, new or known.
+
+    Cost: a look-up for each; all of the task's are read only where there are new ones.
     """
-    rows = connection.execute(
-        "SELECT leaves, acknowledged FROM sentinels WHERE task_digest = ?", (digest,)
-    ).fetchall()
-    known = {bytes(leaves): bool(was) for leaves, was in rows}
-    if all(leaves in known and known[leaves] >= acknowledged for leaves in sentinels):
+    known = {leaves: _acknowledged(connection, digest, leaves) for leaves in sentinels}
+    new = [leaves for leaves, was in known.items() if was is None]
+    confirmed = [leaves for leaves, was in known.items() if acknowledged and was is False]
+    if not (new or confirmed):
         return
     staged = connection.execute(
         "SELECT 1 FROM batches WHERE task_digest = ? AND staged", (digest,)
     ).fetchone()
     if staged is not None:
         raise BatchStateError("the task's batch has arrived; sentinels are registered before that")
-    for leaves in sentinels:
-        if leaves not in known:
-            connection.execute(
-                "INSERT INTO sentinels VALUES (?, ?, ?, ?)",
-                (digest, len(known), leaves, acknowledged),
-            )
-            known[leaves] = acknowledged
-        elif acknowledged:
-            connection.execute(
-                "UPDATE sentinels SET acknowledged = 1 WHERE task_digest = ? AND leaves = ?",
-                (digest, leaves),
-            )
-    if len(known) > most:
+    if new:
+        before = [leaf for sentinel in registered(connection, digest) for leaf in sentinel.leaves]
+        _check_leaves_differ(before, new)
+        _add(connection, digest, new, most, acknowledged=acknowledged)
+    connection.executemany(
+        "UPDATE sentinels SET acknowledged = 1 WHERE task_digest = ? AND leaves = ?",
+        [(digest, leaves) for leaves in confirmed],
+    )
+
+
+def _acknowledged(connection: sqlite3.Connection, digest: TaskDigest, leaves: bytes) -> bool | None:
+    """Say whether a sentinel was acknowledged; None if it is new."""
+    row = connection.execute(
+        "SELECT acknowledged FROM sentinels WHERE task_digest = ? AND leaves = ?", (digest, leaves)
+    ).fetchone()
+    return None if row is None else bool(row[0])
+
+
+def _check_leaves_differ(before: Sequence[bytes], new: Sequence[bytes]) -> None:
+    """Refuse leaves that stand in two sentinels, or twice in one: a report would count for two."""
+    every = [*before, *(leaf for leaves in new for leaf in split(leaves))]
+    if len(set(every)) != len(every):
+        raise WireError(f"{len(every) - len(set(every))} leaves stand in two places")
+
+
+def _add(
+    connection: sqlite3.Connection,
+    digest: TaskDigest,
+    new: Sequence[bytes],
+    most: int,
+    *,
+    acknowledged: bool,
+) -> None:
+    [count] = connection.execute(
+        "SELECT count(*) FROM sentinels WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    if count + len(new) > most:
         raise BatchStateError(
-            f"the task would have {len(known)} sentinels; between n_min and target_size there is "
-            f"room for {most}"
+            f"the task would have {count + len(new)} sentinels; between n_min and target_size "
+            f"there is room for {most}"
         )
+    connection.executemany(
+        "INSERT INTO sentinels VALUES (?, ?, ?, ?)",
+        [(digest, count + place, leaves, acknowledged) for place, leaves in enumerate(new)],
+    )
 
 
 def registered(connection: sqlite3.Connection, digest: TaskDigest) -> list[Sentinel]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from analyzer.registry import Registry
 from analyzer.store import Store
 from common.errors import WireError
-from common.merkle import HASH_BYTES, split
+from common.merkle import HASH_BYTES
 from common.task import Task
 from common.task_digest import TaskDigest
 
@@ -24,12 +24,13 @@ class Sentinels:
         Keep sentinels; when this returns they are on the disk. For operators.
 
         They are registered twice: as planned before they are sent, so that none is ever counted as
-        a user's, and as acknowledged afterwards, so that none is missed that was never sent.
+        a user's, and as acknowledged afterwards, so that none is missed that was never sent. More
+        than a call holds come in several, and those of all calls are a task's.
 
         Raises:
             UnknownTaskError: There is no such task.
             WireError: One has another number of leaves than a submission of the task has reports,
-                or two have a leaf in common.
+                or a leaf in common with another one, of this call or an earlier one.
             BatchStateError: The task's batch has arrived, or there are more of them than n_min
                 users leave room for below target_size.
         """
@@ -40,8 +41,5 @@ class Sentinels:
                     f"a sentinel has {len(leaves) // HASH_BYTES} leaves; a submission of this task "
                     f"has {task.reports_per_user} reports"
                 )
-        every = [leaf for leaves in sentinels for leaf in split(leaves)]
-        if len(set(every)) != len(every):
-            raise WireError(f"{len(every) - len(set(every))} leaves stand in two places")
         room = max(0, task.target_size - task.n_min)
         await self._store.add_sentinels(digest, sentinels, room, acknowledged=acknowledged)

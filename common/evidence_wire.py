@@ -1,6 +1,6 @@
 """Receipts, commitments, proofs and sentinels: protocol buffers to values and back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,10 @@ from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_
 
 MAX_SENTINELS: Final = 10_000
 """In one call."""
+_PART_BYTES: Final = MAX_MESSAGE_BYTES // 2
+"""Of the sentinels in one call, so that it is read in time over a slow line too."""
+_FIELD_BYTES: Final = 8
+"""At most, what stands before each sentinel on the wire."""
 _COUNT_BYTES: Final = 4
 
 
@@ -138,6 +142,24 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
 
 
 # --- sentinels -----------------------------------------------------------------------------------
+
+
+def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """
+    Split an operator's sentinels, in their order, into what one call takes of them.
+
+    Args:
+        sentinels: Of each its leaves, one after the other. Those of one fit into a call: they are
+            shorter than its envelope.
+    """
+    start, size = 0, 0
+    for place, leaves in enumerate(sentinels):
+        size += len(leaves) + _FIELD_BYTES
+        if size > _PART_BYTES or place - start == MAX_SENTINELS:
+            yield sentinels[start:place]
+            start, size = place, len(leaves) + _FIELD_BYTES
+    if start < len(sentinels):
+        yield sentinels[start:]
 
 
 def sentinels_to_wire(

@@ -11,7 +11,7 @@ import grpc
 from common.draft import TaskDraft
 from common.draft_wire import draft_to_wire
 from common.errors import NotReleasedError, PeerError, PeerRefusalError, SettingsError
-from common.evidence_wire import sentinels_to_wire
+from common.evidence_wire import sentinel_parts, sentinels_to_wire
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
 from common.result import Result
@@ -94,11 +94,17 @@ class OperatorClient:
     async def register_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
     ) -> None:
-        """Register test submissions, by their leaves; again with the same ones changes nothing."""
-        request = sentinels_to_wire(digest, sentinels, acknowledged=acknowledged)
-        await self._reply(
-            self._stub.RegisterSentinels(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
-        )
+        """
+        Register test submissions, by their leaves; again with the same ones changes nothing.
+
+        Many take several calls. If one fails, those of the earlier ones are registered.
+        """
+        for part in sentinel_parts(sentinels):
+            request = sentinels_to_wire(digest, part, acknowledged=acknowledged)
+            call = self._stub.RegisterSentinels(
+                request, metadata=self._metadata, timeout=SHORT_DEADLINE
+            )
+            await self._reply(call)
 
     async def result(self, digest: TaskDigest) -> Result:
         """

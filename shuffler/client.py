@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import grpc
 
@@ -78,10 +78,9 @@ class AnalyzerClient:
 
         async def messages() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
             yield manifest_to_wire(manifest)
-            if not wants_reports(await call.initial_metadata()):
-                await call.code()
-                return
             try:
+                if not await _wants_reports(call):
+                    return
                 async for chunk in chunks:
                     yield chunk_to_wire(chunk)
             except Exception as error:
@@ -98,6 +97,23 @@ class AnalyzerClient:
                 raise failures[0] from None
             raise
         return delivered_from_wire(answer)
+
+
+async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
+    """
+    Wait until the analyzer asks for the reports, or has answered without them.
+
+    Raises:
+        PeerError: It does neither.
+    """
+    try:
+        async with asyncio.timeout(SHORT_DEADLINE):
+            if wants_reports(await call.initial_metadata()):
+                return True
+            await call.code()
+    except TimeoutError as error:
+        raise PeerError("the analyzer says nothing to the batch's manifest") from error
+    return False
 
 
 @contextmanager

@@ -49,6 +49,27 @@ class Claim:
         )
 
 
+def authentic(signed: SignedTask, digest: TaskDigest, identity: PublicIdentity | None) -> Task:
+    """
+    Read a task that a shuffler gave. Run by the user agent, and by who plays one.
+
+    Args:
+        signed: What the shuffler gave.
+        digest: What was asked for.
+        identity: The analyzer that is pinned. A device pins one; None checks no signature.
+
+    Raises:
+        SignatureError: It is not the task that was asked for, or the pinned identity did not sign
+            it.
+        TaskError: It is not a valid task.
+    """
+    if signed.digest() != digest:
+        raise SignatureError("the shuffler gave another task than the one that was asked for")
+    if identity is not None:
+        identity.verify(signed)
+    return Task.from_bytes(signed.task_bytes)
+
+
 def check(
     signed: SignedTask,
     digest: TaskDigest,
@@ -79,10 +100,7 @@ def check(
 
     Cost: tenths of a second, unless the claim is confirmed.
     """
-    if signed.digest() != digest:
-        raise SignatureError("the shuffler gave another task than the one that was asked for")
-    policy.identity.verify(signed)
-    task = Task.from_bytes(signed.task_bytes)
+    task = authentic(signed, digest, policy.identity)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
     if task.local_epsilon > policy.local_epsilon_cap:

@@ -9,14 +9,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from common.errors import KeyFormatError, SettingsError
 from common.hpke import fingerprint
 from common.runtime.certificates import PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
 from common.runtime.identity import load_identity, renew_identity
 from common.runtime.state import StateDirectory
-from common.signing import PublicIdentity
-from deploy.commands.options import AsJson
+from deploy.commands.options import AsJson, read_identity
 from deploy.key_folder import KeyFolder, Shown
 from deploy.result_json import dumps
 
@@ -86,7 +84,7 @@ def show(
     """List certificates, their fingerprints and the days until they end."""
     _print(
         KeyFolder(directory).show(SystemClock().now()),
-        identity=None if identity is None else _identity_fingerprint(identity),
+        identity=None if identity is None else fingerprint(read_identity(identity).raw),
         json=json,
     )
 
@@ -117,19 +115,6 @@ def identity(
         sys.stdout.write(dumps(shown) + "\n")
     else:
         Console().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
-
-
-def _identity_fingerprint(file: Path) -> str:
-    try:
-        return fingerprint(
-            PublicIdentity.from_hex(
-                file.read_text(encoding="ascii").strip(), f"the identity in {file}"
-            ).raw
-        )
-    except OSError as error:
-        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise KeyFormatError(f"{file} does not hold an identity") from error
 
 
 def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = None) -> None:

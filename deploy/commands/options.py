@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from common.errors import KeyFormatError
+from common.errors import KeyFormatError, SettingsError
+from common.signing import PublicIdentity
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]
@@ -37,3 +38,21 @@ def hexadecimal(name: str, text: str, length: int) -> bytes:
     if len(value) != length:
         raise KeyFormatError(f"{name} has {len(text)} digits; it must have {2 * length}")
     return value
+
+
+def read_identity(file: Path) -> PublicIdentity:
+    """
+    Read a party's identity.pub.
+
+    Raises:
+        SettingsError: The file cannot be read.
+        KeyFormatError: It does not hold an identity.
+    """
+    try:
+        return PublicIdentity.from_hex(
+            file.read_text(encoding="ascii").strip(), f"what {file} holds"
+        )
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise KeyFormatError(f"{file} does not hold an identity") from error

@@ -3,23 +3,33 @@
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from common.errors import SettingsError
 from common.randomness import secure_generator
-from common.runtime.rpc import open_channel
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy.commands.options import AnalyzerAddress, AsJson, Authority, TokenFile, hexadecimal
+from deploy.commands.options import (
+    AnalyzerAddress,
+    AsJson,
+    Authority,
+    Certificate,
+    CertificateKey,
+    TokenFile,
+    hexadecimal,
+    read_identity,
+)
 from deploy.commands.output import check_folder
 from deploy.operator_client import OperatorClient
 from deploy.person_client import ask_for_receipt
 from deploy.result_json import dumps
-from deploy.sentinels import Planting
+from deploy.sentinel_file import Planted, State
+from deploy.sentinels import Planting, shuffler_at
 from deploy.shuffler_operator import read_authority
+from user_agent.token_file import TokenFile as UserTokens
 
 app = typer.Typer()
 sentinels_app = typer.Typer(
@@ -76,7 +86,7 @@ def receipt(
     "plant",
     epilog="Example: shuffledp sentinels plant --task 5b1f… --count 300 --over 86400 "
     "--shuffler 127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem --output sentinels.json",
+    "state/analyzer/operator.token --authority state/tls/authority.pem --output sentinels.jsonl",
 )
 def plant(
     task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
@@ -85,34 +95,89 @@ def plant(
     analyzer: AnalyzerAddress,
     token_file: TokenFile,
     output: Annotated[
-        Path, typer.Option(help="Where to keep what they are. Never show it to the shuffler.")
+        Path,
+        typer.Option(
+            help="Where to keep what they are; if it is there, go on where it stops. Never show it "
+            "to the shuffler."
+        ),
     ],
     over: Annotated[
         float, typer.Option(min=0.0, help="Seconds over which they are spread, at random.")
     ] = 0.0,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            help="Users' tokens, a line each, if the shuffler asks for them: the first COUNT are "
+            "used, and nobody else is to have those."
+        ),
+    ] = None,
     authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
+    analyzer_identity: Annotated[
+        Path | None,
+        typer.Option(help="Take a task only if it is signed by this: the analyzer's identity.pub."),
+    ] = None,
+    shuffler_identity: Annotated[
+        Path | None,
+        typer.Option(help="Take receipts only if signed by this: the shuffler's identity.pub."),
+    ] = None,
+    json: AsJson = False,
 ) -> None:
-    """Send test submissions through the shuffler, and register them with the analyzer."""
+    """Send test submissions through the shuffler, and register them with the analyzer.
+
+    If it was interrupted, the same command goes on where it stopped: what the shuffler has not
+    acknowledged is sent again, as it was.
+    """
     digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
     check_folder(output)
-    if output.exists():
-        raise SettingsError(f"{output} is there already; it may hold sentinels of another time")
     trusted = read_authority(authority) if authority else None
+    signer = read_identity(analyzer_identity) if analyzer_identity else None
+    acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
+    to_show = UserTokens(tokens, str(tokens)).tokens() if tokens else None
 
-    async def run() -> None:
-        async with OperatorClient.connect(analyzer, authority, token_file) as operator:
+    async def run() -> list[Planted]:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
             planting = Planting(
                 digest=digest,
-                operator=operator,
-                connect=lambda: open_channel(shuffler, "shuffler", trusted),
+                analyzer=operator,
+                connect=lambda: shuffler_at(shuffler, trusted),
                 kept=output,
                 rng=secure_generator(),
+                tokens=to_show,
+                analyzer_identity=signer,
+                shuffler_identity=acknowledger,
             )
             await planting.plant(count, over)
-        states = Counter(sentinel.state for sentinel in planting.planted)
-        Console().print(
-            f"{states['acknowledged']} of {count} sentinels are acknowledged by the shuffler, "
-            f"{states['refused']} were refused, of {states['planned']} it is not known."
-        )
+        return planting.planted
 
-    asyncio.run(run())
+    _tell(asyncio.run(run()), digest, output, json=json)
+
+
+def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json: bool) -> None:
+    states = Counter(sentinel.state for sentinel in planted)
+    reasons = Counter(one.reason for one in planted if one.state is State.REFUSED)
+    left = len(planted) - states[State.ACKNOWLEDGED]
+    if json:
+        fields = {
+            "task_digest": digest.hex(),
+            "file": str(output),
+            "sentinels": len(planted),
+            **{state.value: states[state] for state in State if state is not State.PLANNED},
+            "reasons": dict(reasons),
+        }
+        sys.stdout.write(dumps(fields) + "\n")
+        return
+    console = Console()
+    console.print(
+        f"{states[State.ACKNOWLEDGED]} of {len(planted)} sentinels are acknowledged by the "
+        f"shuffler, and the analyzer knows. {states[State.REFUSED]} were refused, "
+        f"{states[State.UNKNOWN]} were not answered, and of {states[State.STORED]} the analyzer "
+        "could not be told."
+    )
+    for reason, times in reasons.most_common():
+        console.print(f"Refused {times} times: {reason}", markup=False)
+    if left:
+        console.print("The same command sends again what is not acknowledged.")

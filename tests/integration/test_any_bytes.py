@@ -184,9 +184,7 @@ class _Liar(grpc.GenericRpcHandler):
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
         """Take any call, of one request or of many."""
 
-        async def answered(requests: AsyncIterator[bytes], _context: object) -> bytes:
-            async for _ in requests:
-                pass
+        async def answered(_requests: AsyncIterator[bytes], _context: object) -> bytes:
             return self._answer
 
         del handler_call_details

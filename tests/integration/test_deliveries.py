@@ -1,14 +1,17 @@
 """What the analyzer answers to a manifest reaches the shuffler, and no report is sent in vain."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+import grpc
 import pytest
 
 from common.batch import BatchId, BatchManifest
 from common.errors import PeerError, PeerRefusalError
-from common.runtime.rpc import open_channel
+from common.runtime.rpc import bind, open_channel
 from common.task import Task
 from common.task_digest import TaskDigest
+from shuffler import client
 from shuffler.client import AnalyzerClient
 from tests.support.services import Services
 
@@ -55,10 +58,10 @@ async def test_a_batch_that_is_there_is_not_sent_again(services: Services) -> No
     size = Task.from_bytes(signed.task_bytes).sealed_report_bytes
     first, again = _Reports(size), _Reports(size)
     async with services.channel_as("shuffler") as channel:
-        client = AnalyzerClient(channel)
-        commitment = await client.deliver(_manifest(signed.digest()), first.chunks())
+        analyzer = AnalyzerClient(channel)
+        commitment = await analyzer.deliver(_manifest(signed.digest()), first.chunks())
         for _ in range(_TIMES):
-            repeated = await client.deliver(_manifest(signed.digest()), again.chunks())
+            repeated = await analyzer.deliver(_manifest(signed.digest()), again.chunks())
             assert commitment == repeated
 
     assert (_CHUNKS, 0) == (first.asked, again.asked)
@@ -74,3 +77,37 @@ async def test_a_delivery_to_nobody_ends() -> None:
             )
 
     assert 0 == reports.asked
+
+
+async def test_an_analyzer_that_says_nothing_to_a_manifest_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It waits for reports that wait for its word; the call is ended, and may be made again."""
+    monkeypatch.setattr(client, "SHORT_DEADLINE", 0.3)
+    server = grpc.aio.server(handlers=[_Waiting()])
+    address = bind(server, "127.0.0.1:0", None)
+    await server.start()
+    reports = _Reports(1000)
+    async with open_channel(address, "analyzer", None) as channel:
+        with pytest.raises(PeerError, match="says nothing"):
+            await AnalyzerClient(channel).deliver(
+                _manifest(TaskDigest(bytes(32))), reports.chunks()
+            )
+    await server.stop(None)
+
+    assert 0 == reports.asked
+
+
+class _Waiting(grpc.GenericRpcHandler):
+    """Reads a call's requests to their end before it says anything."""
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """Take any call."""
+
+        async def answered(requests: AsyncIterator[bytes], _context: object) -> bytes:
+            async for _ in requests:
+                pass
+            return b""
+
+        del handler_call_details
+        return grpc.stream_unary_rpc_method_handler(answered)

@@ -120,6 +120,63 @@ async def test_a_shuffler_that_asks_for_tokens_takes_no_one_without(services: Se
             assert text.encode() not in written
 
 
+async def _plant(services: Services, digest: bytes, *more: str) -> tuple[int | None, str, str]:
+    """Plant three, as an operator whose certificate does not lie beside the authority."""
+    directory = services.directory
+    authority = directory / "elsewhere" / "authority.pem"
+    authority.parent.mkdir(exist_ok=True)
+    authority.write_bytes((directory / "tls" / "authority.pem").read_bytes())
+    return await _run(
+        *("sentinels", "plant", "--task", digest.hex(), "--count", "3", "--json"),
+        *("--shuffler", services.shuffler.address, "--analyzer", services.analyzer.address),
+        *("--token-file", str(directory / "analyzer" / "operator.token")),
+        *("--authority", str(authority), "--output", str(directory / "sentinels.jsonl"), *more),
+    )
+
+
+async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services: Services) -> None:
+    """With a certificate from anywhere; refused without tokens, the same ones are sent with."""
+    directory = services.directory
+    status, printed, _ = await _run(
+        *("tokens", "make", "3", "--out", str(directory / "tokens.txt"), "--json"),
+        *("--key-directory", str(directory / "issuer")),
+    )
+    assert 0 == status
+    address = services.shuffler.address
+    await services.shuffler.stop()
+    await services.start_shuffler(address, token_identity=json.loads(printed)["token_identity"])
+    signed = await services.publish(n_min=10, target_size=20)
+    own = tuple(
+        text
+        for option, file in (("--certificate", "operator.pem"), ("--key", "operator.key"))
+        for text in (option, str(directory / "tls" / file))
+    )
+    pinned = tuple(
+        text
+        for party in ("analyzer", "shuffler")
+        for text in (f"--{party}-identity", str(directory / party / "identity.pub"))
+    )
+    tokens = ("--tokens", str(directory / "tokens.txt"))
+
+    status, _, complaint = await _plant(services, signed.digest())
+    assert (1, True) == (status, "no analyzer answers" in complaint)
+    status, printed, _ = await _plant(services, signed.digest(), *own)
+    refused = json.loads(printed)
+    assert (0, 3, 0) == (status, refused["refused"], refused["acknowledged"])
+    assert ["this shuffler takes submissions with a token of its collection only"] == list(
+        refused["reasons"]
+    )
+    (directory / "few.txt").write_bytes((directory / "tokens.txt").read_bytes()[:-161])
+    status, _, complaint = await _plant(
+        services, signed.digest(), *own, "--tokens", str(directory / "few.txt")
+    )
+    assert (1, True) == (status, "need a token each; the file of tokens holds 2" in complaint)
+    status, printed, complaint = await _plant(services, signed.digest(), *own, *pinned, *tokens)
+    planted = json.loads(printed)
+    assert (0, 0, 3) == (status, planted["refused"], planted["acknowledged"])
+    assert "" == complaint
+
+
 def _written(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file())
 

@@ -6,12 +6,12 @@ import grpc
 import numpy as np
 import pytest
 
-from common.errors import PeerRefusalError
+from common.errors import BatchStateError, PeerRefusalError
 from common.receipt import bulk_receipt_holds, receipt_holds
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
 from deploy.operator_client import OperatorClient
-from deploy.sentinels import Planting
+from deploy.sentinels import Planting, shuffler_at
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from tests.support.services import Services
 from user_agent.contribution import Contributor
@@ -30,10 +30,14 @@ def _planting(
 ) -> Planting:
     return Planting(
         digest=signed.digest(),
-        operator=operator,
-        connect=lambda: services.channel("shuffler", services.shuffler.address),
+        analyzer=operator,
+        connect=lambda: shuffler_at(
+            services.shuffler.address, (services.directory / "tls" / "authority.pem").read_bytes()
+        ),
         kept=kept,
         rng=np.random.default_rng(2),
+        analyzer_identity=PublicIdentity.from_hex(services.identity, "analyzer_identity"),
+        shuffler_identity=PublicIdentity.from_hex(services.shuffler_identity, "shuffler_identity"),
     )
 
 
@@ -98,7 +102,7 @@ async def test_sentinels_go_the_way_of_users_and_count_as_none(
 ) -> None:
     """Planted among forty users; the result is of those forty, and says that all came through."""
     signed = await services.publish(n_min=40, target_size=60, local_epsilon=4.0)
-    kept = tmp_path / "sentinels.json"
+    kept = tmp_path / "sentinels.jsonl"
     async with services.operator() as operator, services.stubs() as (_, shuffler, _analyzer):
         await _planting(services, operator, signed, kept).plant(20, over=0.1)
         bulk = shuffler_pb2.SubmitBulkRequest(
@@ -114,8 +118,8 @@ async def test_sentinels_go_the_way_of_users_and_count_as_none(
         result.n_sentinels_missing,
         result.n_sentinels_repeated,
     )
-    written = json.loads(kept.read_text(encoding="utf-8"))
-    assert ["acknowledged"] * 20 == [one["state"] for one in written["sentinels"]]
+    lines = [json.loads(line) for line in kept.read_text(encoding="ascii").splitlines()]
+    assert ["stored", "acknowledged"] * 20 == [one["state"] for one in lines if "state" in one]
     assert 0o600 == kept.stat().st_mode & 0o777
 
 
@@ -125,12 +129,18 @@ async def test_more_sentinels_than_there_is_room_for_are_not_sent(
     """A batch full of them would hold too few users; nothing reaches the shuffler."""
     signed = await services.publish(n_min=10, target_size=20)
     async with services.operator() as operator:
-        planting = _planting(services, operator, signed, tmp_path / "sentinels.json")
-        with pytest.raises(PeerRefusalError, match="there is room for 10"):
-            await planting.plant(11, over=0.0)
+        too_many = _planting(services, operator, signed, tmp_path / "too_many.jsonl")
+        with pytest.raises(BatchStateError, match="there is room for 10"):
+            await too_many.plant(11, over=0.0)
+        one = np.random.default_rng(3).bytes(64)
+        await operator.register_sentinels(signed.digest(), [one], acknowledged=False)
+        planting = _planting(services, operator, signed, tmp_path / "sentinels.jsonl")
+        with pytest.raises(PeerRefusalError, match=r"would have 11 sentinels; .* room for 10"):
+            await planting.plant(10, over=0.0)
 
+    assert [] == too_many.planted
+    assert not (tmp_path / "too_many.jsonl").exists()
     assert {"planned"} == {one.state for one in planting.planted}
-    assert {b""} == {one.receipt for one in planting.planted}
 
 
 async def test_a_sentinel_that_fills_the_batch_is_a_sentinel(
@@ -143,7 +153,7 @@ async def test_a_sentinel_that_fills_the_batch_is_a_sentinel(
             task_digest=signed.digest(), envelopes=_envelopes(signed, 16)
         )
         await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
-        planting = _planting(services, operator, signed, tmp_path / "sentinels.json")
+        planting = _planting(services, operator, signed, tmp_path / "sentinels.jsonl")
         await planting.plant(5, over=3.0)
         async with asyncio.timeout(_DEADLINE):
             result = await operator.wait_for_result(signed.digest())
@@ -161,3 +171,17 @@ async def test_only_an_operator_registers_sentinels(services: Services) -> None:
             await analyzer.RegisterSentinels(request, timeout=_DEADLINE)
 
     assert grpc.StatusCode.UNAUTHENTICATED is caught.value.code()
+
+
+async def test_sentinels_that_fill_several_messages_are_registered(services: Services) -> None:
+    """Six thousand of 28 reports, twice what one call carries; as acknowledged, too."""
+    signed = await services.publish(dummies_per_user=27, n_min=10, target_size=6_010)
+    leaves = np.random.default_rng(3).bytes(6_000 * 28 * 32)
+    sentinels = [leaves[start : start + 28 * 32] for start in range(0, len(leaves), 28 * 32)]
+    async with services.operator() as operator:
+        for acknowledged in (False, True):
+            await operator.register_sentinels(signed.digest(), sentinels, acknowledged=acknowledged)
+        with pytest.raises(PeerRefusalError, match="would have 6001 sentinels"):
+            await operator.register_sentinels(
+                signed.digest(), [np.random.default_rng(4).bytes(28 * 32)], acknowledged=False
+            )

@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 
 from common.runtime.database import Database
 from common.runtime.settings import load
+from common.task_digest import TaskDigest
 from deploy import draft_file, question_file
-from deploy.commands.keys import _identity_fingerprint
+from deploy.commands.options import read_identity
 from deploy.commands.services import _hexadecimal_file
 from deploy.datasets import files
 from deploy.operator_client import read_token
+from deploy.sentinel_file import SentinelFile, State
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import BatchKey
 from shuffler.settings import ShufflerSettings
@@ -86,6 +88,14 @@ _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta":
 """
 _PEOPLE: Final = b"value\n3\n1\n3\n2\n"
 _BATCH_KEY: Final = BatchKey(bytes(32))
+_TASK: Final = TaskDigest(bytes(32))
+_SENTINELS: Final = f"""{{"task_digest": "{"00" * 32}", "sentinels": 3}}
+{{"sentinel": 0, "envelope_hash": "", "leaves": ["{"ab" * 32}", "{"cd" * 32}"], "envelope": "00ff"}}
+{{"sentinel": 1, "envelope_hash": "", "leaves": ["{"01" * 32}"], "envelope": "aa"}}
+{{"sentinel": 0, "state": "stored", "receipt": "{"ab" * 64}"}}
+{{"sentinel": 0, "state": "acknowledged"}}
+{{"sentinel": 1, "state": "refused", "reason": "this batch no longer collects"}}
+""".encode()
 _ITEMS: Final = b'note,value,count\n"x, y",Aix,3\n,Bonn,0\n,"Ch""ur",7\n'
 
 
@@ -149,6 +159,13 @@ def _database(path: Path) -> None:
     for beside in ("-wal", "-shm"):
         path.with_name(path.name + beside).unlink(missing_ok=True)
     Database(path, "CREATE TABLE IF NOT EXISTS other (number INTEGER);").close()
+
+
+def _sentinels(path: Path) -> None:
+    """Go on with a file of sentinels, as far as there may be."""
+    with SentinelFile.opened(path, _TASK, 3) as kept:
+        for number in range(len(kept.planted)):
+            kept.became(number, State.UNKNOWN)
 
 
 def _permuted() -> bytes:
@@ -247,16 +264,35 @@ FILE_PARSERS: Final = (
         lambda path: TokenFile(path).token("Ada"),
         (b"ab" * 80 + b" Ada\n\n" + b"cd" * 80 + b" Bo\n", b"00" * 80),
         "text",
-        "user_agent.token_file.TokenFile.token",
-        "user_agent.token_file._read",
+        "user_agent.token_file.TokenFile._lines",
+        "user_agent.token_file.TokenFile._read",
+    ),
+    file_parser(
+        "operator's file of users' tokens",
+        "tokens.txt",
+        lambda path: TokenFile(path).tokens(),
+        (b"ab" * 80 + b"\n\n" + b"cd" * 80 + b"\n", b"00" * 80),
+        "text",
+        "user_agent.token_file.TokenFile._lines",
+        "user_agent.token_file.TokenFile._read",
+    ),
+    file_parser(
+        "file of sentinels",
+        "sentinels.jsonl",
+        _sentinels,
+        (_SENTINELS, _SENTINELS.splitlines(keepends=True)[0], _SENTINELS[:-9]),
+        "text",
+        "deploy.sentinel_file.SentinelFile._read",
+        "deploy.sentinel_file._planned",
+        "deploy.sentinel_file._check_first",
     ),
     file_parser(
         "identity file",
         "identity.pub",
-        _identity_fingerprint,
+        read_identity,
         (b"ab" * 32 + b"\n",),
         "text",
-        "deploy.commands.keys._identity_fingerprint",
+        "deploy.commands.options.read_identity",
     ),
     file_parser(
         "permuted batch",

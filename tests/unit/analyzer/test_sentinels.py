@@ -88,6 +88,31 @@ async def test_a_report_belongs_to_one_sentinel(analyzer: AnalyzerCore) -> None:
         await _register(analyzer, [some_leaves(1)[0] * 2])
 
 
+async def test_a_report_belongs_to_one_sentinel_of_all_calls(analyzer: AnalyzerCore) -> None:
+    """One leaf in common with an earlier call's, or the same two the other way round."""
+    [first, second] = some_leaves(2)
+    await _register(analyzer, [first + second])
+    for shared, times in ((first + some_leaves(1, 50)[0], 1), (second + first, 2)):
+        with pytest.raises(WireError, match=f"{times} leaves stand in two places"):
+            await _register(analyzer, [*_sentinels(1, start=70), shared])
+
+    assert [(first, second)] == [one.leaves for one in await _kept(analyzer)]
+
+
+async def test_several_calls_register_the_sentinels_of_a_task(analyzer: AnalyzerCore) -> None:
+    """They keep the order of the calls, and the room is for all together."""
+    planned = _sentinels(5)
+    await _register(analyzer, planned[:2])
+    await _register(analyzer, planned[1:4], acknowledged=True)
+    await _register(analyzer, planned)
+    with pytest.raises(BatchStateError, match=r"would have 6 sentinels; .* room for 5"):
+        await _register(analyzer, _sentinels(1, start=50))
+
+    kept = await _kept(analyzer)
+    assert planned == [b"".join(one.leaves) for one in kept]
+    assert [False, True, True, True, False] == [one.acknowledged for one in kept]
+
+
 async def test_a_task_that_is_not_there_has_no_sentinels(analyzer: AnalyzerCore) -> None:
     """As everywhere."""
     with pytest.raises(UnknownTaskError):

@@ -7,6 +7,7 @@ from common.inclusion import InclusionProof
 from common.merkle import leaf
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
+from common.wire import MAX_MESSAGE_BYTES
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.leaves import commitment_over, some_leaves, tree_over
 
@@ -102,6 +103,19 @@ def test_a_call_registers_a_limited_number_of_whole_sentinels() -> None:
         request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
         with pytest.raises(WireError, match=rule):
             evidence_wire.sentinels_from_wire(request)
+
+
+@pytest.mark.parametrize(("count", "reports"), [(10_000, 14), (20_001, 1), (3, 20_000), (0, 1)])
+def test_sentinels_are_split_into_what_a_call_takes(count: int, reports: int) -> None:
+    """All of them, in their order, in messages that a server reads."""
+    planned = [number.to_bytes(32) * reports for number in range(count)]
+    parts = list(evidence_wire.sentinel_parts(planned))
+
+    assert planned == [leaves for part in parts for leaves in part]
+    for part in parts:
+        message = evidence_wire.sentinels_to_wire(_DIGEST, part, acknowledged=True)
+        assert message.ByteSize() <= MAX_MESSAGE_BYTES
+        assert len(evidence_wire.sentinels_from_wire(message)[1]) == len(part) > 0
 
 
 def test_a_kept_commitment_that_is_no_message_is_refused() -> None:

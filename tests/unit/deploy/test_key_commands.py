@@ -85,11 +85,9 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("keys", "make"),
-        ("keys", "renew"),
-        ("keys", "show"),
-        ("keys", "identity"),
+        *(("keys", verb) for verb in ("make", "renew", "show", "identity")),
         ("tokens", "make"),
+        ("sentinels", "plant"),
         ("close",),
     ],
 )

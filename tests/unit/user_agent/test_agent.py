@@ -329,6 +329,19 @@ def test_each_person_has_a_token_of_their_own(tmp_path: Path) -> None:
     assert TokenFile(None).token("Ada L") == b""
 
 
+def test_an_operators_tokens_keep_their_order_and_count_once(tmp_path: Path) -> None:
+    """A line each; a person's own, with their name, is nobody else's, and is not repeated."""
+    file = tmp_path / "tokens"
+    one, two = bytes(TOKEN_BYTES), bytes([1]) * TOKEN_BYTES
+    file.write_text(f"{two.hex()}\n\n{one.hex()}\n{two.hex()}\n", encoding="utf-8")
+
+    assert [two, one] == TokenFile(file).tokens()
+    file.write_text(f"{one.hex()}\n{two.hex()} Ada\n", encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"^line 2 of tokens\.txt holds no token") as caught:
+        TokenFile(file, "tokens.txt").tokens()
+    assert "Ada" not in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["00", "no digits", "00" * (TOKEN_BYTES + 1)])
 def test_a_line_without_a_token_is_named_and_not_repeated(tmp_path: Path, text: str) -> None:
     """It may hold a secret that was put into the wrong file."""

@@ -8,7 +8,7 @@ from common.errors import BudgetError, PolicyError, SignatureError, TaskError
 from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
 from tests.support.tasks import FAR_FUTURE, PublishedTask, published
-from user_agent.policy import Claim, Policy, check, check_totals
+from user_agent.policy import Claim, Policy, authentic, check, check_totals
 
 _NOW = 1_000_000_000.0
 
@@ -37,6 +37,19 @@ def test_an_unpinned_signer_is_refused() -> None:
     stranger = Policy(identity=SigningIdentity.generate().public_identity(), local_epsilon_cap=4.0)
     with pytest.raises(SignatureError):
         check(case.signed, case.signed.digest(), stranger, _NOW)
+
+
+def test_a_task_is_authentic_by_its_digest_and_by_whoever_is_pinned() -> None:
+    """Without anybody pinned the digest decides alone."""
+    case, stranger = published(), SigningIdentity.generate().public_identity()
+    digest = case.signed.digest()
+
+    assert case.task == authentic(case.signed, digest, case.identity.public_identity())
+    assert case.task == authentic(case.signed, digest, None)
+    with pytest.raises(SignatureError, match="not by the analyzer identity pinned here"):
+        authentic(case.signed, digest, stranger)
+    with pytest.raises(SignatureError, match="another task"):
+        authentic(case.signed, TaskDigest(bytes(32)), None)
 
 
 def test_a_local_epsilon_over_the_cap_is_refused() -> None:
