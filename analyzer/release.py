@@ -332,7 +332,7 @@ class Releases:
         await self._registry.get(digest)
         kept = await self._store.result(digest)
         if kept is not None:
-            return result_from_bytes(kept)
+            return await asyncio.to_thread(result_from_bytes, kept)  # may be of millions of items
         failure = await self._store.failure(digest)
         if failure is not None:
             raise UnusableBatchError(failure)

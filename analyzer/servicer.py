@@ -1,5 +1,6 @@
 """Wire in, core, wire out."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -77,7 +78,8 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         _context: object,
     ) -> analyzer_pb2.GetResultResponse:
         """Give a released result. For operators."""
-        return result_to_wire(await self._releases.result(digest_from_wire(request.task_digest)))
+        result = await self._releases.result(digest_from_wire(request.task_digest))
+        return await asyncio.to_thread(result_to_wire, result)
 
     async def GetLedger(
         self,
