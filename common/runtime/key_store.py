@@ -14,6 +14,7 @@ from common.hpke import HpkePrivateKey, HpkePublicKey, KeyId
 from common.key_ring import KeyEntry, KeyRing, KeyState, Schedule
 from common.runtime import logs
 from common.runtime.state import StateDirectory
+from common.runtime.storage import storage_failures
 from common.suites import DEFAULT_SUITE, SUITES
 
 RING_FILE: Final = "keys.json"
@@ -121,7 +122,9 @@ class KeyStore:
     def _read(self) -> KeyRing:
         path = self._state.path / RING_FILE
         try:
-            ring = KeyRing.from_json(path.read_text(encoding="ascii")) if path.exists() else None
+            with storage_failures():
+                content = path.read_bytes() if path.exists() else None
+            ring = None if content is None else KeyRing.from_json(content.decode("ascii"))
         except (KeyFormatError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "

@@ -49,7 +49,7 @@ class TlsFiles:
         Read the files.
 
         Raises:
-            SettingsError: One cannot be read, or the key is not the certificate's.
+            SettingsError: One cannot be read or holds none, or the key is not the certificate's.
         """
         try:
             identity = TlsIdentity(
@@ -61,6 +61,7 @@ class TlsFiles:
             raise SettingsError(f"a TLS file cannot be read: {error.strerror}") from error
         if self.certificate and not Certificate.read(self.certificate).belongs_to(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")
+        Certificate.read(self.authority)  # an empty one would let nobody in, without a word
         return identity
 
     def check(self, party: str, now: float) -> None:

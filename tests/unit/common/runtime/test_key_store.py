@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from common.errors import KeyFormatError, SettingsError, UnknownKeyError
+from common.errors import KeyFormatError, SettingsError, StorageError, UnknownKeyError
 from common.hpke import HpkePrivateKey, HpkePublicKey, report_context
 from common.key_ring import DAY, KeyState
 from common.runtime.key_store import RING_FILE, KeyStore
@@ -203,6 +203,17 @@ def test_a_damaged_ring_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "state" / RING_FILE).write_bytes(b"\xff")
 
     with pytest.raises(SettingsError, match=r"keys\.json .* is not a key ring"):
+        _store(tmp_path)
+
+
+def test_a_ring_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    """With a sentence, not with the system's own error."""
+    _run(tmp_path, 0)
+    ring = tmp_path / "state" / RING_FILE
+    ring.unlink()
+    ring.mkdir()
+
+    with pytest.raises(StorageError):
         _store(tmp_path)
 
 

@@ -109,6 +109,16 @@ def test_a_key_of_an_unknown_kind_is_not_the_certificates(tmp_path: Path) -> Non
         files.read()
 
 
+@pytest.mark.parametrize("content", [b"", b"no certificate"])
+def test_an_authority_that_is_none_stops_the_start(tmp_path: Path, content: bytes) -> None:
+    """Trusting nobody, a server would shut everybody out without a word."""
+    files = development_files(tmp_path, "analyzer", ManualClock())
+    files.authority.write_bytes(content)
+
+    with pytest.raises(SettingsError, match=r"authority\.pem does not hold a certificate"):
+        files.read()
+
+
 def test_an_ended_authority_issues_no_more(tmp_path: Path) -> None:
     """With a sentence; a certificate that ends before it begins cannot be made."""
     development_files(tmp_path, "shuffler", ManualClock())
