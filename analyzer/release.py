@@ -11,6 +11,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
+import numpy as np
+
 from analyzer.conclusion import conclude
 from analyzer.intake import Intake, take_in
 from analyzer.keys import AnalyzerKeys
@@ -39,7 +41,7 @@ from common.hpke_pool import Pool
 from common.inclusion import BatchCommitment
 from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
-from common.merkle import Tree, leaves_of, sorted_leaves
+from common.merkle import SALT_BYTES, Tree, leaves_of
 from common.result import Result
 from common.runtime import logs
 from common.task import Task
@@ -65,7 +67,20 @@ class Releases:
         keys: AnalyzerKeys,
         pool: Pool,
         most_refused_share: float,
+        rng: np.random.Generator,
     ) -> None:
+        """
+        Take what releases need.
+
+        Args:
+            store: Where batches, results and charges are kept.
+            registry: The published tasks.
+            spending: What populations have spent.
+            keys: Opens reports, and signs.
+            pool: The workers that open.
+            most_refused_share: Of a batch's reports; if more are refused, nothing is released.
+            rng: Draws the salts of commitments.
+        """
         self._keys = keys
         self._store = store
         self._identity = keys.identity
@@ -73,6 +88,7 @@ class Releases:
         self._registry = registry
         self._spending = spending
         self._pool = pool
+        self._rng = rng
         self._charging = asyncio.Lock()
         """Held from composing what a release costs until it is charged."""
         self._receiving: set[TaskDigest] = set()
@@ -170,15 +186,19 @@ class Releases:
         if received != manifest.n_reports:
             raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
-        commitment = await asyncio.to_thread(self._commit, manifest, leaves)
+        # No earlier: whoever knew it could still send reports that all stand in one bucket.
+        salt = self._rng.bytes(SALT_BYTES)
+        commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
         await self._store.finish_batch(
             manifest.batch_id, staged.digest(), commitment_to_bytes(commitment)
         )
 
-    def _commit(self, manifest: BatchManifest, leaves: bytearray) -> BatchCommitment:
+    def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
         """Sign the root over all that arrived. In a thread."""
-        tree = Tree(sorted_leaves(leaves))
-        return BatchCommitment.sign(self._identity, manifest.task_digest, manifest.batch_id, tree)
+        tree = Tree.over(leaves, salt)
+        return BatchCommitment.sign(
+            self._identity, manifest.task_digest, manifest.batch_id, tree, salt
+        )
 
     # --- releasing --------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         keys=keys,
         pool=pool,
         most_refused_share=settings.most_refused_share,
+        rng=secure_generator(),
     )
     sentinels = Sentinels(store, registry)
 

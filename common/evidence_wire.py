@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from common.batch import BATCH_ID_BYTES, BatchId
 from common.errors import WireError
 from common.inclusion import PREFIX_BYTES, BatchCommitment, InclusionProof
-from common.merkle import HASH_BYTES, MAX_BITS, split
+from common.merkle import HASH_BYTES, MAX_BITS, SALT_BYTES, split
 from common.signing import SIGNATURE_BYTES
 from common.task_digest import TaskDigest
 from common.wire import MAX_MESSAGE_BYTES, MAX_PERSON_CHARACTERS, digest_from_wire
@@ -38,8 +38,9 @@ def commitment_to_wire(commitment: BatchCommitment) -> inclusion_pb2.BatchCommit
     return inclusion_pb2.BatchCommitment(
         task_digest=commitment.task_digest,
         batch_id=commitment.batch_id,
-        n_reports=commitment.n_reports,
+        n_leaves=commitment.n_leaves,
         bits=commitment.bits,
+        salt=commitment.salt,
         root=commitment.root,
         signature=commitment.signature,
     )
@@ -50,8 +51,9 @@ def commitment_from_wire(message: inclusion_pb2.BatchCommitment) -> BatchCommitm
     return BatchCommitment(
         task_digest=digest_from_wire(message.task_digest),
         batch_id=BatchId(exactly("batch_id", message.batch_id, BATCH_ID_BYTES)),
-        n_reports=message.n_reports,
+        n_leaves=message.n_leaves,
         bits=count("bits", message.bits, MAX_BITS),
+        salt=exactly("salt", message.salt, SALT_BYTES),
         root=exactly("root", message.root, HASH_BYTES),
         signature=exactly("signature", message.signature, SIGNATURE_BYTES),
     )
@@ -62,9 +64,12 @@ def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
     return commitment_to_wire(commitment).SerializeToString()
 
 
-def commitment_from_bytes(kept: bytes) -> BatchCommitment:
+def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
     """
     Read a commitment that was kept.
+
+    Returns:
+        None for one without a salt, which a version before this one kept and nobody reads now.
 
     Raises:
         WireError: The bytes are none: the file was damaged.
@@ -73,6 +78,8 @@ def commitment_from_bytes(kept: bytes) -> BatchCommitment:
         message = inclusion_pb2.BatchCommitment.FromString(kept)
     except DecodeError as error:
         raise WireError("what is kept of this batch is no commitment") from error
+    if message.signature and not message.salt:
+        return None
     return commitment_from_wire(message)
 
 
@@ -84,8 +91,8 @@ def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.Delive
 
 
 def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchCommitment | None:
-    """Read the answer to a delivery; nothing from an analyzer that does not commit."""
-    if not message.HasField("commitment"):
+    """Read the answer to a delivery; nothing from an analyzer that does not commit to a salt."""
+    if not message.commitment.salt:
         return None
     return commitment_from_wire(message.commitment)
 

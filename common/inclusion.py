@@ -1,8 +1,9 @@
 """
 What the analyzer says it received, signed, and how anybody checks that a report is in it. Pure.
 
-The analyzer signs the root of a batch's tree (`merkle.py`) before it acknowledges the delivery. The
-shuffler relays the signed root and single buckets; a device checks alone.
+The analyzer signs the root of a batch's tree (`merkle.py`) and the tree's salt before it
+acknowledges the delivery. The shuffler relays what is signed and single buckets; a device checks
+alone.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Final, Self
 
 from common.batch import BatchId
 from common.errors import ProofError
-from common.merkle import HASH_BYTES, Tree, bits_for, prefix_of, root_of, split
+from common.merkle import HASH_BYTES, Tree, bits_for, prefix_of, root_of, salted, split
 from common.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
 from common.task_digest import TaskDigest
 
@@ -27,21 +28,29 @@ class BatchCommitment:
 
     task_digest: TaskDigest
     batch_id: BatchId
-    n_reports: int
+    n_leaves: int
+    """Different sealed reports: copies of one stand in the tree once."""
     bits: int
+    salt: bytes
     root: bytes
     signature: bytes
 
     @classmethod
     def sign(
-        cls, identity: SigningIdentity, digest: TaskDigest, batch_id: BatchId, tree: Tree
+        cls,
+        identity: SigningIdentity,
+        digest: TaskDigest,
+        batch_id: BatchId,
+        tree: Tree,
+        salt: bytes,
     ) -> Self:
-        """Commit to a tree. Run by the analyzer. Signing again gives the same bytes."""
+        """Commit to a salted tree. Run by the analyzer. Signing again gives the same bytes."""
         blank = cls(
             task_digest=digest,
             batch_id=batch_id,
-            n_reports=tree.n_leaves,
+            n_leaves=tree.n_leaves,
             bits=tree.bits,
+            salt=salt,
             root=tree.root,
             signature=bytes(SIGNATURE_BYTES),
         )
@@ -56,13 +65,17 @@ class BatchCommitment:
         """
         if self.task_digest != digest:
             raise ProofError("the batch commitment is of another task")
-        if self.bits != bits_for(self.n_reports):
+        if self.bits != bits_for(self.n_leaves):
             raise ProofError(
-                f"the batch commitment has {self.bits} bits; over {self.n_reports} reports there "
-                f"are {bits_for(self.n_reports)}"
+                f"the batch commitment has {self.bits} bits; over {self.n_leaves} leaves there "
+                f"are {bits_for(self.n_leaves)}"
             )
         if not identity.signed(_LABEL, self._message(), self.signature):
             raise ProofError("the batch commitment is not signed by the pinned analyzer")
+
+    def prefix_of(self, leaf: bytes) -> int:
+        """Give the number of the bucket in which a leaf stands, if it arrived."""
+        return prefix_of(salted(self.salt, leaf), self.bits)
 
     def _message(self) -> bytes:
         """Lay out what is signed: every field of fixed length."""
@@ -70,8 +83,9 @@ class BatchCommitment:
             (
                 self.task_digest,
                 self.batch_id,
-                self.n_reports.to_bytes(8),
+                self.n_leaves.to_bytes(8),
                 self.bits.to_bytes(1),
+                self.salt,
                 self.root,
             )
         )
@@ -83,7 +97,7 @@ class InclusionProof:
 
     commitment: BatchCommitment
     bucket: bytes
-    """Its leaves in order, one after the other."""
+    """Its salted leaves in order, one after the other."""
     path: Sequence[bytes]
 
     @classmethod
@@ -102,9 +116,9 @@ class InclusionProof:
             ProofError: It proves neither: another task or signer, or it does not lead to the root.
         """
         self.commitment.check(identity, digest)
-        bits, leaves = self.commitment.bits, split(self.bucket)
+        bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)
         if len(self.path) != bits or any(len(beside) != HASH_BYTES for beside in self.path):
             raise ProofError(f"the way to the root has {len(self.path)} steps; it must have {bits}")
-        if root_of(self.bucket, prefix_of(leaf, bits), self.path) != self.commitment.root:
+        if root_of(self.bucket, prefix, self.path) != self.commitment.root:
             raise ProofError("the bucket does not lead to the root that the analyzer signed")
-        return leaf in leaves
+        return salted(self.commitment.salt, leaf) in split(self.bucket)

@@ -196,5 +196,5 @@ class Deliveries:
             return Event.REFUSE
         # Before the end of its key: after that nothing of what was sent can be hashed.
         leaves = await sent.whole(manifest.n_reports, chunks())
-        await self._inclusions.keep(manifest, found.task.deadline, commitment, leaves)
+        await self._inclusions.keep(manifest, found.task, commitment, leaves)
         return Event.DELIVER

@@ -2,7 +2,8 @@
 What the analyzer signed of a batch, and the leaves of what was sent: kept to be shown to devices.
 
 Sorted hashes relate nothing to anybody, so they may outlive the batch's key. They are kept for a
-while after the delivery, then deleted.
+while after the delivery, then deleted. Where the task lets the shuffler drop reports none are kept:
+whether a report is there is the very secret that sampling protects by.
 """
 
 import asyncio
@@ -18,12 +19,13 @@ from common.batch import BatchManifest
 from common.errors import DamagedStorageError, ProofError, StorageError, WireError
 from common.evidence_wire import commitment_from_bytes, commitment_to_bytes
 from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import HASH_BYTES, Tree, leaves_of, sorted_leaves
+from common.merkle import HASH_BYTES, Tree, leaves_of
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.state import write_whole
 from common.runtime.storage import storage_failures
 from common.signing import PublicIdentity
+from common.task import Task
 from common.task_digest import TaskDigest
 
 _OWNER_ONLY: Final = 0o600
@@ -103,7 +105,7 @@ class Inclusions:
     async def keep(
         self,
         manifest: BatchManifest,
-        deadline: int,
+        task: Task,
         commitment: BatchCommitment | None,
         leaves: bytearray,
     ) -> None:
@@ -111,7 +113,8 @@ class Inclusions:
         Keep what the analyzer signed beside what was sent; when this returns it is on the disk.
 
         Where the two differ the signature is evidence against the analyzer, and is kept as such;
-        the batch is delivered all the same. What is not signed by it is evidence of nothing.
+        the batch is delivered all the same. What is not signed by it is evidence of nothing. Of a
+        task that samples the two are compared, and nothing is kept.
         """
         if commitment is None:
             _report("analyzer signed nothing", manifest, "WARNING")
@@ -121,22 +124,19 @@ class Inclusions:
         except ProofError:
             _report("analyzer's commitment does not verify", manifest, "ERROR")
             return
-        root = await asyncio.to_thread(
-            self._write, manifest.task_digest, deadline, commitment, leaves
-        )
-        if (manifest.batch_id, root) != (commitment.batch_id, commitment.root):
+        tree = await asyncio.to_thread(Tree.over, leaves, commitment.salt)
+        if task.shuffler.kept == 1:
+            await asyncio.to_thread(self._write, task.deadline, commitment, tree)
+        if (manifest.batch_id, tree.root) != (commitment.batch_id, commitment.root):
             _report("analyzer signed other reports than were sent", manifest, "ERROR")
 
-    def _write(
-        self, digest: TaskDigest, deadline: int, commitment: BatchCommitment, leaves: bytearray
-    ) -> bytes:
+    def _write(self, deadline: int, commitment: BatchCommitment, tree: Tree) -> None:
         """Write both files, the one that says that they are whole last. In a thread."""
-        tree = Tree(sorted_leaves(leaves))
+        digest = commitment.task_digest
         until = int(max(deadline, self._clock.now()) + self._keep_seconds)
-        write_whole(self._file(digest, "leaves"), leaves, _OWNER_ONLY)
+        write_whole(self._file(digest, "leaves"), tree.leaves.data, _OWNER_ONLY)
         kept = until.to_bytes(_TIME_BYTES) + commitment_to_bytes(commitment)
         write_whole(self._file(digest, "commitment"), kept, _OWNER_ONLY)
-        return tree.root
 
     async def relay(
         self, digest: TaskDigest, prefix: int | None
@@ -178,13 +178,16 @@ class Inclusions:
     def _read(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
         try:
             kept = self._file(digest, "commitment").read_bytes()
+            commitment = commitment_from_bytes(kept[_TIME_BYTES:])
             leaves = np.memmap(self._file(digest, "leaves"), dtype=np.uint8, mode="r")
         except FileNotFoundError as error:
             raise ProofError(
-                "there is no proof for this task: its batch has not been delivered, or too long ago"
+                "there is no proof for this task: its batch has not been delivered, or too long "
+                "ago, or the task samples"
             ) from error
-        tree = Tree(np.asarray(leaves).reshape(-1, HASH_BYTES))
-        return commitment_from_bytes(kept[_TIME_BYTES:]), tree
+        if commitment is None:
+            raise ProofError("there is no proof for this task: it was delivered without a salt")
+        return commitment, Tree(np.asarray(leaves).reshape(-1, HASH_BYTES))
 
     async def keep_forgetting(self) -> None:
         """Delete what has been kept for long enough, for as long as the service runs."""

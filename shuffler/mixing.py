@@ -40,8 +40,9 @@ class Mixed:
     """The shuffler's dummies included."""
     seconds: float
     """
-    How long the permutation alone took. Not the time of making dummies: it would tell how many
-    there are.
+    How long the permutation alone took. Not the time of making dummies: where reports are dropped
+    too, it would tell how many were kept, which the guarantee takes to be hidden. Where none are,
+    the number of all reports tells the dummies' to everybody, and no guarantee rests on it.
     """
 
 

@@ -23,31 +23,31 @@ def to_ask(leaves: bytes, rng: np.random.Generator) -> list[bytes]:
     return [own[place] for place in rng.permutation(len(own))[:MOST_ASKED]]
 
 
-def conclusion(
-    asked: Sequence[bytes],
+def counted(
+    leaf: bytes,
+    proof: InclusionProof,
     commitment: BatchCommitment,
-    proofs: Sequence[InclusionProof],
     identity: PublicIdentity,
     digest: TaskDigest,
-) -> Inclusion:
+) -> bool:
     """
-    Conclude from a proof for each leaf. Trusts the pinned analyzer's signature, and nothing else.
+    Say whether a report was counted. Trusts the pinned analyzer's signature, and nothing else.
 
     Args:
-        asked: Leaves of the own answer.
+        leaf: Of the own answer.
+        proof: Its bucket.
         commitment: What the first reply held; one task has one.
-        proofs: The bucket of each leaf, in the same order.
         identity: The pinned analyzer's.
         digest: The task.
 
-    Returns:
-        COUNTED or MISSING.
-
     Raises:
-        ProofError: A proof proves neither, or speaks of another batch than the first.
+        ProofError: The proof proves neither, or speaks of another batch than the first reply.
     """
-    for proof in proofs:
-        if proof.commitment != commitment:
-            raise ProofError("two commitments are shown for one task")
-    held = [proof.holds(leaf, identity, digest) for leaf, proof in zip(asked, proofs, strict=True)]
-    return Inclusion.COUNTED if all(held) else Inclusion.MISSING
+    if proof.commitment != commitment:
+        raise ProofError("two commitments are shown for one task")
+    return proof.holds(leaf, identity, digest)
+
+
+def conclusion(counted: Sequence[bool]) -> Inclusion:
+    """Conclude from what was proven of each report that was asked for: COUNTED or MISSING."""
+    return Inclusion.COUNTED if all(counted) else Inclusion.MISSING

@@ -8,7 +8,6 @@ import numpy as np
 from common.errors import PeerError, PeerRefusalError, ProofError, WireError
 from common.inclusion import PROOF_DAYS, BatchCommitment
 from common.key_ring import DAY
-from common.merkle import prefix_of
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.signing import PublicIdentity
@@ -16,7 +15,7 @@ from common.task_digest import TaskDigest
 from user_agent.budget import Budget
 from user_agent.client import Shuffler
 from user_agent.evidence import Evidence, Inclusion
-from user_agent.inclusion import conclusion, to_ask
+from user_agent.inclusion import conclusion, counted, to_ask
 
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
 """After the deadline."""
@@ -86,16 +85,12 @@ class Watch:
                 _report(evidence, found)
 
     async def _ask(self, evidence: Evidence) -> Inclusion:
-        """Ask for the signed root, then for the bucket of each leaf."""
+        """Ask for the signed root, then for the bucket of each leaf; one is held at a time."""
         digest = evidence.task_digest
         try:
             commitment = await self._commitment(digest)
             asked = to_ask(evidence.leaves, self._rng)
-            proofs = [
-                await self._shuffler.inclusion(digest, prefix_of(leaf, commitment.bits))
-                for leaf in asked
-            ]
-            return conclusion(asked, commitment, proofs, self._identity, digest)
+            return conclusion([await self._counted(leaf, commitment) for leaf in asked])
         except (PeerError, PeerRefusalError, ProofError, WireError) as error:
             # Not delivered yet, as a rule. Nothing is concluded from what proves nothing.
             if isinstance(error, ProofError):
@@ -104,8 +99,14 @@ class Watch:
             late = self._clock.now() > evidence.deadline + _PATIENCE_SECONDS
             return Inclusion.UNPROVEN if late else Inclusion.UNCHECKED
 
+    async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool:
+        """Ask for the bucket of a leaf, and check it before the next one is asked for."""
+        digest = commitment.task_digest
+        proof = await self._shuffler.inclusion(digest, commitment.prefix_of(leaf))
+        return counted(leaf, proof, commitment, self._identity, digest)
+
     async def _commitment(self, digest: TaskDigest) -> BatchCommitment:
-        """Fetch the commitment; it is checked before any prefix is told, since it says how long."""
+        """Fetch the commitment, and check it before any prefix is told: length and salt are its."""
         commitment = (await self._shuffler.inclusion(digest, None)).commitment
         commitment.check(self._identity, digest)
         return commitment

@@ -162,7 +162,7 @@ class StateDirectory:
         flush_directory(self.path)
 
 
-def write_whole(path: Path, content: bytes | bytearray, mode: int) -> None:
+def write_whole(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
     """Write a file so that it is seen whole or not at all, even after a crash."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)

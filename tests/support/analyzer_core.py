@@ -73,6 +73,7 @@ class AnalyzerCore:
             keys=self.keys,
             pool=self.pool,
             most_refused_share=self.most_refused_share,
+            rng=np.random.default_rng(3),
         )
         self.sentinels = Sentinels(self.store, self.registry)
 

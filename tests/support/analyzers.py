@@ -7,9 +7,10 @@ import numpy as np
 from common.batch import BatchManifest
 from common.errors import PeerError, PeerRefusalError
 from common.inclusion import BatchCommitment
-from common.merkle import HASH_BYTES, Tree, leaves_of, sorted_leaves
+from common.merkle import HASH_BYTES, Tree, leaves_of
 from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
+from tests.support.leaves import SALT
 
 
 class CountingAnalyzer:
@@ -85,5 +86,7 @@ class MemoryAnalyzer:
             return None
         blob = self.delivered[-1][1]
         leaves = leaves_of(blob, len(blob) // manifest.n_reports)[HASH_BYTES * self.forget :]
-        tree = Tree(sorted_leaves(bytearray(leaves)))
-        return BatchCommitment.sign(self._identity, manifest.task_digest, manifest.batch_id, tree)
+        tree = Tree.over(bytearray(leaves), SALT)
+        return BatchCommitment.sign(
+            self._identity, manifest.task_digest, manifest.batch_id, tree, SALT
+        )

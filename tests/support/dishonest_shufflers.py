@@ -98,7 +98,7 @@ class DishonestShuffler:
 
         commitment = await self._analyzer.releases.deliver(manifest, chunks())
         leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
-        await self.inclusions.keep(manifest, self.task.deadline, commitment, leaves)
+        await self.inclusions.keep(manifest, self.task, commitment, leaves)
         await self._analyzer.settle()
 
 

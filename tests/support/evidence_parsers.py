@@ -7,7 +7,7 @@ from typing import Final
 from analyzer.lookout import Sentinel, Sightings, look
 from common import evidence_wire
 from common.inclusion import InclusionProof
-from common.merkle import prefix_of, split
+from common.merkle import split
 from common.receipt import receipt_holds, sign_receipt
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
@@ -19,7 +19,7 @@ from tests.support.leaves import commitment_over, some_leaves, tree_over
 from tests.support.parsers import Parser
 from tests.support.wire_parsers import message_parser
 from user_agent.evidence import Inclusion
-from user_agent.inclusion import conclusion
+from user_agent.inclusion import conclusion, counted
 
 _DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _IDENTITY: Final = SigningIdentity(bytes(range(32)))
@@ -29,7 +29,7 @@ _TREE: Final = tree_over(_LEAVES)
 _COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, _DIGEST)
 _SMALL_TREE: Final = tree_over(some_leaves(3))
 _SMALL_COMMITMENT: Final = commitment_over(some_leaves(3), _IDENTITY, _DIGEST)
-_PREFIX: Final = prefix_of(_LEAVES[0], _TREE.bits)
+_PREFIX: Final = _COMMITMENT.prefix_of(_LEAVES[0])
 _PROOF: Final = InclusionProof.of(_TREE, _COMMITMENT, _PREFIX)
 _SMALL_PROOF: Final = InclusionProof.of(_SMALL_TREE, _SMALL_COMMITMENT, 0)
 _UNTIL: Final = (2**40).to_bytes(8)
@@ -55,7 +55,7 @@ def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
 def _concluded(message: shuffler_pb2.GetInclusionResponse) -> Inclusion:
     """Read a proof as a device does: to what it proves of its own leaf."""
     proof = evidence_wire.proof_from_wire(message)
-    return conclusion([_LEAVES[0]], proof.commitment, [proof], _PINNED, _DIGEST)
+    return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, _DIGEST)])
 
 
 def _shown(message: shuffler_pb2.GetInclusionRequest) -> bytes:
@@ -90,7 +90,7 @@ def _lay_out(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     kept = {
         "commitment": _UNTIL + evidence_wire.commitment_to_bytes(_COMMITMENT),
-        "leaves": b"".join(sorted(_LEAVES)),
+        "leaves": _TREE.leaves.tobytes(),
     }
     for kind, content in kept.items():
         path = folder / f"{_DIGEST.hex()}.{kind}"
@@ -212,7 +212,7 @@ EVIDENCE_PARSERS: Final = (
     _kept(
         "leaves kept by the shuffler",
         "leaves",
-        (b"".join(sorted(_LEAVES)), b"".join(sorted(some_leaves(3)))),
+        (_TREE.leaves.tobytes(), _SMALL_TREE.leaves.tobytes()),
         "shuffler.inclusion.Inclusions._load",
         "shuffler.inclusion.Inclusions._read",
     ),

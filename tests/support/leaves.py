@@ -1,10 +1,14 @@
 """Leaves of made-up reports, and trees over them."""
 
+from typing import Final
+
 from common.batch import BatchId
 from common.inclusion import BatchCommitment
-from common.merkle import Tree, leaf, sorted_leaves
+from common.merkle import Tree, leaf
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
+
+SALT: Final = bytes(range(32))
 
 
 def some_leaves(count: int, start: int = 0) -> list[bytes]:
@@ -12,13 +16,14 @@ def some_leaves(count: int, start: int = 0) -> list[bytes]:
     return [leaf(number.to_bytes(8)) for number in range(start, start + count)]
 
 
-def tree_over(leaves: list[bytes]) -> Tree:
+def tree_over(leaves: list[bytes], salt: bytes = SALT) -> Tree:
     """The tree over leaves in any order."""
-    return Tree(sorted_leaves(bytearray(b"".join(leaves))))
+    return Tree.over(bytearray(b"".join(leaves)), salt)
 
 
 def commitment_over(
-    leaves: list[bytes], identity: SigningIdentity, digest: TaskDigest
+    leaves: list[bytes], identity: SigningIdentity, digest: TaskDigest, salt: bytes = SALT
 ) -> BatchCommitment:
     """What an analyzer that received them signs."""
-    return BatchCommitment.sign(identity, digest, BatchId(bytes(16)), tree_over(leaves))
+    tree = tree_over(leaves, salt)
+    return BatchCommitment.sign(identity, digest, BatchId(bytes(16)), tree, salt)

@@ -89,6 +89,7 @@ class AnalyzerParty:
             keys=self.keys,
             pool=InlinePool(),
             most_refused_share=0.05,
+            rng=self._around.rng(),
         )
         await self.releases.resume()
 

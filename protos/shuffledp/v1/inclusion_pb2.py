@@ -24,13 +24,13 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cshuffledp/v1/inclusion.proto\x12\x0cshuffledp.v1\"z\n\x0f\x42\x61tchCommitment\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x0c\x12\x11\n\tn_reports\x18\x03 \x01(\x04\x12\x0c\n\x04\x62its\x18\x04 \x01(\r\x12\x0c\n\x04root\x18\x05 \x01(\x0c\x12\x11\n\tsignature\x18\x06 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cshuffledp/v1/inclusion.proto\x12\x0cshuffledp.v1\"\x87\x01\n\x0f\x42\x61tchCommitment\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x0c\x12\x10\n\x08n_leaves\x18\x03 \x01(\x04\x12\x0c\n\x04\x62its\x18\x04 \x01(\r\x12\x0c\n\x04root\x18\x05 \x01(\x0c\x12\x11\n\tsignature\x18\x06 \x01(\x0c\x12\x0c\n\x04salt\x18\x07 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shuffledp.v1.inclusion_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_BATCHCOMMITMENT']._serialized_start=46
-  _globals['_BATCHCOMMITMENT']._serialized_end=168
+  _globals['_BATCHCOMMITMENT']._serialized_start=47
+  _globals['_BATCHCOMMITMENT']._serialized_end=182
 # @@protoc_insertion_point(module_scope)

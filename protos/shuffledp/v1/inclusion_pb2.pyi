@@ -24,34 +24,39 @@ class BatchCommitment(_message.Message):
 
     TASK_DIGEST_FIELD_NUMBER: _builtins.int
     BATCH_ID_FIELD_NUMBER: _builtins.int
-    N_REPORTS_FIELD_NUMBER: _builtins.int
+    N_LEAVES_FIELD_NUMBER: _builtins.int
     BITS_FIELD_NUMBER: _builtins.int
     ROOT_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    SALT_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     """32 bytes"""
     batch_id: _builtins.bytes
     """16 bytes"""
-    n_reports: _builtins.int
+    n_leaves: _builtins.int
+    """different sealed reports"""
     bits: _builtins.int
-    """of a prefix; follows from n_reports"""
+    """of a prefix; follows from n_leaves"""
     root: _builtins.bytes
     """32 bytes"""
     signature: _builtins.bytes
     """64 bytes"""
+    salt: _builtins.bytes
+    """32 bytes, drawn when all reports had come"""
     def __init__(
         self,
         *,
         task_digest: _builtins.bytes = ...,
         batch_id: _builtins.bytes = ...,
-        n_reports: _builtins.int = ...,
+        n_leaves: _builtins.int = ...,
         bits: _builtins.int = ...,
         root: _builtins.bytes = ...,
         signature: _builtins.bytes = ...,
+        salt: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "bits", b"bits", "n_reports", b"n_reports", "root", b"root", "signature", b"signature", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "bits", b"bits", "n_leaves", b"n_leaves", "root", b"root", "salt", b"salt", "signature", b"signature", "task_digest", b"task_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

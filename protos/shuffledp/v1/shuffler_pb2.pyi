@@ -330,7 +330,7 @@ class GetInclusionRequest(_message.Message):
     task_digest: _builtins.bytes
     """32 bytes"""
     prefix: _builtins.bytes
-    """4 bytes, the bucket's number; empty: the commitment alone"""
+    """4 bytes, the bucket's number; empty: the commitment alone, whose salt is needed to know it."""
     def __init__(
         self,
         *,
@@ -353,8 +353,8 @@ class GetInclusionResponse(_message.Message):
     BUCKET_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     bucket: _builtins.bytes
-    """Number of leaves (4 bytes), the leaves, and zeros up to the length of the fullest bucket: the
-    length of an answer does not tell which bucket was asked for.
+    """Number of salted leaves (4 bytes), the leaves, and zeros up to the length of the fullest bucket:
+    the length of an answer does not tell which bucket was asked for.
     """
     path: _builtins.bytes
     """32 bytes a step, the bucket's neighbour first"""

@@ -107,7 +107,8 @@ class ShufflerServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetInclusion(self, request, context):
-        """Relays what the analyzer signed, and one bucket of the tree over what was delivered.
+        """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
+        a task that samples.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

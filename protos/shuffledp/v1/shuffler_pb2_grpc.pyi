@@ -45,7 +45,9 @@ class ShufflerStub:
     shuffler's operator. Closing again changes nothing.
     """
     GetInclusion: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]
-    """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
+    """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
+    a task that samples.
+    """
 
 @_typing.type_check_only
 class ShufflerAsyncStub(ShufflerStub):
@@ -64,7 +66,9 @@ class ShufflerAsyncStub(ShufflerStub):
     shuffler's operator. Closing again changes nothing.
     """
     GetInclusion: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]  # type: ignore[assignment]
-    """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
+    """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
+    a task that samples.
+    """
 
 class ShufflerServicer(metaclass=_abc_1.ABCMeta):
     """Sees who sends, never what."""
@@ -116,6 +120,8 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         request: _shuffler_pb2.GetInclusionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_shuffler_pb2.GetInclusionResponse, _abc.Awaitable[_shuffler_pb2.GetInclusionResponse]]:
-        """Relays what the analyzer signed, and one bucket of the tree over what was delivered."""
+        """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
+        a task that samples.
+        """
 
 def add_ShufflerServicer_to_server(servicer: ShufflerServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

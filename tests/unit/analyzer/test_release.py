@@ -16,6 +16,7 @@ from common.errors import (
 )
 from common.hpke import report_context
 from common.task_digest import TaskDigest
+from protos.shuffledp.v1 import inclusion_pb2
 from tests.support.analyzer_core import BATCH, AnalyzerCore, chunks_of
 
 
@@ -204,6 +205,36 @@ async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: Analyze
     await analyzer.settle()
 
     assert 50 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+
+
+async def test_a_salt_is_drawn_when_a_batch_has_wholly_come(analyzer: AnalyzerCore) -> None:
+    """None for a delivery that breaks off, and another for every batch."""
+    before = analyzer.releases._rng.bit_generator.state
+    with pytest.raises(ManifestError):
+        await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(analyzer.sealed(3)))
+    assert before == analyzer.releases._rng.bit_generator.state
+
+    salts = set()
+    for _ in range(2):
+        digest = (await analyzer.publish()).digest()
+        manifest = analyzer.manifest(5, batch=BatchId(digest[:16]))
+        commitment = await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(5)))
+        assert commitment is not None
+        salts.add(commitment.salt)
+    assert 2 == len(salts)
+
+
+async def test_a_batch_that_an_earlier_version_staged_is_delivered_again_without_a_commitment(
+    analyzer: AnalyzerCore,
+) -> None:
+    """What it signed had no salt, and is shown to nobody any more."""
+    manifest, sealed = analyzer.manifest(50), analyzer.sealed(50)
+    earlier = inclusion_pb2.BatchCommitment(signature=bytes(64)).SerializeToString()
+    await analyzer.store.begin_batch(manifest)
+    await analyzer.store.add_chunks(BATCH, 0, [b"".join(sealed)])
+    await analyzer.store.finish_batch(BATCH, earlier)
+
+    assert await analyzer.releases.deliver(manifest, chunks_of(sealed)) is None
 
 
 async def test_a_batch_staged_by_a_call_that_was_cut_off_is_released(

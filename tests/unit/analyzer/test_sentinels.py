@@ -137,10 +137,11 @@ async def test_every_delivery_of_a_batch_is_answered_by_the_same_commitment(
     identity = analyzer.keys.identity
     first.check(identity.public_identity(), analyzer.signed.digest())
     assert 3 == len(answers)
-    assert 10 == first.n_reports
+    assert 10 == first.n_leaves
     wanted = commitment_over(
         [leaves[at : at + 32] for at in range(0, len(leaves), 32)],
         identity,
         analyzer.signed.digest(),
+        first.salt,
     )
     assert wanted.root == first.root

@@ -4,7 +4,7 @@ from common import evidence_wire
 from common.errors import WireError
 from common.evidence_wire import AnswerRecord
 from common.inclusion import InclusionProof
-from common.merkle import leaf
+from common.merkle import leaf, prefix_of
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from common.wire import MAX_MESSAGE_BYTES
@@ -14,7 +14,8 @@ from tests.support.leaves import commitment_over, some_leaves, tree_over
 _DIGEST = TaskDigest(b"d" * 32)
 _LEAVES = some_leaves(2500)
 _TREE = tree_over(_LEAVES)
-_COMMITMENT = commitment_over(_LEAVES, SigningIdentity.generate(), _DIGEST)
+_ANALYZER = SigningIdentity.generate()
+_COMMITMENT = commitment_over(_LEAVES, _ANALYZER, _DIGEST)
 
 
 def test_every_value_is_read_back_as_it_was_written() -> None:
@@ -71,6 +72,34 @@ def test_neither_a_question_nor_an_answer_tells_its_bucket_by_its_length() -> No
 
     assert len(sizes) > 1
     assert (1, 1) == (len(questions), len(answers))
+
+
+def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
+    """Of 21,000 reports a twentieth, ground into the first of 64 buckets, or copied from one."""
+    honest = some_leaves(20_000)
+    ground = [one for one in some_leaves(64_000, start=10**6) if prefix_of(one, 6) == 0]
+    copied = ground[:1] * len(ground)
+
+    def answer(leaves: list[bytes]) -> int:
+        tree = tree_over(leaves)
+        proof = InclusionProof.of(tree, commitment_over(leaves, _ANALYZER, _DIGEST), 0)
+        return len(evidence_wire.proof_to_wire(proof, tree.largest_bucket).SerializeToString())
+
+    assert 900 < len(ground) < 1100
+    for crafted in (ground, copied):
+        assert answer([*honest, *crafted]) < 1.1 * answer(honest)
+
+
+def test_a_commitment_without_a_salt_is_none_any_more() -> None:
+    """A version before this one signed it: kept or answered it counts as nothing, shown as bad."""
+    message = evidence_wire.commitment_to_wire(_COMMITMENT)
+    message.ClearField("salt")
+    delivered = analyzer_pb2.DeliverBatchResponse(commitment=message)
+
+    assert evidence_wire.commitment_from_bytes(message.SerializeToString()) is None
+    assert evidence_wire.delivered_from_wire(delivered) is None
+    with pytest.raises(WireError, match="salt has 0 bytes; it must have 32"):
+        evidence_wire.proof_from_wire(shuffler_pb2.GetInclusionResponse(commitment=message))
 
 
 def test_a_bucket_holds_as_many_leaves_as_it_says() -> None:

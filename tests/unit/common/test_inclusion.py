@@ -5,10 +5,10 @@ import pytest
 from common.batch import BatchId
 from common.errors import ProofError
 from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import prefix_of, split
+from common.merkle import salted, split
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
-from tests.support.leaves import commitment_over, some_leaves, tree_over
+from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
 
 _DIGEST = TaskDigest(b"d" * 32)
 _ANALYZER = SigningIdentity.generate()
@@ -18,7 +18,7 @@ _COMMITMENT = commitment_over(_LEAVES, _ANALYZER, _DIGEST)
 
 
 def _proof(leaf: bytes) -> InclusionProof:
-    return InclusionProof.of(_TREE, _COMMITMENT, prefix_of(leaf, _TREE.bits))
+    return InclusionProof.of(_TREE, _COMMITMENT, _COMMITMENT.prefix_of(leaf))
 
 
 def _holds(proof: InclusionProof, leaf: bytes) -> bool:
@@ -41,13 +41,13 @@ def test_an_absent_leaf_cannot_be_slipped_into_its_bucket() -> None:
     """Nor can a present one be taken out: the bucket leads elsewhere."""
     [absent] = some_leaves(1, start=10**6)
     proof = _proof(absent)
-    added = b"".join(sorted([*split(proof.bucket), absent]))
+    added = b"".join(sorted([*split(proof.bucket), salted(SALT, absent)]))
     with pytest.raises(ProofError, match="does not lead to the root"):
         _holds(dataclasses.replace(proof, bucket=added), absent)
 
     own = _LEAVES[0]
     proof = _proof(own)
-    left_out = b"".join(leaf for leaf in split(proof.bucket) if leaf != own)
+    left_out = b"".join(leaf for leaf in split(proof.bucket) if leaf != salted(SALT, own))
     with pytest.raises(ProofError, match="does not lead to the root"):
         _holds(dataclasses.replace(proof, bucket=left_out), own)
 
@@ -55,14 +55,14 @@ def test_an_absent_leaf_cannot_be_slipped_into_its_bucket() -> None:
 def test_another_bucket_proves_nothing() -> None:
     """The place of a bucket is part of its way: no absence is shown by a bucket elsewhere."""
     own = _LEAVES[0]
-    elsewhere = InclusionProof.of(_TREE, _COMMITMENT, prefix_of(own, _TREE.bits) ^ 1)
+    elsewhere = InclusionProof.of(_TREE, _COMMITMENT, _COMMITMENT.prefix_of(own) ^ 1)
 
     with pytest.raises(ProofError, match="does not lead to the root"):
         _holds(elsewhere, own)
 
 
 def test_no_bit_of_a_proof_can_be_changed() -> None:
-    """Of the bucket, of any hash on the way, of the root and of the signature."""
+    """Of the bucket, of any hash on the way, of the salt, of the root and of the signature."""
     own = _LEAVES[7]
     proof = _proof(own)
 
@@ -79,7 +79,7 @@ def test_no_bit_of_a_proof_can_be_changed() -> None:
         for bit in range(256):
             path = [*proof.path[:step], flipped(beside, bit), *proof.path[step + 1 :]]
             changed.append(dataclasses.replace(proof, path=path))
-    for name in ("root", "signature", "batch_id", "task_digest"):
+    for name in ("salt", "root", "signature", "batch_id", "task_digest"):
         field: bytes = getattr(_COMMITMENT, name)
         for bit in range(8 * len(field)):
             commitment = dataclasses.replace(_COMMITMENT, **{name: flipped(field, bit)})  # type: ignore[arg-type]
@@ -117,10 +117,10 @@ def test_another_tasks_commitment_proves_nothing() -> None:
         elsewhere.check(_ANALYZER.public_identity(), _DIGEST)
 
 
-@pytest.mark.parametrize(("n_reports", "bits"), [(1500, 3), (1500, 1), (511, 1), (10**6, 32)])
-def test_a_tree_of_another_depth_is_refused_though_it_is_signed(n_reports: int, bits: int) -> None:
+@pytest.mark.parametrize(("n_leaves", "bits"), [(1500, 3), (1500, 1), (511, 1), (10**6, 32)])
+def test_a_tree_of_another_depth_is_refused_though_it_is_signed(n_leaves: int, bits: int) -> None:
     """Small buckets would tell whoever relays them which leaf was asked for."""
-    shaped = dataclasses.replace(_COMMITMENT, n_reports=n_reports, bits=bits)
+    shaped = dataclasses.replace(_COMMITMENT, n_leaves=n_leaves, bits=bits)
 
     with pytest.raises(ProofError, match=f"has {bits} bits"):
         shaped.check(_ANALYZER.public_identity(), _DIGEST)
@@ -130,4 +130,18 @@ def test_committing_again_gives_the_same_bytes() -> None:
     """A second delivery of the batch is answered as the first was."""
     batch_id = BatchId(bytes(16))
 
-    assert _COMMITMENT == BatchCommitment.sign(_ANALYZER, _DIGEST, batch_id, _TREE)
+    assert _COMMITMENT == BatchCommitment.sign(_ANALYZER, _DIGEST, batch_id, _TREE, SALT)
+
+
+def test_a_tree_of_another_salt_proves_nothing() -> None:
+    """Neither beside the signed root nor, though it is signed, under the salt that was signed."""
+    own, other = _LEAVES[0], bytes(32)
+    elsewhere = tree_over(_LEAVES, other)
+    wrongly_signed = BatchCommitment.sign(_ANALYZER, _DIGEST, BatchId(bytes(16)), elsewhere, SALT)
+
+    with pytest.raises(ProofError, match="does not lead to the root"):
+        _holds(InclusionProof.of(elsewhere, _COMMITMENT, _COMMITMENT.prefix_of(own)), own)
+    place = InclusionProof.of(elsewhere, wrongly_signed, wrongly_signed.prefix_of(own))
+    assert not _holds(place, own)
+    rightly_signed = commitment_over(_LEAVES, _ANALYZER, _DIGEST, other)
+    assert _holds(InclusionProof.of(elsewhere, rightly_signed, rightly_signed.prefix_of(own)), own)

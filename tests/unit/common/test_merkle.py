@@ -6,6 +6,7 @@ import pytest
 from common.merkle import (
     BUCKET_LEAVES,
     MAX_BITS,
+    Tree,
     bits_for,
     bucket_hash,
     leaf,
@@ -13,10 +14,12 @@ from common.merkle import (
     node_hash,
     prefix_of,
     root_of,
+    salt_all,
+    salted,
     sorted_leaves,
     split,
 )
-from tests.support.leaves import some_leaves, tree_over
+from tests.support.leaves import SALT, some_leaves, tree_over
 
 _SIZES = [1, 2, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 4096, 5000]
 
@@ -28,7 +31,7 @@ def test_every_leaf_leads_to_the_root(count: int) -> None:
     tree = tree_over(leaves)
 
     assert bits_for(count) == tree.bits
-    for own in leaves:
+    for own in (salted(SALT, plain) for plain in leaves):
         prefix = prefix_of(own, tree.bits)
         assert own in split(tree.bucket(prefix))
         assert tree.root == root_of(tree.bucket(prefix), prefix, tree.path(prefix))
@@ -43,14 +46,34 @@ def test_the_order_in_which_leaves_come_changes_nothing() -> None:
     assert tree_over(leaves).root == tree_over(mixed).root
 
 
-def test_leaves_are_sorted_as_bytes_are_zeros_and_repeats_included() -> None:
+def test_leaves_are_sorted_as_bytes_are_zeros_included_and_repeats_dropped() -> None:
     """Zeros at any place, at the end too: numpy leaves those out when it compares."""
     rng = np.random.default_rng(2)
     rows = [bytes(32), b"\0" * 31 + b"\1", b"\1" + bytes(31), b"\1" + bytes(31)]
     rows += [rng.integers(0, 2, 32, dtype=np.uint8).tobytes() for _ in range(500)]
     rows += [b"\xff" * 5 + bytes(27), b"\xff" * 5 + bytes(26) + b"\1"]
 
-    assert sorted(rows) == [row.tobytes() for row in sorted_leaves(bytearray(b"".join(rows)))]
+    found = sorted_leaves(bytearray(b"".join(rows)))
+    assert sorted(set(rows)) == [row.tobytes() for row in found]
+
+
+def test_repeats_are_dropped_wherever_they_stand() -> None:
+    """Of 60,000 leaves, more than are moved at once, some 14,000 come up to a dozen times."""
+    numbers = np.random.default_rng(3).integers(0, 15_000, 60_000)
+    rows = [int(number).to_bytes(32) for number in numbers]
+
+    assert b"".join(sorted(set(rows))) == sorted_leaves(bytearray(b"".join(rows))).tobytes()
+
+
+def test_leaves_salted_together_are_those_salted_one_by_one() -> None:
+    """40,000, more than are held as objects at once; and none."""
+    leaves = some_leaves(40_000)
+    together, nothing = bytearray(b"".join(leaves)), bytearray()
+    salt_all(together, SALT)
+    salt_all(nothing, SALT)
+
+    assert [salted(SALT, leaf) for leaf in leaves] == split(bytes(together))
+    assert b"" == nothing
 
 
 @pytest.mark.parametrize(
@@ -74,7 +97,7 @@ def test_a_bucket_hides_a_leaf_among_256_or_more(count: int) -> None:
 def test_an_empty_bucket_has_its_place() -> None:
     """600 leaves that all begin with a 1: the left bucket is empty, and proves an absence."""
     leaves = [b"\xff" + number.to_bytes(31) for number in range(600)]
-    tree = tree_over(leaves)
+    tree = Tree(sorted_leaves(bytearray(b"".join(leaves))))
 
     assert 1 == tree.bits
     assert b"" == tree.bucket(0)
@@ -87,13 +110,32 @@ def test_a_tree_over_nothing_has_a_root() -> None:
     assert bucket_hash(b"") == tree_over([]).root
 
 
-def test_one_bucket_or_one_leaf_more_is_another_root() -> None:
+def test_one_leaf_more_or_less_is_another_root() -> None:
     """So a batch to which a report was added, or from which one was taken, shows."""
     leaves = some_leaves(600)
     roots = {tree_over(leaves).root, tree_over(leaves[1:]).root}
-    roots |= {tree_over([*leaves, leaves[0]]).root, tree_over([*leaves[1:], bytes(32)]).root}
+    roots |= {tree_over([*leaves, bytes(32)]).root, tree_over([*leaves[1:], bytes(32)]).root}
 
     assert 4 == len(roots)
+
+
+def test_copies_of_a_report_are_one_leaf() -> None:
+    """A thousand of one would stand in one bucket, whatever the salt is."""
+    leaves = some_leaves(600)
+    copied = tree_over([*leaves, *[leaves[0]] * 1000])
+
+    assert (600, 1) == (copied.n_leaves, copied.bits)
+    assert tree_over(leaves).root == copied.root
+
+
+def test_another_salt_is_another_root_and_another_bucket() -> None:
+    """Whoever does not know it cannot tell where a report will stand."""
+    leaves, salts = some_leaves(600), [SALT, SALT[:-1] + b"\x00", bytes(32)]
+
+    assert 3 == len({tree_over(leaves, salt).root for salt in salts})
+    assert 2**3 == len(
+        {tuple(prefix_of(salted(salt, leaf), 1) for salt in salts) for leaf in leaves}
+    )
 
 
 def test_a_leaf_a_bucket_and_a_node_are_never_the_same_hash() -> None:
@@ -101,8 +143,9 @@ def test_a_leaf_a_bucket_and_a_node_are_never_the_same_hash() -> None:
     left, right = some_leaves(2)
     plain = hashlib.sha256(left + right).digest()
     hashes = {leaf(left + right), bucket_hash(left + right), node_hash(left, right), plain}
+    hashes |= {salted(left, right)}
 
-    assert 4 == len(hashes)
+    assert 5 == len(hashes)
     tree = tree_over(some_leaves(1024))
     [_, upper] = tree.path(0)
     lower = node_hash(bucket_hash(tree.bucket(0)), bucket_hash(tree.bucket(1)))

@@ -5,9 +5,14 @@ import pytest
 
 from common.batch import BatchManifest, BatchState
 from common.errors import DamagedStorageError, ProofError, StorageError, WireError
-from common.evidence_wire import prefix_to_wire, proof_from_wire
+from common.evidence_wire import (
+    commitment_to_wire,
+    prefix_to_wire,
+    proof_from_wire,
+)
 from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import leaf, prefix_of
+from common.merkle import leaf, salted
+from common.shuffler_spec import ShufflerSpec
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from shuffler.connection_count import ConnectionCount
@@ -15,11 +20,21 @@ from shuffler.inclusion import Inclusions
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.support.clocks import ManualClock
-from tests.support.leaves import commitment_over, some_leaves
+from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.tasks import published
 
 _SIZE = CASE.task.sealed_report_bytes
 _ANALYZER = CASE.identity.public_identity()
+_SAMPLED = published(
+    protocol="sbin",
+    buckets=0,
+    dummies_per_user=0,
+    local_epsilon=float("inf"),
+    n_min=5,
+    target_size=20,
+    shuffler=ShufflerSpec(law="binomial", keep_weight=2**31, trials=40, most=40),
+)
 
 
 def _delivered(shuffler: Shuffler) -> list[bytes]:
@@ -30,7 +45,7 @@ def _delivered(shuffler: Shuffler) -> list[bytes]:
 async def _proof(shuffler: Shuffler, own: bytes) -> InclusionProof:
     commitment, _ = await shuffler.inclusions.relay(DIGEST, None)
     assert isinstance(commitment, BatchCommitment)
-    proof, _ = await shuffler.inclusions.relay(DIGEST, prefix_of(own, commitment.bits))
+    proof, _ = await shuffler.inclusions.relay(DIGEST, commitment.prefix_of(own))
     assert isinstance(proof, InclusionProof)
     return proof
 
@@ -58,7 +73,8 @@ async def test_what_is_kept_tells_nothing_of_the_order(shuffler: Shuffler) -> No
     await shuffler.deliveries.advance()
     kept = (shuffler.path / "inclusion" / f"{DIGEST.hex()}.leaves").read_bytes()
 
-    assert b"".join(sorted(map(leaf, _delivered(shuffler)))) == kept
+    standing = [salted(SALT, leaf(report)) for report in _delivered(shuffler)]
+    assert b"".join(sorted(standing)) == kept
 
 
 async def test_nothing_is_proven_before_the_delivery(shuffler: Shuffler) -> None:
@@ -90,7 +106,7 @@ async def test_an_analyzer_that_denies_reports_is_noticed(
     assert BatchState.ERASED is await shuffler.state()
     commitment, _ = await shuffler.inclusions.relay(DIGEST, None)
     assert isinstance(commitment, BatchCommitment)
-    assert 9 == commitment.n_reports
+    assert 9 == commitment.n_leaves
 
 
 async def test_an_honest_analyzer_raises_no_alarm(
@@ -119,6 +135,46 @@ async def test_an_analyzer_that_answers_before_the_end_is_no_alarm(
 
     assert not [message for message in caplog.messages if message.startswith("analyzer")]
     assert BatchState.ERASED is await shuffler.state()
+
+
+@pytest.mark.parametrize("forget", [0, 1])
+async def test_where_the_shuffler_samples_it_keeps_no_proof(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, forget: int
+) -> None:
+    """Whether a report is there is a secret; what the analyzer signed is compared all the same."""
+    shuffler = Shuffler(tmp_path, _SAMPLED)
+    await shuffler.start()
+    await shuffler.submit(20)
+    shuffler.analyzer.forget = forget
+    shuffler.clock.seconds = float(_SAMPLED.task.deadline)
+    await shuffler.deliveries.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+    assert forget == caplog.messages.count("analyzer signed other reports than were sent")
+    assert [] == list((tmp_path / "inclusion").iterdir())
+    with pytest.raises(ProofError, match="or the task samples"):
+        await shuffler.inclusions.relay(_SAMPLED.signed.digest(), None)
+    shuffler.spool.close()
+
+
+async def test_what_an_earlier_version_kept_is_not_shown(shuffler: Shuffler) -> None:
+    """A commitment without a salt: no device would take it. It is deleted like any other."""
+    await shuffler.submit(5)
+    await shuffler.deliveries.advance()
+    commitment, _ = await shuffler.inclusions.relay(DIGEST, None)
+    assert isinstance(commitment, BatchCommitment)
+    message = commitment_to_wire(commitment)
+    message.ClearField("salt")
+    kept = shuffler.path / "inclusion" / f"{DIGEST.hex()}.commitment"
+    kept.write_bytes(kept.read_bytes()[:8] + message.SerializeToString())
+    shuffler.spool.close()
+    await shuffler.start()
+
+    with pytest.raises(ProofError, match="was delivered without a salt"):
+        await shuffler.inclusions.relay(DIGEST, None)
+    shuffler.clock.seconds = float(CASE.task.deadline + 1001)
+    shuffler.inclusions.forget()
+    assert [] == list((shuffler.path / "inclusion").iterdir())
 
 
 async def test_a_strangers_commitment_is_not_kept(
@@ -225,7 +281,7 @@ async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> Non
     manifest = BatchManifest(
         task_digest=DIGEST, batch_id=commitment.batch_id, n_users=1000, n_reports=2000
     )
-    await shuffler.inclusions.keep(manifest, 0, commitment, bytearray(b"".join(leaves)))
+    await shuffler.inclusions.keep(manifest, CASE.task, commitment, bytearray(b"".join(leaves)))
     servicer = ShufflerServicer(
         shuffler.collection,
         ConnectionCount(0),

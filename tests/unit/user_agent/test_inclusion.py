@@ -2,12 +2,11 @@ import pytest
 
 from common.errors import ProofError
 from common.inclusion import InclusionProof
-from common.merkle import prefix_of
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from tests.support.leaves import commitment_over, some_leaves, tree_over
 from user_agent.evidence import Inclusion
-from user_agent.inclusion import conclusion
+from user_agent.inclusion import conclusion, counted
 
 _DIGEST = TaskDigest(b"d" * 32)
 _ANALYZER = SigningIdentity.generate()
@@ -17,12 +16,17 @@ _OTHERS = some_leaves(1500, start=100)
 
 def _proofs(batch: list[bytes], asked: list[bytes]) -> list[InclusionProof]:
     tree, commitment = tree_over(batch), commitment_over(batch, _ANALYZER, _DIGEST)
-    return [InclusionProof.of(tree, commitment, prefix_of(leaf, tree.bits)) for leaf in asked]
+    return [InclusionProof.of(tree, commitment, commitment.prefix_of(leaf)) for leaf in asked]
 
 
 def _conclusion(proofs: list[InclusionProof]) -> Inclusion:
-    identity = _ANALYZER.public_identity()
-    return conclusion(_OWN, proofs[0].commitment, proofs, identity, _DIGEST)
+    first, identity = proofs[0].commitment, _ANALYZER.public_identity()
+    return conclusion(
+        [
+            counted(leaf, proof, first, identity, _DIGEST)
+            for leaf, proof in zip(_OWN, proofs, strict=True)
+        ]
+    )
 
 
 def test_all_of_an_answer_or_it_is_missing() -> None:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from common.errors import UnknownTaskError
-from common.merkle import prefix_of, split
+from common.merkle import prefix_of, salted, split
 from common.receipt import envelope_hash, receipt_holds
 from common.shuffler_spec import ShufflerSpec
 from common.signing import SigningIdentity
 from tests.support.clocks import ManualClock
-from tests.support.leaves import commitment_over, some_leaves, tree_over
+from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
@@ -113,7 +113,7 @@ async def test_only_prefixes_are_asked_for(device: Device) -> None:
     await device.check()
 
     assert device.shuffler.asked[0] is None
-    assert sorted(prefix_of(leaf, 2) for leaf in own) == sorted(
+    assert sorted(prefix_of(salted(SALT, leaf), 2) for leaf in own) == sorted(
         prefix for prefix in device.shuffler.asked if prefix is not None
     )
 
@@ -134,6 +134,17 @@ async def test_what_proves_nothing_concludes_nothing(
 
     device.show([*some_leaves(1500), *own])
     assert Inclusion.COUNTED is await device.check()
+
+
+async def test_a_proof_is_checked_before_the_next_one_is_asked_for(device: Device) -> None:
+    """A shuffler that shows long buckets of no worth shows one of them a time."""
+    own = split((await device.evidence()).leaves)
+    device.show([*some_leaves(1500), *own])
+    device.shuffler.tree = tree_over(some_leaves(1502))
+    await device.check()
+
+    assert len(own) == 2
+    assert len(device.shuffler.asked) == 2  # the commitment, and one bucket
 
 
 async def test_long_after_the_deadline_a_proof_that_was_never_shown_is_missed(
