@@ -8,10 +8,8 @@ there. A batch is released once.
 import asyncio
 import dataclasses
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Final
-
-import numpy as np
 
 from analyzer.conclusion import conclude
 from analyzer.intake import Intake, take_in
@@ -20,43 +18,38 @@ from analyzer.ledger import Charge
 from analyzer.lookout import look, without
 from analyzer.registry import Registry
 from analyzer.spending import Spending
-from analyzer.staged_hash import StagedHash
+from analyzer.staging import Staging
 from analyzer.store import Store
 from analyzer.verdict import judge, judge_refusals, of_users_alone
 from common.batch import BatchManifest
 from common.errors import (
     AccountingError,
     BudgetError,
-    DeliveryUnderWayError,
-    ManifestError,
     NotReleasedError,
     ShuffleDpError,
     SuspectBatchError,
     UnknownKeyError,
     UnusableBatchError,
 )
-from common.evidence_wire import commitment_from_bytes, commitment_to_bytes
+from common.evidence_wire import commitment_from_bytes
 from common.guarantee import claimed
 from common.hpke_pool import Pool
 from common.inclusion import BatchCommitment
 from common.ledger_entry import LedgerEntry
 from common.mechanisms.catalogue import mechanism_of
-from common.merkle import SALT_BYTES, Tree, leaves_of
 from common.result import Result
 from common.runtime import logs
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.wire import result_from_bytes, result_to_bytes
 
-_GROUP: Final = 64
-"""Chunks staged in one transaction."""
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds before a release that failed is tried again, doubled each time."""
 
 
 class Releases:
-    """Receives batches and releases results."""
+    """Takes deliveries, and releases a result for each."""
 
     def __init__(
         self,
@@ -67,7 +60,7 @@ class Releases:
         keys: AnalyzerKeys,
         pool: Pool,
         most_refused_share: float,
-        rng: np.random.Generator,
+        staging: Staging,
     ) -> None:
         """
         Take what releases need.
@@ -79,22 +72,18 @@ class Releases:
             keys: Opens reports, and signs.
             pool: The workers that open.
             most_refused_share: Of a batch's reports; if more are refused, nothing is released.
-            rng: Draws the salts of commitments.
+            staging: Receives batches, and gives them back.
         """
         self._keys = keys
         self._store = store
-        self._identity = keys.identity
         self._most_refused_share = most_refused_share
         self._registry = registry
         self._spending = spending
         self._pool = pool
-        self._rng = rng
+        self._staging = staging
         self._charging = asyncio.Lock()
         """Held from composing what a release costs until it is charged."""
-        self._receiving: set[TaskDigest] = set()
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
-
-    # --- receiving --------------------------------------------------------------------------------
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
@@ -114,7 +103,7 @@ class Releases:
             BudgetError: Its release would exceed the budget of the population.
         """
         try:
-            await self._receive(manifest, chunks)
+            await self._staging.receive(manifest, chunks)
         except ShuffleDpError as error:
             logs.event(
                 "delivery refused",
@@ -129,78 +118,6 @@ class Releases:
         self._start_release(manifest)
         kept = await self._store.commitment(manifest.task_digest)
         return None if kept is None else commitment_from_bytes(kept)
-
-    async def _receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
-        signed = await self._registry.get(manifest.task_digest)
-        task = Task.from_bytes(signed.task_bytes)
-        _check_manifest(manifest, task)
-        if manifest.task_digest in self._receiving:
-            raise DeliveryUnderWayError("this batch is being delivered by another call")
-        self._receiving.add(manifest.task_digest)
-        try:
-            if await self._store.begin_batch(manifest):
-                await self._require_budget(manifest, task)
-                await self._stage(manifest, task, chunks)
-                logs.event(
-                    "batch staged",
-                    {
-                        **logs.batch_fields(manifest.task_digest, manifest.batch_id),
-                        "n_users": manifest.n_users,
-                    },
-                )
-        finally:
-            self._receiving.discard(manifest.task_digest)
-
-    async def _require_budget(self, manifest: BatchManifest, task: Task) -> None:
-        """Refuse, before a report is looked at, what would cost too much even if all were good."""
-        try:
-            await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
-        except BudgetError as error:
-            await self._store.give_up(manifest, str(error))
-            raise
-
-    async def _stage(
-        self, manifest: BatchManifest, task: Task, chunks: AsyncIterator[bytes]
-    ) -> None:
-        received = position = 0
-        staged = StagedHash(task.sealed_report_bytes)
-        group: list[bytes] = []
-        leaves = bytearray()
-        async for chunk in chunks:
-            reports, rest = divmod(len(chunk), task.sealed_report_bytes)
-            received += reports
-            if rest:
-                raise ManifestError(
-                    f"a chunk has {len(chunk)} bytes; it must hold whole reports of "
-                    f"{task.sealed_report_bytes}"
-                )
-            if received > manifest.n_reports:
-                raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
-            leaves += leaves_of(chunk, task.sealed_report_bytes)
-            staged.add(chunk)
-            group.append(chunk)
-            if len(group) == _GROUP:
-                await self._store.add_chunks(manifest.batch_id, position, group)
-                position += len(group)
-                group = []
-        if received != manifest.n_reports:
-            raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
-        await self._store.add_chunks(manifest.batch_id, position, group)
-        # No earlier: whoever knew it could still send reports that all stand in one bucket.
-        salt = self._rng.bytes(SALT_BYTES)
-        commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
-        await self._store.finish_batch(
-            manifest.batch_id, staged.digest(), commitment_to_bytes(commitment)
-        )
-
-    def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
-        """Sign the root over all that arrived. In a thread."""
-        tree = Tree.over(leaves, salt)
-        return BatchCommitment.sign(
-            self._identity, manifest.task_digest, manifest.batch_id, tree, salt
-        )
-
-    # --- releasing --------------------------------------------------------------------------------
 
     async def resume(self) -> None:
         """Go on with batches that an earlier run had staged."""
@@ -255,17 +172,12 @@ class Releases:
         signed = await self._registry.get(manifest.task_digest)
         task = Task.from_bytes(signed.task_bytes)
         key = self._keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")
-        size, loop = task.sealed_report_bytes, asyncio.get_running_loop()
+        size = task.sealed_report_bytes
         sentinels = await self._store.sentinels(manifest.task_digest)
-        staged_hash = await self._store.staged_hash(manifest.batch_id)
-        delivered = manifest
-
-        def chunks() -> Iterator[bytes]:
-            return self._chunks(delivered, size, staged_hash, loop)
-
+        chunks = await self._staging.reader(manifest, size)
         sightings = await asyncio.to_thread(look, chunks(), size, sentinels)
         await asyncio.to_thread(judge, sightings, task)
-        manifest = of_users_alone(delivered, sightings, task)
+        manifest = of_users_alone(manifest, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = mechanism_of(task)
@@ -321,25 +233,6 @@ class Releases:
                 manifest, intake.cells.tobytes(), result_to_bytes(result), cost
             )
 
-    def _chunks(
-        self,
-        manifest: BatchManifest,
-        size: int,
-        expected: bytes | None,
-        loop: asyncio.AbstractEventLoop,
-    ) -> Iterator[bytes]:
-        """Read staged chunks from a worker thread; after the last, check that it was all."""
-        read, position = StagedHash(size), 0
-        while True:
-            reading = self._store.chunk(manifest.batch_id, position)
-            chunk = asyncio.run_coroutine_threadsafe(reading, loop).result()
-            if chunk is None:
-                read.check(manifest.n_reports, expected)
-                return
-            read.add(chunk)
-            yield chunk
-            position += 1
-
     async def result(self, digest: TaskDigest) -> Result:
         """
         Give a released result.
@@ -368,17 +261,3 @@ class Releases:
         for task in releasing:
             task.cancel()
         await asyncio.gather(*releasing, return_exceptions=True)
-
-
-def _check_manifest(manifest: BatchManifest, task: Task) -> None:
-    if manifest.n_users < task.n_min:
-        raise ManifestError(
-            f"the batch has {manifest.n_users} users; the task is released from {task.n_min} on"
-        )
-    least, most = task.batch_reports(manifest.n_users)
-    if not least <= manifest.n_reports <= most:
-        wanted = str(most) if least == most else f"{least} to {most}"
-        raise ManifestError(
-            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users has "
-            f"{wanted}"
-        )

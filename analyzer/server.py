@@ -11,6 +11,7 @@ from analyzer.sentinels import Sentinels
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.spending import Spending
+from analyzer.staging import Staging
 from analyzer.store import Store
 from common.errors import LedgerError
 from common.hpke import KeyId
@@ -76,6 +77,13 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     registry = Registry(
         store=store, spending=spending, keys=keys, clock=clock, rng=secure_generator()
     )
+    staging = Staging(
+        store=store,
+        registry=registry,
+        spending=spending,
+        identity=keys.identity,
+        rng=secure_generator(),
+    )
     releases = Releases(
         store=store,
         registry=registry,
@@ -83,7 +91,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         keys=keys,
         pool=pool,
         most_refused_share=settings.most_refused_share,
-        rng=secure_generator(),
+        staging=staging,
     )
     sentinels = Sentinels(store, registry)
 

@@ -59,12 +59,21 @@ class Sent:
             n_reports: How many there are.
             chunks: All of them once more: an analyzer that has the batch already answers before
                 it has heard the end, and then the leaves are taken from here.
+
+        Raises:
+            DamagedStorageError: They are not as many.
         """
-        if len(self._leaves) != n_reports * HASH_BYTES:
-            self._leaves = bytearray()
-            async for _ in self.passing(chunks):
-                pass
-        return self._leaves
+        leaves = self._leaves
+        if len(leaves) != n_reports * HASH_BYTES:
+            leaves = bytearray()  # another one: gRPC may still be writing what passed before
+            async for chunk in chunks:
+                leaves += leaves_of(chunk, self._size)
+        if len(leaves) != n_reports * HASH_BYTES:
+            raise DamagedStorageError(
+                f"the permuted batch had {n_reports} reports; the disk gives "
+                f"{len(leaves) // HASH_BYTES}"
+            )
+        return leaves
 
 
 class Inclusions:

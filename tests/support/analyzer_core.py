@@ -14,6 +14,7 @@ from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
 from analyzer.spending import Spending
+from analyzer.staging import Staging
 from analyzer.store import Store
 from common.batch import BatchId, BatchManifest
 from common.hpke import HpkePrivateKey, SealContext, report_context
@@ -66,6 +67,13 @@ class AnalyzerCore:
             rng=np.random.default_rng(1),
         )
         self.pool = CountingPool()
+        self.staging = Staging(
+            store=self.store,
+            registry=self.registry,
+            spending=self.spending,
+            identity=self.keys.identity,
+            rng=np.random.default_rng(3),
+        )
         self.releases = Releases(
             store=self.store,
             registry=self.registry,
@@ -73,7 +81,7 @@ class AnalyzerCore:
             keys=self.keys,
             pool=self.pool,
             most_refused_share=self.most_refused_share,
-            rng=np.random.default_rng(3),
+            staging=self.staging,
         )
         self.sentinels = Sentinels(self.store, self.registry)
 

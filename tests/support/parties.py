@@ -13,6 +13,7 @@ from analyzer.keys import AnalyzerKeys
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.spending import Spending
+from analyzer.staging import Staging
 from analyzer.store import Store
 from common.batch import BatchManifest
 from common.evidence_wire import proof_from_wire, proof_to_wire
@@ -89,7 +90,13 @@ class AnalyzerParty:
             keys=self.keys,
             pool=InlinePool(),
             most_refused_share=0.05,
-            rng=self._around.rng(),
+            staging=Staging(
+                store=self.store,
+                registry=self.registry,
+                spending=self.spending,
+                identity=self.keys.identity,
+                rng=self._around.rng(),
+            ),
         )
         await self.releases.resume()
 

@@ -209,10 +209,10 @@ async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: Analyze
 
 async def test_a_salt_is_drawn_when_a_batch_has_wholly_come(analyzer: AnalyzerCore) -> None:
     """None for a delivery that breaks off, and another for every batch."""
-    before = analyzer.releases._rng.bit_generator.state
+    before = analyzer.staging._rng.bit_generator.state
     with pytest.raises(ManifestError):
         await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(analyzer.sealed(3)))
-    assert before == analyzer.releases._rng.bit_generator.state
+    assert before == analyzer.staging._rng.bit_generator.state
 
     salts = set()
     for _ in range(2):

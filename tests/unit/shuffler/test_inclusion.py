@@ -1,3 +1,4 @@
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path, PosixPath
 
@@ -11,12 +12,12 @@ from common.evidence_wire import (
     proof_from_wire,
 )
 from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import leaf, salted
+from common.merkle import leaf, leaves_of, salted
 from common.shuffler_spec import ShufflerSpec
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from shuffler.connection_count import ConnectionCount
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import Inclusions, Sent
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
 from tests.support.clocks import ManualClock
@@ -323,3 +324,25 @@ async def test_a_file_that_was_put_beside_the_proofs_stays(shuffler: Shuffler) -
     shuffler.inclusions.forget()
 
     assert stranger.exists()
+
+
+async def test_leaves_read_again_are_not_mixed_with_those_that_still_pass() -> None:
+    """A call that was answered early may go on reading while its chunks are read once more."""
+    reports = [bytes([number]) * 4 for number in range(6)]
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for report in reports:
+            yield report
+
+    sent = Sent(4)
+    late = sent.passing(chunks())
+    await anext(late)
+
+    async def again() -> AsyncIterator[bytes]:
+        async for report in chunks():
+            await anext(late, b"")
+            yield report
+
+    assert leaves_of(b"".join(reports), 4) == await sent.whole(6, again())
+    with pytest.raises(DamagedStorageError, match="had 7 reports; the disk gives 6"):
+        await Sent(4).whole(7, chunks())

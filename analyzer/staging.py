@@ -1,0 +1,171 @@
+"""Receiving batches: whole on the disk and signed for, or not at all; and reading them back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
+
+import numpy as np
+
+from analyzer.registry import Registry
+from analyzer.spending import Spending
+from analyzer.staged_hash import StagedHash
+from analyzer.store import Store
+from common.batch import BatchManifest
+from common.errors import BudgetError, DeliveryUnderWayError, ManifestError
+from common.evidence_wire import commitment_to_bytes
+from common.inclusion import BatchCommitment
+from common.merkle import SALT_BYTES, Tree, leaves_of
+from common.runtime import logs
+from common.signing import SigningIdentity
+from common.task import Task
+from common.task_digest import TaskDigest
+
+_GROUP: Final = 64
+"""Chunks staged in one transaction."""
+
+
+class Staging:
+    """The batches that came and are not released yet."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        registry: Registry,
+        spending: Spending,
+        identity: SigningIdentity,
+        rng: np.random.Generator,
+    ) -> None:
+        """
+        Take what staging needs.
+
+        Args:
+            store: Where batches are kept.
+            registry: The published tasks.
+            spending: What populations have spent.
+            identity: Signs for what arrived.
+            rng: Draws the salts of commitments.
+        """
+        self._store = store
+        self._registry = registry
+        self._spending = spending
+        self._identity = identity
+        self._rng = rng
+        self._receiving: set[TaskDigest] = set()
+
+    async def receive(self, manifest: BatchManifest, chunks: AsyncIterator[bytes]) -> None:
+        """
+        Stage a batch, or find that it is staged; when this returns it is on the disk.
+
+        Raises:
+            UnknownTaskError: There is no such task.
+            BatchConflictError: Another batch was delivered for this task.
+            ManifestError: The reports are not as many as the manifest and the task say.
+            DeliveryUnderWayError: The same batch is being received at this moment.
+            BudgetError: Its release would exceed the budget of the population.
+        """
+        signed = await self._registry.get(manifest.task_digest)
+        task = Task.from_bytes(signed.task_bytes)
+        _check_manifest(manifest, task)
+        if manifest.task_digest in self._receiving:
+            raise DeliveryUnderWayError("this batch is being delivered by another call")
+        self._receiving.add(manifest.task_digest)
+        try:
+            if await self._store.begin_batch(manifest):
+                await self._require_budget(manifest, task)
+                await self._stage(manifest, task, chunks)
+                logs.event(
+                    "batch staged",
+                    {
+                        **logs.batch_fields(manifest.task_digest, manifest.batch_id),
+                        "n_users": manifest.n_users,
+                    },
+                )
+        finally:
+            self._receiving.discard(manifest.task_digest)
+
+    async def _require_budget(self, manifest: BatchManifest, task: Task) -> None:
+        """Refuse, before a report is looked at, what would cost too much even if all were good."""
+        try:
+            await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
+        except BudgetError as error:
+            await self._store.give_up(manifest, str(error))
+            raise
+
+    async def _stage(
+        self, manifest: BatchManifest, task: Task, chunks: AsyncIterator[bytes]
+    ) -> None:
+        received = position = 0
+        staged = StagedHash(task.sealed_report_bytes)
+        group: list[bytes] = []
+        leaves = bytearray()
+        async for chunk in chunks:
+            reports, rest = divmod(len(chunk), task.sealed_report_bytes)
+            received += reports
+            if rest:
+                raise ManifestError(
+                    f"a chunk has {len(chunk)} bytes; it must hold whole reports of "
+                    f"{task.sealed_report_bytes}"
+                )
+            if received > manifest.n_reports:
+                raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
+            leaves += leaves_of(chunk, task.sealed_report_bytes)
+            staged.add(chunk)
+            group.append(chunk)
+            if len(group) == _GROUP:
+                await self._store.add_chunks(manifest.batch_id, position, group)
+                position += len(group)
+                group = []
+        if received != manifest.n_reports:
+            raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
+        await self._store.add_chunks(manifest.batch_id, position, group)
+        # No earlier: whoever knew it could still send reports that all stand in one bucket.
+        salt = self._rng.bytes(SALT_BYTES)
+        commitment = await asyncio.to_thread(self._commit, manifest, leaves, salt)
+        await self._store.finish_batch(
+            manifest.batch_id, staged.digest(), commitment_to_bytes(commitment)
+        )
+
+    def _commit(self, manifest: BatchManifest, leaves: bytearray, salt: bytes) -> BatchCommitment:
+        """Sign the root over all that arrived. In a thread."""
+        tree = Tree.over(leaves, salt)
+        return BatchCommitment.sign(
+            self._identity, manifest.task_digest, manifest.batch_id, tree, salt
+        )
+
+    async def reader(self, manifest: BatchManifest, size: int) -> Callable[[], Iterator[bytes]]:
+        """
+        Give what reads a staged batch of reports of `size` bytes, in a thread, chunk by chunk.
+
+        After the last chunk it raises UnusableBatchError if what it read is not what was staged.
+        """
+        expected = await self._store.staged_hash(manifest.batch_id)
+        loop = asyncio.get_running_loop()
+
+        def read() -> Iterator[bytes]:
+            seen, position = StagedHash(size), 0
+            while True:
+                reading = self._store.chunk(manifest.batch_id, position)
+                chunk = asyncio.run_coroutine_threadsafe(reading, loop).result()
+                if chunk is None:
+                    seen.check(manifest.n_reports, expected)
+                    return
+                seen.add(chunk)
+                yield chunk
+                position += 1
+
+        return read
+
+
+def _check_manifest(manifest: BatchManifest, task: Task) -> None:
+    if manifest.n_users < task.n_min:
+        raise ManifestError(
+            f"the batch has {manifest.n_users} users; the task is released from {task.n_min} on"
+        )
+    least, most = task.batch_reports(manifest.n_users)
+    if not least <= manifest.n_reports <= most:
+        wanted = str(most) if least == most else f"{least} to {most}"
+        raise ManifestError(
+            f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users has "
+            f"{wanted}"
+        )
