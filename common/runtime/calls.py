@@ -61,7 +61,7 @@ class Kind(Enum):
         long_answers=True,
     )
     """For a task, up to 2 MiB."""
-    BULK = Limits(places=128, share=4, read_seconds=60, seconds=300, turns=16, turns_share=2)
+    BULK = Limits(places=128, share=4, read_seconds=60, seconds=300, turns=24, turns_share=3)
     """Many users' submissions, up to 4 MiB."""
     DELIVERY = Limits(places=4, share=4, read_seconds=600, seconds=600)
     """A batch, in chunks; its chunks are read as it goes."""
