@@ -97,12 +97,10 @@ def envelopes_from_wire(
     message: shuffler_pb2.SubmitBulkRequest,
 ) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
     """Read many submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
+    count, tokens = len(message.envelopes), message.tokens
+    if count > MAX_BULK_ENVELOPES:
+        raise WireError(f"{count} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read")
     envelopes = list(message.envelopes)  # each look into the message makes new objects
-    tokens = message.tokens
-    if len(envelopes) > MAX_BULK_ENVELOPES:
-        raise WireError(
-            f"{len(envelopes)} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read"
-        )
     at_most("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
     if tokens and len(tokens) != len(envelopes):
         raise WireError(f"{len(tokens)} tokens for {len(envelopes)} envelopes; give none, or each")

@@ -12,7 +12,7 @@ from common.errors import CallerError, PeerError, PeerRefusalError
 from common.evidence_wire import delivered_from_wire
 from common.inclusion import BatchCommitment
 from common.runtime.fresh_channel import FreshChannel
-from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, reply
+from common.runtime.rpc import DELIVERY_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
 from common.wire import (
@@ -88,7 +88,7 @@ class AnalyzerClient:
                 raise
 
         try:
-            call = self._stub.DeliverBatch(messages(), timeout=LONG_DEADLINE)
+            call = self._stub.DeliverBatch(messages(), timeout=DELIVERY_DEADLINE)
             with _own_certificate_apart():
                 answer = await reply(call)
         except (asyncio.CancelledError, PeerError):

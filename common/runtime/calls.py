@@ -37,31 +37,45 @@ class Limits:
     """Until a request has come whole: a client that trickles is cut off."""
     seconds: float
     """Until the answer."""
+    turns: int = 0
+    """Requests read at once; others wait in line, with nothing read of them. 0: no line."""
+    turns_share: int = 0
+    """Of them, those of one connection."""
+    long_answers: bool = False
+    """A turn lasts until the answer is made, and, of a long one, until it is gone."""
 
 
 @unique  # kinds of equal limits would be one kind
 class Kind(Enum):
     """Calls that share places. A flood of one kind takes no place from another."""
 
-    SHORT = Limits(places=2048, share=512, read_seconds=10, seconds=30)
-    """About one user or one task."""
-    BULK = Limits(places=16, share=4, read_seconds=60, seconds=300)
+    SHORT = Limits(places=2048, share=64, read_seconds=10, seconds=30, turns=64, turns_share=4)
+    """About one user. Answers are short."""
+    TASK = Limits(
+        places=1024,
+        share=32,
+        read_seconds=10,
+        seconds=30,
+        turns=64,
+        turns_share=2,
+        long_answers=True,
+    )
+    """For a task, up to 2 MiB."""
+    BULK = Limits(places=128, share=4, read_seconds=60, seconds=300, turns=32, turns_share=4)
     """Many users' submissions, up to 4 MiB."""
-    DELIVERY = Limits(places=4, share=4, read_seconds=600, seconds=600)
+    DELIVERY = Limits(places=4, share=4, read_seconds=3600, seconds=3600)
     """A batch, in chunks; its chunks are read as it goes."""
     OPERATING = Limits(places=16, share=8, read_seconds=10, seconds=600)
+    CLOSING = Limits(places=16, share=8, read_seconds=10, seconds=30)
+    """An operator's, at the server that devices call."""
     ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
-    HEALTH = Limits(places=64, share=16, read_seconds=5, seconds=10)
+    HEALTH = Limits(places=64, share=2, read_seconds=5, seconds=10)
 
 
-READING_PLACES: Final = 64
-"""Messages of short calls that are read at once; others wait in line, with nothing read of them."""
-READING_SHARE: Final = 4
-"""Of them, those of one connection."""
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
-"""A longer message, in bytes, keeps its reading place until it is answered: what short calls hold
-is at most 2048 times this and 64 times the longest message."""
+"""A longer message, in bytes, keeps its turn: a request until it is answered, an answer until it is
+gone. What calls of a kind hold is at most `places` times this and `turns` times the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +90,15 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
         "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, Kind.ANSWER),
         "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, Kind.ANSWER),
-        "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, Kind.SHORT),
+        "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, Kind.TASK),
         "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, Kind.SHORT),
         "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, Kind.BULK),
         "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, Kind.SHORT),
         "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, Kind.SHORT),
-        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, Kind.OPERATING),
+        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, Kind.CLOSING),
         "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/RegisterSentinels": Call(Caller.OPERATOR, Kind.OPERATING),
-        "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, Kind.SHORT),
+        "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, Kind.TASK),
         "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, Kind.DELIVERY),
         "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, Kind.OPERATING),
@@ -98,4 +112,33 @@ def asks_for_certificates(service: str) -> bool:
     return any(
         method.startswith(f"/{service}/") and call.caller in {Caller.SHUFFLER, Caller.OPERATOR}
         for method, call in CALLS.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """What a server lets each connection have."""
+
+    streams: int
+    """Calls at once, refused ones too. A gRPC client keeps further calls until it has room."""
+    age_seconds: float
+    """Until the caller is told to open another: those that use gRPC do, and notice nothing."""
+    grace_seconds: float
+    """From then until it is cut off, with the answers that nobody has read."""
+
+
+_AGE: Final = 300.0
+_CERTIFIED_AGE: Final = 3600.0
+"""Of who shows a certificate: so that an ended one is shown no longer."""
+_MARGIN: Final = 10.0
+"""Seconds, beyond the longest call, for its answer to arrive."""
+
+
+def connections_of(service: str) -> Connections:
+    """Give the limits of a service's server: no call that the table allows is cut off by age."""
+    kinds = [call.kind.value for name, call in CALLS.items() if name.startswith(f"/{service}/")]
+    return Connections(
+        streams=max(kind.share for kind in kinds),
+        age_seconds=_CERTIFIED_AGE if asks_for_certificates(service) else _AGE,
+        grace_seconds=max(kind.seconds for kind in kinds) + _MARGIN,
     )

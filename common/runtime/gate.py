@@ -2,23 +2,25 @@
 The gate before every call: who calls, is there room, and has the request come in time.
 
 gRPC would read a request before it calls the method. Here every method is taken to be of many
-requests, so that nothing is read of one that is not let in.
+requests, so that nothing is read of one that is not let in. A place is held until the answer is
+gone: a caller that never reads it would leave it in gRPC's memory.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError
 
 from common.errors import CallerError, WireError
 from common.operator_token import OperatorToken
 from common.runtime.admission import Line, Places
 from common.runtime.callers import bearer_token, check_caller, names_in
-from common.runtime.calls import CALLS, LONG_MESSAGE, READING_PLACES, READING_SHARE, Call, Kind
+from common.runtime.calls import CALLS, LONG_MESSAGE, Call, Kind
 
+M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
 
 
@@ -36,13 +38,17 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         self._certificates = certificates
         self._token = token
         self._places = Places()
-        self._reading = Line(READING_PLACES, READING_SHARE)
+        self._lines = {
+            kind: Line(kind.value.turns, kind.value.turns_share)
+            for kind in Kind
+            if kind.value.turns
+        }
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:  # noqa: ANN401  # gRPC's own types vary
         """
-        Put the gate before a method.
+        Put the gate before a method. Beyond it stand messages, on this side their bytes.
 
         There is none for a stream of answers: it would hold its place for as long as the caller
         likes. Health checks are asked one at a time.
@@ -52,47 +58,78 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
             return None
         call = CALLS.get(handler_call_details.method)
         return grpc.stream_unary_rpc_method_handler(
-            self._refused() if call is None else self._gated(handler, call),
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
+            self._refused() if call is None else self._gated(handler, call)
         )
 
     def _gated(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
-        async def behaviour(requests: AsyncIterator[Message], context: Any) -> Any:  # noqa: ANN401
+        parse, serialize = handler.request_deserializer, handler.response_serializer
+
+        async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
             names = names_in(context.auth_context()) if self._certificates else None
             check_caller(
                 call.caller, names, bearer_token(context.invocation_metadata()), self._token
             )
             peer = context.peer()
-            with self._places.taken(call.kind, peer):
-                async with asyncio.timeout(call.kind.value.seconds):
-                    if handler.request_streaming:
-                        return await handler.stream_unary(requests, context)
-                    async with AsyncExitStack() as held:
-                        request = await self._read(requests, call.kind, peer, held)
-                        return await handler.unary_unary(request, context)
+            held = AsyncExitStack()
+            held.enter_context(self._places.taken(call.kind, peer))
+            # Not when this returns: gRPC holds the answer until the caller has taken it.
+            context.add_done_callback(lambda _: asyncio.ensure_future(held.aclose()))
+            async with asyncio.timeout(call.kind.value.seconds), AsyncExitStack() as turn:
+                if handler.request_streaming:
+                    answer = await handler.stream_unary(_messages(parse, requests), context)
+                else:
+                    raw = await self._read(requests, call.kind, peer, turn)
+                    request = read_message(parse, raw)
+                    del raw
+                    answer = await handler.unary_unary(request, context)
+                sent: bytes = serialize(answer)
+                if len(sent) > LONG_MESSAGE:
+                    held.push_async_callback(turn.pop_all().aclose)
+            return sent
 
         return behaviour
 
     async def _read(
-        self, requests: AsyncIterator[Message], kind: Kind, peer: str, held: AsyncExitStack
-    ) -> Message:
-        """Read a request in its turn. A long one keeps its turn, in `held`, until the answer."""
-        async with AsyncExitStack() as turn:
-            async with asyncio.timeout(kind.value.read_seconds):
-                if kind is Kind.SHORT:
-                    await turn.enter_async_context(self._reading.turn(peer))
-                request = await anext(requests, None)
-                if request is None:
-                    raise WireError("the call holds 0 requests; it must hold 1")
-                if await anext(requests, None) is not None:
-                    raise WireError("the call holds several requests; it must hold 1")
-            if request.ByteSize() > LONG_MESSAGE:
-                held.push_async_callback(turn.pop_all().aclose)
-            return request
+        self, requests: AsyncIterator[bytes], kind: Kind, peer: str, turn: AsyncExitStack
+    ) -> bytes:
+        """
+        Read a request in its turn, to the end, before it is parsed: a message can take 20 times
+        its bytes. The turn ends here, unless the request is long or the answer may be.
+        """
+        async with asyncio.timeout(kind.value.read_seconds):
+            if kind in self._lines:
+                await turn.enter_async_context(self._lines[kind].turn(peer))
+            raw = await anext(requests, None)
+            if raw is None:
+                raise WireError("the call holds 0 requests; it must hold 1")
+            if await anext(requests, None) is not None:
+                raise WireError("the call holds several requests; it must hold 1")
+        if len(raw) <= LONG_MESSAGE and not kind.value.long_answers:
+            await turn.aclose()
+        return raw
 
     def _refused(self) -> Any:  # noqa: ANN401
         async def behaviour(_requests: object, _context: object) -> None:
             raise CallerError("no rule says who may make this call")
 
         return behaviour
+
+
+async def _messages(
+    parse: Callable[[bytes], M], requests: AsyncIterator[bytes]
+) -> AsyncIterator[M]:
+    async for raw in requests:
+        yield read_message(parse, raw)
+
+
+def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
+    """
+    Read a message as it came.
+
+    Raises:
+        WireError: The bytes are none of this kind.
+    """
+    try:
+        return parse(raw)
+    except DecodeError as error:
+        raise WireError("the request is not a message of this call") from error

@@ -17,7 +17,7 @@ from grpc_health.v1.health import aio as health
 from common.errors import ShuffleDpError
 from common.operator_token import OperatorToken
 from common.runtime import logs
-from common.runtime.calls import asks_for_certificates
+from common.runtime.calls import asks_for_certificates, connections_of
 from common.runtime.gate import GateInterceptor
 from common.runtime.logs import Level
 from common.runtime.rpc import bind, make_server
@@ -68,7 +68,8 @@ class Listener:
         """Bind, serve, write the address to the state directory, and report healthy."""
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
-        server = make_server(GateInterceptor(certificates=ask and over_tls, token=operator_token))
+        gate = GateInterceptor(certificates=ask and over_tls, token=operator_token)
+        server = make_server(gate, connections_of(name))
         add_services(server)
         checks = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from common.errors import (
     OverloadError,
@@ -16,22 +15,22 @@ from common.errors import (
     PeerRefusalError,
     SettingsError,
     ShuffleDpError,
-    WireError,
 )
 from common.runtime import logs
-from common.runtime.calls import Kind
+from common.runtime.calls import Connections, Kind
 from common.runtime.gate import GateInterceptor
 from common.runtime.settings import is_local
 from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
 from common.wire import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 
 T = TypeVar("T")
-M = TypeVar("M")
 
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
 """Seconds for a call that moves many reports. How long servers work on one: calls.py."""
+DELIVERY_DEADLINE: Final = Kind.DELIVERY.value.seconds
+"""Seconds for a whole batch."""
 
 _PASSING: Final = frozenset(
     {
@@ -63,13 +62,10 @@ _CONNECTIONS: Final = (
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.max_connection_idle_ms", 300_000),
-    ("grpc.max_connection_age_ms", 3_600_000),  # so that an ended certificate is shown no longer
-    ("grpc.max_connection_age_grace_ms", 600_000),
     ("grpc.max_allowed_incoming_connections", 8192),
     # Calls that nobody has looked at yet. By itself gRPC cancels some from 1,000 on, by chance.
     ("grpc.server.max_pending_requests", _MAX_CONCURRENT_CALLS),
     ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_CONCURRENT_CALLS),
-    ("grpc.max_concurrent_streams", 2 * Kind.SHORT.value.share),
     # Of each, 16 KiB are taken from the wire until somebody reads it, however fast it comes.
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     ("grpc.http2.bdp_probe", 0),
@@ -99,7 +95,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """
     Turns the project's errors into their status, and anything else into a bare INTERNAL.
 
-    Stands before the gate, which makes of every method one of many requests and one answer.
+    Stands before the gate, which makes of every method one of many requests and one answer, all of
+    them bytes.
     """
 
     async def intercept_service(
@@ -107,40 +104,17 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:  # noqa: ANN401
-        """Wrap a method, its reading too: bytes that are no message are an error of ours."""
+        """Wrap a method, its reading too."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        return grpc.stream_unary_rpc_method_handler(
-            _guarded(handler.stream_unary, handler.request_deserializer),
-            response_serializer=handler.response_serializer,
-        )
+        return grpc.stream_unary_rpc_method_handler(_guarded(handler.stream_unary))
 
 
-async def _messages(
-    parse: Callable[[bytes], M], requests: AsyncIterator[bytes]
-) -> AsyncIterator[M]:
-    async for raw in requests:
-        yield read_message(parse, raw)
-
-
-def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
-    """
-    Read a message as it came.
-
-    Raises:
-        WireError: The bytes are none of this kind.
-    """
-    try:
-        return parse(raw)
-    except DecodeError as error:
-        raise WireError("the request is not a message of this call") from error
-
-
-def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], parse: Callable[[bytes], Any]) -> Any:  # noqa: ANN401  # gRPC's own types vary
+def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's own types vary
     async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
         try:
-            return await behaviour(_messages(parse, requests), context)
+            return await behaviour(requests, context)
         except ShuffleDpError as error:
             beside = () if isinstance(error, OverloadError) else _FORESEEN
             refusal = (grpc.StatusCode[error.status], str(error), beside)
@@ -164,7 +138,7 @@ def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]], parse: Callable[[b
     return call
 
 
-def make_server(gate: GateInterceptor) -> grpc.aio.Server:
+def make_server(gate: GateInterceptor, connections: Connections) -> grpc.aio.Server:
     """Make a server with a gate, mapped errors and limits; services are added by the caller."""
     return grpc.aio.server(
         interceptors=[ErrorInterceptor(), gate],
@@ -175,6 +149,12 @@ def make_server(gate: GateInterceptor) -> grpc.aio.Server:
             ("grpc.so_reuseport", 0),
             *_KEEPALIVE,
             *_CONNECTIONS,
+            ("grpc.max_concurrent_streams", connections.streams),
+            # Ended ones that are not yet cleared away: beyond them, gRPC would refuse an honest
+            # client that has as many calls under way as it may; with no bound, resets are free.
+            ("grpc.http2.max_deallocating_streams", 4 * connections.streams),
+            ("grpc.max_connection_age_ms", round(1000 * connections.age_seconds)),
+            ("grpc.max_connection_age_grace_ms", round(1000 * connections.grace_seconds)),
         ],
     )
 

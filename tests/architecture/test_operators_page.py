@@ -39,6 +39,10 @@ def _row(section: str, method: str) -> list[str]:
     return found
 
 
+def _whole(cell: str) -> int:
+    return 0 if cell == "–" else int(cell)
+
+
 def _seconds(text: str) -> float:
     number, unit = text.split()
     return float(number) * {"s": 1, "min": 60}[unit]
@@ -57,10 +61,11 @@ def test_who_may_make_a_call_is_on_the_page(method: str, call: Call) -> None:
 @pytest.mark.parametrize(("method", "call"), CALLS.items())
 def test_how_many_calls_there_may_be_is_on_the_page(method: str, call: Call) -> None:
     """At once, of one connection, and how long they may take."""
-    _, places, share, read, answered = _row("How much at once", method)
+    _, places, share, turns, turns_share, read, answered = _row("How much at once", method)
     limits = call.kind.value
 
     assert (f"{limits.places:,}", f"{limits.share:,}") == (places, share)
+    assert (limits.turns, limits.turns_share) == (_whole(turns), _whole(turns_share))
     assert (limits.read_seconds, limits.seconds) == (_seconds(read), _seconds(answered))
 
 
@@ -70,3 +75,12 @@ def test_the_page_names_no_call_that_there_is_not(section: str) -> None:
     named = [name for row in _rows(section) for name in re.findall(r"`(?:\w+\.)?(\w+)`", row[0])]
 
     assert sorted(named) == sorted(m.rpartition("/")[2] for m in CALLS if m != _HEALTH)
+
+
+def test_every_test_that_the_security_page_names_is_there() -> None:
+    """A claim without its test would be prose."""
+    root = _PAGE.parents[1]
+    named = re.findall(r"`(tests/[^`]*)`", (root / "SECURITY.md").read_text(encoding="utf-8"))
+
+    assert named
+    assert [] == [path for path in named if not (root / path).is_file()]

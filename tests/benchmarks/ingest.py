@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from common.hpke import HpkePublicKey, SealContext, envelope_context
 from common.hpke_pool import HpkePool
+from common.runtime.calls import connections_of
 from common.runtime.gate import GateInterceptor
 from common.runtime.rpc import bind, make_server, open_channel
 from common.signing import SigningIdentity
@@ -157,7 +158,10 @@ class RemoteCaller:
     @classmethod
     async def start(cls, shuffler: Shuffler) -> Self:
         """Serve, and start the caller."""
-        server = make_server(GateInterceptor(certificates=False, token=None))
+        server = make_server(
+            GateInterceptor(certificates=False, token=None),
+            connections_of("shuffledp.v1.Shuffler"),
+        )
         inclusions = Inclusions(
             directory=shuffler.path / "inclusion",
             identity=shuffler.case.identity.public_identity(),

@@ -10,7 +10,7 @@ import pytest
 import analyzer.server
 import shuffler.server
 from analyzer.settings import AnalyzerSettings
-from common.runtime.calls import READING_PLACES, READING_SHARE, Kind
+from common.runtime.calls import Kind
 from common.task import Task
 from deploy.operator_client import OperatorClient
 from protos.shuffledp.v1 import shuffler_pb2
@@ -22,6 +22,7 @@ from user_agent.contribution import Contributor
 _SUBMIT = "/shuffledp.v1.Shuffler/Submit"
 _BULK = "/shuffledp.v1.Shuffler/SubmitBulk"
 _SOON = 5.0
+_TURNS, _TURNS_SHARE = Kind.SHORT.value.turns, Kind.SHORT.value.turns_share
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off(
     """
     address, submission = waiting
     slow = await RawConnection.open(address)
-    streams = [await slow.begin(_SUBMIT, 4 * 2**20 - 1) for _ in range(3 * READING_SHARE)]
+    streams = [await slow.begin(_SUBMIT, 4 * 2**20 - 1) for _ in range(3 * _TURNS_SHARE)]
     async with shuffler_stub(address, None) as stub:
         await stub.Submit(submission, timeout=_SOON)
     said = bytearray()
@@ -98,9 +99,9 @@ async def test_those_who_wait_behind_slow_connections_are_served_in_time(
 ) -> None:
     """Enough connections fill the line for reading; a call behind them waits, and gets in."""
     address, submission = waiting
-    slow = [await RawConnection.open(address) for _ in range(READING_PLACES // READING_SHARE)]
+    slow = [await RawConnection.open(address) for _ in range(_TURNS // _TURNS_SHARE)]
     for connection in slow:
-        for _ in range(READING_SHARE):
+        for _ in range(_TURNS_SHARE):
             await connection.begin(_SUBMIT, 4 * 2**20 - 1)
     await asyncio.sleep(0.2)
     async with shuffler_stub(address, None) as stub:

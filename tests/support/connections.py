@@ -11,8 +11,9 @@ import grpc
 
 from protos.shuffledp.v1 import shuffler_pb2_grpc
 
-_DATA, _HEADERS, _SETTINGS = 0x0, 0x1, 0x4
-_END_HEADERS = 0x4
+_DATA, _HEADERS, _SETTINGS, _PING = 0x0, 0x1, 0x4, 0x6
+_END_STREAM, _ACKNOWLEDGED, _END_HEADERS = 0x1, 0x1, 0x4
+_INITIAL_WINDOW = 0x4
 
 
 def connect(address: str, authority: bytes | None) -> grpc.aio.Channel:
@@ -37,7 +38,10 @@ async def shuffler_stub(
 
 
 class RawConnection:
-    """HTTP/2 written by hand, on plaintext: calls that announce a message and send no more."""
+    """
+    HTTP/2 written by hand, on plaintext: calls that announce a message and send no more, or that
+    never take the answer.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -45,11 +49,18 @@ class RawConnection:
         self._next = 1
 
     @classmethod
-    async def open(cls, address: str) -> Self:
-        """Connect, and say what every client says first."""
+    async def open(cls, address: str, window: int = 65_535) -> Self:
+        """
+        Connect, and say what every client says first.
+
+        Args:
+            address: host:port.
+            window: Bytes of an answer that are taken; 0 leaves all of them with the server.
+        """
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))
+        settings = _INITIAL_WINDOW.to_bytes(2, "big") + window.to_bytes(4, "big")
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, settings))
         return cls(reader, writer)
 
     async def begin(self, method: str, announced: int) -> int:
@@ -68,6 +79,13 @@ class RawConnection:
         await self.trickle(stream, b"\x00" + announced.to_bytes(4, "big"))
         return stream
 
+    async def call(self, method: str, message: bytes) -> int:
+        """Make a whole call, of a short message; give the number of its stream."""
+        stream = await self.begin(method, len(message))
+        self._writer.write(_frame(_DATA, _END_STREAM, stream, message))
+        await self._writer.drain()
+        return stream
+
     async def trickle(self, stream: int, part: bytes) -> None:
         """Send a part of a call's message."""
         self._writer.write(_frame(_DATA, 0, stream, part))
@@ -76,6 +94,17 @@ class RawConnection:
     async def read(self) -> bytes:
         """Read what the server has said; empty once it has hung up."""
         return await self._reader.read(65_536)
+
+    async def stay(self) -> None:
+        """Answer settings and pings, as a client that is alive does, until the server hangs up."""
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await self._reader.readexactly(9)
+                payload = await self._reader.readexactly(int.from_bytes(head[:3], "big"))
+                kind, flags = head[3], head[4]
+                if kind in {_SETTINGS, _PING} and not flags & _ACKNOWLEDGED:
+                    said = payload if kind == _PING else b""
+                    self._writer.write(_frame(kind, _ACKNOWLEDGED, 0, said))
 
     def close(self) -> None:
         """Hang up."""

@@ -10,7 +10,7 @@ from common import draft_wire, ledger_wire, wire
 from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
 from common.dummy_spec import DummySpec
 from common.ledger_entry import verify
-from common.runtime.rpc import read_message
+from common.runtime.gate import read_message
 from common.shuffler_spec import ShufflerSpec
 from common.submission import Outcome
 from common.task_digest import TaskDigest
@@ -67,7 +67,7 @@ def message_parser(
         read=lambda raw: read(read_message(message.FromString, raw)),
         seeds=tuple(seed.SerializeToString() for seed in seeds),
         form="protobuf",
-        covers=("common.runtime.rpc.read_message", *covers),
+        covers=("common.runtime.gate.read_message", *covers),
         share=share,
     )
 

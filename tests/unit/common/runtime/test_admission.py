@@ -8,17 +8,17 @@ from common.runtime.admission import Line, Places
 from common.runtime.calls import Kind
 
 
-def test_a_connection_has_a_quarter_of_the_bulk_places_and_no_more() -> None:
+def test_a_connection_has_its_share_of_the_places_and_no_more() -> None:
     """Others are let in; all together fill the places, and then nobody is."""
     places, limits = Places(), Kind.BULK.value
     with ExitStack() as held:
-        for _ in range(limits.places // 4):
+        for _ in range(limits.share):
             held.enter_context(places.taken(Kind.BULK, "greedy"))
         with pytest.raises(OverloadError, match="4 calls of this kind are under way on this conn"):
             held.enter_context(places.taken(Kind.BULK, "greedy"))
-        for number in range(limits.places - limits.places // 4):
+        for number in range(limits.places - limits.share):
             held.enter_context(places.taken(Kind.BULK, f"other {number}"))
-        with pytest.raises(OverloadError, match="16 calls of this kind are under way, and"):
+        with pytest.raises(OverloadError, match="128 calls of this kind are under way, and"):
             held.enter_context(places.taken(Kind.BULK, "one more"))
         held.enter_context(places.taken(Kind.SHORT, "greedy"))
 
@@ -32,7 +32,7 @@ def test_on_a_unix_socket_all_places_are_open_to_anybody() -> None:
     with ExitStack() as held:
         for _ in range(limits.places):
             held.enter_context(places.taken(Kind.BULK, "unix:"))
-        with pytest.raises(OverloadError, match="16 calls of this kind are under way, and"):
+        with pytest.raises(OverloadError, match="128 calls of this kind are under way, and"):
             held.enter_context(places.taken(Kind.BULK, "unix:"))
 
     assert {} == places._shares

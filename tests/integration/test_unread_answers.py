@@ -1,0 +1,195 @@
+"""Answers that nobody takes, requests that never end: who leaves them holds up nobody else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import grpc
+import pytest
+
+from common.runtime.calls import CALLS, Connections, Kind, connections_of
+from common.runtime.gate import GateInterceptor
+from common.runtime.rpc import bind, make_server, open_channel, reply
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
+from shuffler.servicer import ShufflerServicer
+from tests.support.connections import RawConnection, connect, shuffler_stub
+
+_FETCH = "/shuffledp.v1.Shuffler/FetchTask"
+_SUBMIT = "/shuffledp.v1.Shuffler/Submit"
+_BULK = "/shuffledp.v1.Shuffler/SubmitBulk"
+_TASK_BYTES = 1_000_000
+_SOON = 5.0
+_LIMITS = connections_of("shuffledp.v1.Shuffler")
+
+
+class Answering(ShufflerServicer):
+    """The shuffler's own, with no core: a long task and a short receipt, at once."""
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    async def FetchTask(  # noqa: N802  # named as in the .proto file
+        self, _request: object, _context: object
+    ) -> shuffler_pb2.FetchTaskResponse:
+        """Give a task of a megabyte."""
+        self.tasks += 1
+        return shuffler_pb2.FetchTaskResponse(task=task_pb2.SignedTask(task=bytes(_TASK_BYTES)))
+
+    async def Submit(  # noqa: N802  # named as in the .proto file
+        self, _request: object, _context: object
+    ) -> shuffler_pb2.SubmitResponse:
+        """Give a receipt."""
+        return shuffler_pb2.SubmitResponse(receipt=bytes(64))
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    address: str
+    servicer: Answering
+
+
+@asynccontextmanager
+async def _server(connections: Connections = _LIMITS) -> AsyncIterator[_Running]:
+    """Run a plaintext server behind the gate."""
+    server = make_server(GateInterceptor(certificates=False, token=None), connections)
+    servicer = Answering()
+    shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
+    address = bind(server, "127.0.0.1:0", None)
+    await server.start()
+    try:
+        yield _Running(address, servicer)
+    finally:
+        await server.stop(0)
+
+
+@asynccontextmanager
+async def _connections(address: str, count: int, window: int) -> AsyncIterator[list[RawConnection]]:
+    """Connect so often, and answer pings."""
+    opened = [await RawConnection.open(address, window) for _ in range(count)]
+    staying = [asyncio.create_task(one.stay()) for one in opened]
+    try:
+        yield opened
+    finally:
+        for one in opened:
+            one.close()
+        await asyncio.gather(*staying)
+
+
+async def _is_served(address: str) -> None:
+    async with shuffler_stub(address, None) as stub:
+        await stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_SOON)
+        await stub.FetchTask(shuffler_pb2.FetchTaskRequest(), timeout=_SOON)
+
+
+async def test_who_never_takes_an_answer_holds_no_more_than_a_share() -> None:
+    """
+    Four connections ask for thousands of answers: as many long ones are made as they have turns,
+    and somebody else is served.
+    """
+    async with _server() as running, _connections(running.address, 4, 0) as greedy:
+        for _ in range(1024):
+            for one in greedy:
+                await one.call(_FETCH, b"")
+                await one.call(_SUBMIT, b"")
+        await asyncio.sleep(0.5)
+        assert len(greedy) * Kind.TASK.value.turns_share == running.servicer.tasks
+        await _is_served(running.address)
+
+
+async def test_a_place_is_held_until_the_answer_is_gone() -> None:
+    """Not until it is made: what is not taken counts against the connection that leaves it."""
+    wide = replace(_LIMITS, streams=2 * Kind.SHORT.value.share)
+    async with _server(wide) as running:
+        greedy = await RawConnection.open(running.address, 0)
+        for _ in range(Kind.SHORT.value.share):
+            await greedy.call(_SUBMIT, b"")
+        await asyncio.sleep(0.3)
+        await greedy.call(_SUBMIT, b"")
+        said = bytearray()
+        async with asyncio.timeout(_SOON):
+            while b"under way on this connection" not in said:
+                said += await greedy.read()
+        greedy.close()
+
+
+async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
+    """Though it answers pings; until then it has its turns, and afterwards others have them."""
+    short = replace(_LIMITS, age_seconds=0.3, grace_seconds=0.3)
+    count = Kind.TASK.value.turns // Kind.TASK.value.turns_share
+    async with _server(short) as running:
+        greedy = [await RawConnection.open(running.address, 0) for _ in range(count)]
+        staying = [asyncio.create_task(one.stay()) for one in greedy]
+        for one in greedy:
+            for _ in range(Kind.TASK.value.turns_share):
+                await one.call(_FETCH, b"")
+        async with asyncio.timeout(_SOON):
+            await asyncio.gather(*staying)
+        for one in greedy:
+            one.close()
+        await _is_served(running.address)
+
+
+async def test_a_client_that_never_stops_notices_nothing_of_ages() -> None:
+    """Over ten connections, one after the other, without an error."""
+    short = replace(_LIMITS, age_seconds=0.2, grace_seconds=1)
+    async with _server(short) as running, open_channel(running.address, "shuffler", None) as to:
+        stub = shuffler_pb2_grpc.ShufflerStub(to)
+        until = asyncio.get_running_loop().time() + 2
+
+        async def submit() -> int:
+            answers = 0
+            while asyncio.get_running_loop().time() < until:
+                await reply(stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_SOON))
+                answers += 1
+            return answers
+
+        answered = await asyncio.gather(*(submit() for _ in range(8)))
+
+    assert min(answered) > 0
+
+
+async def test_500_calls_at_once_on_one_connection_are_all_served() -> None:
+    """A relay's: gRPC keeps those beyond the share at its end. Nothing is tried a second time."""
+    async with _server() as running, shuffler_stub(running.address, None) as stub:
+        request = shuffler_pb2.SubmitRequest()
+        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
+        await asyncio.gather(*(stub.Submit(request, timeout=_SOON) for _ in range(500)))
+
+
+async def test_short_calls_that_never_send_leave_room_for_others() -> None:
+    """Four connections begin more than all places; they get a share each."""
+    async with _server() as running, _connections(running.address, 4, 65_535) as greedy:
+        for _ in range(Kind.SHORT.value.places // 4):
+            for one in greedy:
+                await one.begin(_SUBMIT, 1)
+        await _is_served(running.address)
+
+
+async def test_a_message_is_not_parsed_before_its_call_has_ended() -> None:
+    """Parsed, it can take 20 times its bytes: an unfinished call would hold that for a minute."""
+    async with _server() as running, connect(running.address, None) as channel:
+        call: grpc.aio.StreamUnaryCall[bytes, bytes] = channel.stream_unary(_BULK)()
+        await call.write(b"no message")
+        await asyncio.sleep(0.3)
+        assert not call.done()
+        await call.done_writing()
+        with pytest.raises(grpc.aio.AioRpcError, match="not a message of this call"):
+            await call
+
+
+@pytest.mark.parametrize("service", ["Shuffler", "Analyzer", "UserAgent"])
+def test_no_call_in_time_is_cut_off_by_the_age_of_its_connection(service: str) -> None:
+    """The grace is longer than any of the service's calls may take."""
+    ours = [call for name, call in CALLS.items() if f".{service}/" in name]
+    grace = connections_of(f"shuffledp.v1.{service}").grace_seconds
+
+    assert grace > max(call.kind.value.seconds for call in ours)
+
+
+def test_strangers_have_a_small_share_of_everything() -> None:
+    """It takes eight connections to fill the turns of a kind of call, and 32 to fill its places."""
+    kinds = {call.kind for name, call in CALLS.items() if ".Shuffler/" in name}
+    for limits in [kind.value for kind in kinds - {Kind.CLOSING}]:
+        assert limits.places >= 32 * limits.share
+        assert limits.turns >= 8 * limits.turns_share
