@@ -114,6 +114,10 @@ class FaultyDatabase(Database):
         act = " ".join([work.__name__.removeprefix("_").replace("_", " "), *states])
         return await self._life.around(act, lambda: self._inner.run(work, *args, **kwargs))
 
+    async def empty_log(self) -> None:
+        """See Database."""
+        await self._life.around("empty log", self._inner.empty_log)
+
     def close(self) -> None:
         """Close the file."""
         self._inner.close()
