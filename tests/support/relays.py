@@ -61,8 +61,10 @@ class AnalyzerRelay(grpc.GenericRpcHandler):
                     yield request
 
             onward: Any = self._channel.stream_unary(path)
+            call = onward(recorded(), timeout=_DEADLINE)
+            await context.send_initial_metadata(tuple(await call.initial_metadata()))
             try:
-                answer: bytes = await onward(recorded(), timeout=_DEADLINE)
+                answer: bytes = await call
             except grpc.aio.AioRpcError as error:
                 await context.abort(error.code(), error.details() or "")
             return answer
