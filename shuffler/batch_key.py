@@ -28,7 +28,8 @@ class BatchKey:
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._aead = ChaCha20Poly1305(raw)
-        self._tagging = hashlib.blake2b(key=raw, digest_size=KEY_BYTES, person=b"tags").digest()
+        tagging = hashlib.blake2b(key=raw, digest_size=KEY_BYTES, person=b"tags").digest()
+        self._tagging = hashlib.blake2b(key=tagging, digest_size=TAG_BYTES)
 
     @staticmethod
     def generate() -> bytes:
@@ -46,7 +47,9 @@ class BatchKey:
         Keyed BLAKE2b of 16 bytes: among 10^7 contents two are equal by chance with probability
         below 10^-24, and nobody without the key can prepare two.
         """
-        return hashlib.blake2b(content, key=self._tagging, digest_size=TAG_BYTES).digest()
+        tagged = self._tagging.copy()  # which has hashed the key already
+        tagged.update(content)
+        return tagged.digest()
 
     def seal(self, row: bytes | memoryview, place: bytes = b"") -> bytes:
         """Encrypt a row under a fresh nonce, bound to the place where it is stored."""
