@@ -48,7 +48,9 @@ class OperatorToken:
         if shown is None:
             raise CredentialError("this call needs an operator's token")
         if not self.matches(shown):
-            raise CredentialError("the operator's token is not valid")
+            raise CredentialError(
+                "the operator's token is not this service's: each has its own, STATE/operator.token"
+            )
 
     def __repr__(self) -> str:
         return "OperatorToken(secret)"

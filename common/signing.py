@@ -65,7 +65,7 @@ class PublicIdentity:
             return cls(bytes.fromhex(text))
         except ValueError as error:
             raise KeyFormatError(
-                f"{whose} must be {2 * IDENTITY_BYTES} hexadecimal digits"
+                f"{whose} must be {2 * IDENTITY_BYTES} hexadecimal digits, as in identity.pub"
             ) from error
 
     def verify(self, signed: SignedTask) -> None:

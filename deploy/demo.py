@@ -149,7 +149,9 @@ async def _wait_until_delivered(shuffler: grpc.aio.Channel, digest: TaskDigest) 
     stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
     request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
     while True:
-        status = status_from_wire(await reply(stub.GetBatchStatus(request, timeout=LONG_DEADLINE)))
+        status = status_from_wire(
+            await reply(stub.GetBatchStatus(request, timeout=LONG_DEADLINE), "the shuffler")
+        )
         if status.state in {BatchState.EXPIRED, BatchState.QUARANTINED}:
             raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
         if status.state in {BatchState.DELIVERED, BatchState.ERASED}:

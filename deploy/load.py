@@ -94,7 +94,7 @@ async def _submit(
     pause = _FIRST_PAUSE
     while True:
         try:
-            response = await reply(stub.SubmitBulk(request, timeout=LONG_DEADLINE))
+            response = await reply(stub.SubmitBulk(request, timeout=LONG_DEADLINE), "the shuffler")
         except PeerBusyError:
             if pause > _LONGEST_PAUSE:
                 raise

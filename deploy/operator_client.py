@@ -15,6 +15,7 @@ from common.evidence_wire import sentinel_parts, sentinels_to_wire
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
 from common.result import Result
+from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
 from common.runtime.tls import client_identity
 from common.signing import SignedTask
@@ -74,7 +75,9 @@ class OperatorClient:
         Raises:
             SettingsError: A file cannot be read.
         """
-        own = client_identity(authority, certificate, key) if authority else None
+        own = (
+            client_identity(authority, certificate, key, SystemClock().now()) if authority else None
+        )
         channel = open_channel(
             address,
             "analyzer",
@@ -142,11 +145,11 @@ class OperatorClient:
 
     async def _reply(self, call: Awaitable[T]) -> T:
         try:
-            return await reply(call)
+            return await reply(call, f"the analyzer at {self._address}")
         except PeerError as error:
             raise PeerError(
-                f"no analyzer answers at {self._address}: check that it runs, the address, the "
-                "authority, and that operator.pem and operator.key lie beside it"
+                f"{error}. Check that it runs, the address, host:port, the authority, and that "
+                "operator.pem and operator.key lie beside it"
             ) from error
 
     async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:

@@ -24,7 +24,7 @@ async def send(
         raise WireError("a value must be below 2^64") from error
     async with open_channel(agent, "user_agent", None) as channel:
         stub = user_agent_pb2_grpc.UserAgentStub(channel)
-        return await reply(stub.Contribute(request, timeout=LONG_DEADLINE))
+        return await reply(stub.Contribute(request, timeout=LONG_DEADLINE), _whom(agent))
 
 
 async def ask_for_receipt(
@@ -41,9 +41,13 @@ async def ask_for_receipt(
     request = user_agent_pb2.GetReceiptRequest(task_digest=digest, person=person)
     async with open_channel(agent, "user_agent", None) as channel:
         stub = user_agent_pb2_grpc.UserAgentStub(channel)
-        return await reply(stub.GetReceipt(request, timeout=LONG_DEADLINE))
+        return await reply(stub.GetReceipt(request, timeout=LONG_DEADLINE), _whom(agent))
 
 
 def _check_socket(agent: str) -> None:
     if not agent.startswith("unix:"):
         raise SettingsError("the agent's address must begin with unix:")
+
+
+def _whom(agent: str) -> str:
+    return f"the user agent at {agent}"

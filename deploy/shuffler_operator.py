@@ -32,11 +32,11 @@ async def close_batch(
         stub = shuffler_pb2_grpc.ShufflerStub(channel)
         request = shuffler_pb2.CloseBatchRequest(task_digest=digest)
         try:
-            await reply(stub.CloseBatch(request, metadata=metadata, timeout=SHORT_DEADLINE))
+            closing = stub.CloseBatch(request, metadata=metadata, timeout=SHORT_DEADLINE)
+            await reply(closing, f"the shuffler at {shuffler}")
         except PeerError as error:
             raise PeerError(
-                f"no shuffler answers at {shuffler}: check that it runs, the address, and the "
-                "authority"
+                f"{error}. Check that it runs, the address, host:port, and the authority"
             ) from error
 
 

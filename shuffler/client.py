@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import grpc
 
@@ -22,6 +22,8 @@ from common.wire import (
     wants_reports,
 )
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+
+_WHOM: Final = "the analyzer"
 
 
 class Analyzer(Protocol):
@@ -58,7 +60,7 @@ class AnalyzerClient:
         """Fetch a published task."""
         request = analyzer_pb2.GetTaskRequest(task_digest=digest)
         with _own_certificate_apart():
-            response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE))
+            response = await reply(self._stub.GetTask(request, timeout=SHORT_DEADLINE), _WHOM)
         return signed_task_from_wire(response.task)
 
     async def deliver(
@@ -90,7 +92,7 @@ class AnalyzerClient:
         try:
             call = self._stub.DeliverBatch(messages(), timeout=DELIVERY_DEADLINE)
             with _own_certificate_apart():
-                answer = await reply(call)
+                answer = await reply(call, _WHOM)
         except (asyncio.CancelledError, PeerError):
             # gRPC turns a failure to read our own chunks into a cancelled call: say what it was.
             if failures:

@@ -12,6 +12,7 @@ from common.batch import BATCH_ID_BYTES, BatchId, BatchState
 from common.errors import (
     BatchStateError,
     OverloadError,
+    PeerError,
     PeerRefusalError,
     SettingsError,
     SignatureError,
@@ -193,6 +194,9 @@ class Rounds:
         except PeerRefusalError as error:
             if error.status == UnknownTaskError.status:
                 raise UnknownTaskError("there is no task with this digest") from error
+            raise
+        except PeerError as error:
+            logs.event("analyzer does not answer", {"error": type(error).__name__}, level="WARNING")
             raise
         if signed.digest() != digest:
             raise SignatureError("the analyzer gave another task than the one that was asked for")

@@ -1,6 +1,6 @@
 """The calls that a user agent makes: all of them to the shuffler."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import grpc
 
@@ -11,6 +11,8 @@ from common.signing import SignedTask
 from common.task_digest import TaskDigest
 from common.wire import signed_task_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+
+_WHOM: Final = "the shuffler"
 
 
 class Shuffler(Protocol):
@@ -40,16 +42,17 @@ class ShufflerClient:
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Fetch a published task."""
         request = shuffler_pb2.FetchTaskRequest(task_digest=digest)
-        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE))
+        response = await reply(self._stub.FetchTask(request, timeout=SHORT_DEADLINE), _WHOM)
         return signed_task_from_wire(response.task)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Submit, with a token or an empty one; when it returns, it is durably stored."""
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
-        return receipt_from_wire(await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE)))
+        response = await reply(self._stub.Submit(request, timeout=SHORT_DEADLINE), _WHOM)
+        return receipt_from_wire(response)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
         """Fetch what the analyzer signed for a task's batch, and a bucket of it if one is named."""
         request = prefix_to_wire(digest, prefix)
-        answer = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE))
+        answer = await reply(self._stub.GetInclusion(request, timeout=SHORT_DEADLINE), _WHOM)
         return proof_from_wire(answer)

@@ -52,7 +52,9 @@ class TokenFile:
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
-            raise SettingsError(f"{self.name} cannot be read: {error.strerror}") from error
+            raise SettingsError(
+                f"{self.name}, {self.path}, cannot be read: {error.strerror}"
+            ) from error
         except UnicodeDecodeError as error:
             raise SettingsError(f"{self.name} is not text") from error
         for number, line in enumerate(lines, start=1):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
@@ -104,6 +104,14 @@ class Certificate:
     def days_left(self, now: float) -> int:
         """Give whole days until it ends; negative once it has."""
         return (self.end - _moment(now)).days
+
+    def is_by(self, authority: "Certificate") -> bool:
+        """Say whether an authority issued this certificate, itself and not through another."""
+        try:
+            self.parsed.verify_directly_issued_by(authority.parsed)
+        except (InvalidSignature, ValueError, TypeError):
+            return False
+        return True
 
     def belongs_to(self, key: bytes) -> bool:
         """Say whether a private key in PEM is this certificate's."""

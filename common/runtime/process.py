@@ -137,7 +137,10 @@ async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    with StateDirectory.open(settings.state_directory).held():
+    state = StateDirectory.open(settings.state_directory)
+    if state.is_open_to_others():
+        logs.event("others may write to the state directory: chmod 700", {}, level="WARNING")
+    with state.held():
         service = await start(settings)
         await stopping.wait()
         await service.stop()

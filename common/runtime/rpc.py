@@ -1,8 +1,10 @@
 """Calls between parties: limits and deadlines on every one, errors mapped in one place."""
 
 import json
+import socket
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -179,6 +181,7 @@ def bind(
     """
     try:
         if listen.startswith("unix:"):
+            _check_socket(Path(listen.removeprefix("unix:")))
             credentials = grpc.local_server_credentials(grpc.LocalConnectionType.UDS)
             server.add_secure_port(listen, credentials)
             return listen
@@ -188,8 +191,27 @@ def bind(
             certificates = ServerCertificates(tls.files, ask_for_certificates=ask_for_certificates)
             port = server.add_secure_port(listen, certificates.credentials())
     except RuntimeError as error:
-        raise SettingsError(f"cannot listen on {listen}") from error
+        raise SettingsError(
+            f"cannot listen on {listen}: it is taken, or none of this machine's addresses, or a "
+            "folder that is not there"
+        ) from error
     return f"{listen.rpartition(':')[0]}:{port}"
+
+
+def _check_socket(path: Path) -> None:
+    """
+    Check that nobody listens on a Unix socket: gRPC would take its name away without a word.
+
+    Raises:
+        SettingsError: Somebody does, or it is another file.
+    """
+    if not path.exists():
+        return
+    if not path.is_socket():
+        raise SettingsError(f"cannot listen on unix:{path}: it is another kind of file")
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.connect(str(path))
+        raise SettingsError(f"cannot listen on unix:{path}: another process does")
 
 
 def open_channel(
@@ -234,9 +256,16 @@ def open_channel(
     )
 
 
-async def reply(call: Awaitable[T]) -> T:
+async def reply(call: Awaitable[T], whom: str) -> T:
     """
     Wait for another party's reply.
+
+    What the other party says of itself is passed on: it may be one further away that does not
+    answer, and the sentences then name each on the way.
+
+    Args:
+        call: To it.
+        whom: What errors call it, such as "the shuffler".
 
     Raises:
         PeerError: It could not be reached in time, or could not serve at that moment, or answered
@@ -249,16 +278,22 @@ async def reply(call: Awaitable[T]) -> T:
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
         if code in _PASSING and not _is_budget_refusal(error):
-            busy = code is grpc.StatusCode.RESOURCE_EXHAUSTED
-            kind = PeerBusyError if busy else PeerError
-            raise kind(f"the other party cannot serve at the moment: {code.name}") from error
+            if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                raise PeerBusyError(f"{whom} has no room at the moment") from error
+            if _FORESEEN[0] in _trailing(error):
+                raise PeerError(f"{whom} cannot serve at the moment: {details}") from error
+            hint = ": authority or certificates do not fit" if "andshake" in details else ""
+            raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
         raise PeerRefusalError(code.name, details) from error
     if answer is None:  # what gRPC makes of an answer that it cannot read
-        raise PeerError("the other party's answer is not a message of this call")
+        raise PeerError(f"the answer of {whom} is not a message of this call")
     return answer
 
 
 def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:
-    beside = {(key, value) for key, value in error.trailing_metadata() or ()}
     exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    return exhausted and _FORESEEN[0] in beside
+    return exhausted and _FORESEEN[0] in _trailing(error)
+
+
+def _trailing(error: grpc.aio.AioRpcError) -> set[tuple[str, str | bytes]]:
+    return {(key, value) for key, value in error.trailing_metadata() or ()}

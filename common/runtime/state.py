@@ -20,6 +20,7 @@ from common.runtime.storage import FULL, storage_failures
 _OWNER_ONLY_DIRECTORY: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
+_WRITABLE_BY_OTHERS: Final = 0o022
 _FORMER_SECRET_BYTES: Final = 32
 """Length of every secret that an earlier version kept in plain."""
 
@@ -48,6 +49,11 @@ class StateDirectory:
         except OSError as error:
             raise SettingsError(f"the state directory cannot be made: {error.strerror}") from error
         return cls(path, state_key or path.absolute().with_name(f"{path.absolute().name}.key"))
+
+    @storage_failures()
+    def is_open_to_others(self) -> bool:
+        """Say whether anybody but the owner may put files here, and so keys of their own."""
+        return bool(stat.S_IMODE(self.path.stat().st_mode) & _WRITABLE_BY_OTHERS)
 
     @contextmanager
     def held(self) -> Generator[None]:

@@ -58,7 +58,7 @@ class TlsFiles:
                 self.authority.read_bytes(),
             )
         except OSError as error:
-            raise SettingsError(f"a TLS file cannot be read: {error.strerror}") from error
+            raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from error
         if self.certificate and not Certificate.read(self.certificate).belongs_to(identity.key):
             raise SettingsError("tls_key is not the key of tls_certificate")
         Certificate.read(self.authority)  # an empty one would let nobody in, without a word
@@ -66,7 +66,8 @@ class TlsFiles:
 
     def check(self, party: str, now: float) -> None:
         """
-        Check that the certificate is one that others will take, and say if it ends soon.
+        Check that the certificate is one that others will take; say if it ends soon, or if the
+        authority has not issued it itself.
 
         Raises:
             SettingsError: It has ended, or names another party.
@@ -79,6 +80,8 @@ class TlsFiles:
                 f"the certificate names {certificate.name or 'nobody'}; others expect one that "
                 f"names {party}"
             )
+        if not certificate.is_by(Certificate.read(self.authority)):
+            logs.event("certificate is not by tls_authority", {"party": party}, level="WARNING")
         days = certificate.days_left(now)
         if days < 0:
             raise SettingsError(
@@ -216,7 +219,9 @@ def files_in(directory: Path, party: str) -> TlsFiles:
     )
 
 
-def client_identity(authority: Path, certificate: Path | None, key: Path | None) -> TlsIdentity:
+def client_identity(
+    authority: Path, certificate: Path | None, key: Path | None, now: float
+) -> TlsIdentity:
     """
     Read what an operator's program shows and trusts.
 
@@ -224,9 +229,11 @@ def client_identity(authority: Path, certificate: Path | None, key: Path | None)
         authority: The authority to trust.
         certificate: The operator's; None for operator.pem beside the authority, if it is there.
         key: Its key; None for operator.key beside the authority.
+        now: Seconds since 1970 UTC.
 
     Raises:
-        SettingsError: A file cannot be read, or the key is not the certificate's.
+        SettingsError: A file cannot be read, or the key is not the certificate's, or that has
+            ended, or names somebody else.
     """
     usual = files_in(authority.parent, "operator")
     files = TlsFiles(
@@ -234,6 +241,7 @@ def client_identity(authority: Path, certificate: Path | None, key: Path | None)
     )
     if certificate is None and not (usual.certificate and usual.certificate.exists()):
         files = TlsFiles(certificate=None, key=None, authority=authority)
+    files.check("operator", now)
     return files.read()
 
 

@@ -13,6 +13,8 @@ _LONG_KEY: Final = re.compile(
     rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MOST_PARTS},}}"""
 )
 
+_PLACE: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
+
 
 def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> dict[str, Any]:
     """
@@ -39,4 +41,5 @@ def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> 
             raise refusal(f"a key of {path} has too many parts; at most {_MOST_PARTS} are read")
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: numbers of thousands of digits too
-        raise refusal(f"{path} is not TOML") from error
+        place = _PLACE.search(str(error))  # and no more of it: it may quote the file
+        raise refusal(f"{path} is not TOML{' ' + place[0] if place else ''}") from error

@@ -60,7 +60,10 @@ def account(
         bool, typer.Option("--compare", help="Also what an attack proves and what papers claim.")
     ] = False,
     batch: Annotated[
-        Path | None, typer.Option(help="Answer a JSON list of questions instead.")
+        Path | None,
+        typer.Option(
+            help="Answer a JSON list of questions instead: deploy/README.md, Questions in a file."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:

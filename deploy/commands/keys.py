@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -105,10 +106,10 @@ def identity(
 
     What is printed, and lies in STATE_DIRECTORY/identity.pub, is what others pin. Nobody who pins
     the old one takes anything that a renewed one signs, nor the other way round: renew between two
-    collections, and tell everybody. The service must not run meanwhile.
+    collections, and tell everybody. While it is renewed the service must not run.
     """
     state = StateDirectory.open(state_directory, state_key)
-    with state.held():
+    with state.held() if renew else nullcontext():
         made = (renew_identity if renew else load_identity)(state).public_identity()
     shown = {"identity": made.raw.hex(), "fingerprint": fingerprint(made.raw)}
     if json:
@@ -140,7 +141,12 @@ def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = 
     for heading in ("of", "days left", "names", "SHA-256"):
         table.add_column(heading, overflow="fold")
     for one in certificates:
-        table.add_row(one.party, str(one.days_left), ", ".join(one.names), one.fingerprint)
+        table.add_row(
+            one.party,
+            "ended" if one.days_left < 0 else str(one.days_left),
+            ", ".join(one.names),
+            one.fingerprint,
+        )
     console.print(table)
     if identity is not None:
         console.print(f"The analyzer signs tasks as {identity}.")

@@ -61,6 +61,7 @@ def task_create(
     json: AsJson = False,
 ) -> None:
     """Publish a task, signed by the analyzer. Needs the operator's token."""
+    _check_no_identity(shuffler_key)
     wanted = draft_file.read(draft, _hexadecimal_file(shuffler_key))
     HpkePublicKey(wanted.suite, wanted.shuffler_key)  # said here, where the file was named
 
@@ -180,7 +181,8 @@ def contribute(
     value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
     receipt = asyncio.run(send(agent, digest, _item(value), person))
     Console().print(
-        "This task had been answered before; the value was not used."
+        "This task had been answered before; the value was not used. What had not arrived of the "
+        "earlier answer has been sent."
         if receipt.repeated
         else f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
     )
@@ -192,6 +194,21 @@ def _item(text: str) -> int:
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _ITEM_DIGITS):
         raise ValueRangeError("a value is an item's number, 0 or more")
     return int(digits)
+
+
+def _check_no_identity(path: Path) -> None:
+    """
+    Refuse the file beside the right one, which looks like it: no envelope would ever open.
+
+    Raises:
+        SettingsError: It is, or says the same as, a signing identity.
+    """
+    identity = path.with_name("identity.pub")
+    if identity.exists() and path.exists() and identity.read_bytes() == path.read_bytes():
+        raise SettingsError(
+            f"{path} holds the shuffler's signing identity; the key that tasks name is in "
+            "envelope.pub"
+        )
 
 
 def _hexadecimal_file(path: Path) -> bytes:

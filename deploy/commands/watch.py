@@ -38,7 +38,8 @@ sentinels_app = typer.Typer(
 app.add_typer(sentinels_app, name="sentinels")
 
 _MEANING = {
-    "unchecked": "No proof has been seen yet: the batch has not been delivered, as a rule.",
+    "unchecked": "No proof has been seen yet: as a rule the batch has not been delivered, or this "
+    "device has not asked since.",
     "counted": "The analyzer has signed for all its reports.",
     "missing": "The analyzer has signed for a batch without it. With the receipt this shows that "
     "the shuffler lost what it had acknowledged.",
@@ -153,7 +154,10 @@ def plant(
             await planting.plant(count, over)
         return planting.planted
 
-    _tell(asyncio.run(run()), digest, output, json=json)
+    planted = asyncio.run(run())
+    _tell(planted, digest, output, json=json)
+    if any(one.state is not State.ACKNOWLEDGED for one in planted):
+        raise typer.Exit(1)
 
 
 def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json: bool) -> None:

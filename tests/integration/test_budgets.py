@@ -110,7 +110,7 @@ async def test_a_person_who_has_spent_their_cap_answers_no_more(services: Servic
             request = user_agent_pb2.ContributeRequest(
                 task_digest=signed.digest(), value=1, person=person
             )
-            await reply(agent.Contribute(request, timeout=_DEADLINE))
+            await reply(agent.Contribute(request, timeout=_DEADLINE), "it")
 
         for signed in tasks[:5]:
             await contribute(signed, "one")
@@ -126,5 +126,5 @@ async def test_a_limit_of_grpc_is_no_spent_budget(services: Services) -> None:
     """The same status without the project's mark: the call may be made again."""
     async with services.stubs() as (_, shuffler, _analyzer):
         request = shuffler_pb2.SubmitRequest(task_digest=bytes(32), envelope=bytes(5 * 2**20))
-        with pytest.raises(PeerError, match="RESOURCE_EXHAUSTED"):
-            await reply(shuffler.Submit(request, timeout=_DEADLINE))
+        with pytest.raises(PeerError, match="it has no room at the moment"):
+            await reply(shuffler.Submit(request, timeout=_DEADLINE), "it")

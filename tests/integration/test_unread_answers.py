@@ -140,7 +140,7 @@ async def test_a_client_that_never_stops_notices_nothing_of_ages() -> None:
         async def submit() -> int:
             answers = 0
             while asyncio.get_running_loop().time() < until:
-                await reply(stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_SOON))
+                await reply(stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_SOON), "it")
                 answers += 1
             return answers
 

@@ -21,7 +21,7 @@ from common.hpke import HpkePrivateKey
 from common.key_ring import DAY, KeyRing, KeyState
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state import StateDirectory
-from common.runtime.tls import client_identity, development_files, identity_for
+from common.runtime.tls import development_files, identity_for
 from common.suites import DEFAULT_SUITE, SUITES
 from deploy.key_folder import KeyFolder
 from shuffler.server import publish_keys
@@ -232,14 +232,13 @@ def _folder_with(
 
 
 def _own(folder: Path) -> object:
-    """Read PEM files that an operator brought, as a service and as an operator's program."""
+    """Read PEM files that an operator brought."""
     settings = AnalyzerSettings(
         state_directory=folder,
         tls_certificate=folder / "analyzer.pem",
         tls_key=folder / "analyzer.key",
         tls_authority=folder / "authority.pem",
     )
-    client_identity(folder / "authority.pem", folder / "analyzer.pem", folder / "analyzer.key")
     return identity_for(settings, "analyzer", ManualClock())
 
 

@@ -169,7 +169,7 @@ class _Answers:
         """Submit as one user; users take turns at the clients."""
         stub = shuffler_pb2_grpc.ShufflerStub(self._channels[user % len(self._channels)])
         request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
-        await reply(stub.Submit(request, timeout=20, metadata=self._markers.headers[user]))
+        await reply(stub.Submit(request, timeout=20, metadata=self._markers.headers[user]), "it")
 
     async def of_persons(self, signed: SignedTask) -> None:
         """Answer as the persons, through the user agent."""
@@ -180,7 +180,7 @@ class _Answers:
                     task_digest=signed.digest(), value=self._markers.values[0], person=person
                 )
                 headers = self._markers.headers[number]
-                await reply(stub.Contribute(request, timeout=30, metadata=headers))
+                await reply(stub.Contribute(request, timeout=30, metadata=headers), "it")
 
     async def stop(self) -> None:
         """Hang up."""

@@ -105,7 +105,7 @@ async def _acknowledged(
     give_up = time.monotonic() + _PATIENCE
     while time.monotonic() < give_up:
         try:
-            outcomes = outcomes_from_wire(await reply(stub.SubmitBulk(request, timeout=10)))
+            outcomes = outcomes_from_wire(await reply(stub.SubmitBulk(request, timeout=10), "it"))
         except PeerError:
             await asyncio.sleep(0.05)
             continue

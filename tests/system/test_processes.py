@@ -55,7 +55,7 @@ async def test_a_killed_user_agent_sends_the_same_bytes_again(cluster: Cluster) 
         )
         async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
             stub = user_agent_pb2_grpc.UserAgentStub(channel)
-            await reply(stub.Contribute(request, timeout=20))
+            await reply(stub.Contribute(request, timeout=20), "it")
 
     await contribute("first")
     await cluster.shuffler.kill()

@@ -43,7 +43,7 @@ async def _submit(cluster: Cluster, signed: SignedTask, envelopes: list[bytes]) 
         stub = shuffler_pb2_grpc.ShufflerStub(channel)
         for envelope in envelopes:
             request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
-            await reply(stub.Submit(request, timeout=20))
+            await reply(stub.Submit(request, timeout=20), "it")
 
 
 def _memory(pid: int) -> bytes:

@@ -1,0 +1,108 @@
+"""When one party does not reach another: whoever asked reads where the way is broken."""
+
+import socket
+from pathlib import Path
+
+import grpc
+import pytest
+from typer.testing import CliRunner
+
+from common.errors import PeerError, SettingsError
+from common.runtime.rpc import bind, reply
+from common.runtime.state import StateDirectory
+from common.runtime.tls import Tls, development_files
+from common.task_digest import TaskDigest
+from deploy.cli import app
+from deploy.person_client import send
+from protos.shuffledp.v1 import user_agent_pb2
+from tests.support.clocks import ManualClock
+from tests.support.services import Services
+
+
+async def test_a_person_is_told_which_party_does_not_answer(
+    services: Services, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sentences of those on the way follow each other; the shuffler's operator has its log."""
+    signed, address = await services.publish(), services.analyzer.address
+    await services.analyzer.stop()
+    request = user_agent_pb2.ContributeRequest(
+        task_digest=signed.digest(), value=1, person="somebody"
+    )
+    async with services.stubs() as (agent, _, _analyzer):
+        with pytest.raises(PeerError) as caught:
+            await reply(agent.Contribute(request, timeout=30), "the agent")
+    await services.start_analyzer(address)
+
+    assert str(caught.value) == (
+        "the agent cannot serve at the moment: the shuffler cannot serve at the moment: "
+        "the analyzer does not answer (UNAVAILABLE)"
+    )
+    assert "analyzer does not answer" in caplog.messages
+
+
+async def test_a_person_whose_own_agent_does_not_run_is_told_so(tmp_path: Path) -> None:
+    """With the address that was asked."""
+    with pytest.raises(PeerError, match=r"^the user agent at unix:.*nobody does not answer"):
+        await send(f"unix:{tmp_path}/nobody", TaskDigest(bytes(32)), 1, "")
+
+
+async def test_a_socket_on_which_somebody_listens_is_not_taken_away(tmp_path: Path) -> None:
+    """And what a process that ended left behind is, but no other kind of file."""
+    path = tmp_path / "agent.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        with pytest.raises(SettingsError, match="another process does"):
+            bind(grpc.aio.server(), f"unix:{path}", None)
+        assert path.is_socket()
+    server = grpc.aio.server()
+    assert f"unix:{path}" == bind(server, f"unix:{path}", None)
+    await server.start()
+    await server.stop(None)
+
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SettingsError, match="another kind of file"):
+        bind(grpc.aio.server(), f"unix:{tmp_path}/file", None)
+
+
+def test_a_certificate_of_another_authority_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The service would serve, and nobody would take it; an intermediate authority may be meant."""
+    clock = ManualClock()
+    own = development_files(tmp_path / "one", "analyzer", clock)
+    Tls.open(own, "analyzer", clock)
+    assert [] == caplog.messages
+    development_files(tmp_path / "two", "analyzer", clock)
+    own.authority.write_bytes((tmp_path / "two" / "authority.pem").read_bytes())
+    Tls.open(own, "analyzer", clock)
+
+    assert ["certificate is not by tls_authority"] == caplog.messages
+
+
+@pytest.mark.parametrize(("mode", "open_"), [(0o700, False), (0o755, False), (0o770, True)])
+def test_a_state_directory_that_others_may_write_to_is_known(
+    tmp_path: Path, mode: int, *, open_: bool
+) -> None:
+    """They could put keys of their own there; to look is not enough, secrets are sealed."""
+    state = StateDirectory.open(tmp_path / "state")
+    state.path.chmod(mode)
+
+    assert open_ is state.is_open_to_others()
+
+
+async def test_a_task_is_not_created_with_the_key_beside_the_right_one(services: Services) -> None:
+    """It would look like any other, and no envelope would ever open."""
+    state = services.directory / "shuffler"
+    draft = services.directory / "draft.toml"
+    draft.write_text("", encoding="ascii")
+    done = CliRunner().invoke(
+        app,
+        [
+            *("task", "create", str(draft), "--analyzer", services.analyzer.address),
+            *("--token-file", "none", "--shuffler-key", str(state / "identity.pub")),
+        ],
+    )
+
+    assert isinstance(done.exception, SettingsError)
+    assert "the key that tasks name is in envelope.pub" in str(done.exception)
