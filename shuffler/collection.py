@@ -102,7 +102,8 @@ class Collection:
         plaintext = self._private_key(found).open(envelope, envelope_context(digest))
         unpack(plaintext, found.task)
         group, _ = form_group([plaintext], key)
-        [[outcome]] = await self._store(found, key, [group], [[token]])
+        tokens = [] if self._tokens is None else [[token]]
+        [[outcome]] = await self._store(found, key, [group], tokens)
         if outcome is Outcome.CONFLICT:
             raise SubmissionConflictError("this submission id was used with other bytes")
         if outcome is Outcome.TOKEN_USED:
@@ -151,7 +152,9 @@ class Collection:
                     found,
                     found.key,
                     [group for group, _ in opened],
-                    [[tokens[fitting[place]] for place in places] for _, places in opened],
+                    []
+                    if self._tokens is None
+                    else [[tokens[fitting[place]] for place in places] for _, places in opened],
                 )
             finally:
                 self._calls -= 1
@@ -250,12 +253,8 @@ class Collection:
         groups: Sequence[Group],
         tokens: Sequence[Sequence[bytes]],
     ) -> list[list[Outcome]]:
-        """Store groups, with the token of each submission in the groups' own order."""
-        token_tags = (
-            []
-            if self._tokens is None
-            else [[key.tag(_TOKEN + serial_of(one)) for one in theirs] for theirs in tokens]
-        )
+        """Store groups, with the token of each submission, where they are asked for, in order."""
+        token_tags = [[key.tag(_TOKEN + serial_of(one)) for one in theirs] for theirs in tokens]
         in_time = self._clock.now() < found.terms.deadline
         arrival = Arrival(
             batch_id=found.batch_id,

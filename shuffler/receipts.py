@@ -27,9 +27,11 @@ class Receipts:
         self, digest: TaskDigest, envelopes: Sequence[bytes], outcomes: Sequence[Outcome]
     ) -> bytes:
         """Give one receipt for all that are on the disk, in their order; empty if none is."""
-        stored = [
-            envelope
-            for envelope, outcome in zip(envelopes, outcomes, strict=True)
-            if outcome in _ON_THE_DISK
-        ]
+        stored = envelopes
+        if not _ON_THE_DISK.issuperset(outcomes):
+            stored = [
+                envelope
+                for envelope, outcome in zip(envelopes, outcomes, strict=True)
+                if outcome in _ON_THE_DISK
+            ]
         return sign_bulk_receipt(self._identity, digest, stored) if stored else b""
