@@ -34,7 +34,7 @@ def show(entries: Sequence[LedgerEntry], head: ChainHead, console: Console) -> N
     table = Table(title="What each release cost its population against the analyzer")
     for heading in ("entry", "task", "population", "users", "refused", "epsilon", "delta"):
         table.add_column(heading)
-    table.add_column("epsilon of all so far")
+    table.add_column("epsilon of all so far, at budget_delta")
     for entry in entries:
         table.add_row(
             str(entry.entry),
