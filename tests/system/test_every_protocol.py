@@ -21,7 +21,7 @@ from deploy.simulate.collection import count, release
 
 _USERS = 5000
 _DEADLINE = 120.0
-_GROUPS = [list(PROTOCOLS)[start::4] for start in range(4)]
+_GROUPS = [list(PROTOCOLS)[start::8] for start in range(8)]
 
 
 def _wishes(protocol: str) -> Wishes:
