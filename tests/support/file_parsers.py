@@ -118,6 +118,7 @@ def file_parser(
     form: str,
     *covers: str,
     share: float = 16.0,
+    most_seconds: float = 5.0,
 ) -> Parser:
     """Register what reads a file; `file_name` is below `directory()`."""
 
@@ -135,6 +136,7 @@ def file_parser(
         form=form,  # type: ignore[arg-type]  # one of Form
         covers=covers,
         share=share,
+        most_seconds=most_seconds,
     )
 
 
@@ -228,6 +230,7 @@ FILE_PARSERS: Final = (
         "binary",
         "deploy.datasets.files.read",
         share=2,
+        most_seconds=300.0,  # 128 kB hold up to 64 million rows, each read in some microseconds
     ),
     file_parser(
         "Parquet",

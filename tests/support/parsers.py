@@ -27,6 +27,9 @@ class Parser:
     """The functions of the tree that it exercises, by module and name."""
     share: float = 16.0
     """How many inputs of all it gets, relative to the others: fewer where an input costs more."""
+    most_seconds: float = 5.0
+    """Of processor time for one input of at most 128 kB; a file of questions is searched for
+    several bounds, nearly everything else takes milliseconds."""
 
 
 @cache
