@@ -69,7 +69,7 @@ class Releases:
             store: Where batches, results and charges are kept.
             registry: The published tasks.
             spending: What populations have spent.
-            keys: Opens reports, and signs.
+            keys: What reports open with.
             pool: The workers that open.
             most_refused_share: Of a batch's reports; if more are refused, nothing is released.
             staging: Receives batches, and gives them back.

@@ -31,6 +31,11 @@ from shuffler.batch_key import BatchKey
 from shuffler.client import Analyzer
 from shuffler.spool import Spool, StoredBatch
 
+_BEGUN_AT_ONCE: Final = 256
+"""Tasks looked for at once: who asks for any, and hangs up, keeps no more than that going."""
+_OVER_REMEMBERED: Final = 64
+"""Rounds whose batch is over that need not be looked up when a late device asks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
@@ -99,7 +104,7 @@ class Rounds:
             BatchStateError: The task has a batch whose key is lost.
             OverloadError: Many others are being looked for at this moment.
         """
-        held = self._unfinished.get(digest) or self._over.get(digest)
+        held = self._held(digest)
         if held is not None:
             return held
         if digest not in self._beginning:
@@ -126,8 +131,10 @@ class Rounds:
             UnknownTaskError: Nobody has.
             BatchStateError: The task has a batch whose key is lost.
         """
-        held = self._unfinished.get(digest) or self._over.get(digest)
-        return held or self.settle(await self._spool.get(digest))
+        return self._held(digest) or self.settle(await self._spool.get(digest))
+
+    def _held(self, digest: TaskDigest) -> Round | None:
+        return self._unfinished.get(digest) or self._over.get(digest)
 
     def unfinished(self) -> list[Round]:
         """List rounds whose batch is not over."""
@@ -243,10 +250,6 @@ class Rounds:
         return BatchKey(self._state.secret(_key_file(stored.batch_id), make))
 
 
-_BEGUN_AT_ONCE: Final = 256
-"""Tasks looked for at once: who asks for any, and hangs up, keeps no more than that going."""
-_OVER_REMEMBERED: Final = 64
-"""Rounds whose batch is over that need not be looked up when a late device asks."""
 _KEY_FILES: Final = "batch-*.key"
 
 

@@ -86,6 +86,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         tls,
     )
     identity = load_identity(state)
+    pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     spool = Spool(state.path / "spool.sqlite")
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
@@ -94,7 +95,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         spool=spool,
         state=state,
         analyzer=analyzer,
-        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
+        identity=pinned,
         keys=keys,
         minimum_batch=settings.minimum_batch,
         most_dummies=settings.most_dummies,
@@ -129,7 +130,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
     inclusions = Inclusions(
         directory=state.path / "inclusion",
-        identity=PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity"),
+        identity=pinned,
         keep_seconds=settings.keep_inclusion_days * DAY,
         clock=clock,
     )

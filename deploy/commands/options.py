@@ -9,6 +9,8 @@ from common.errors import KeyFormatError, SettingsError
 from common.signing import PublicIdentity
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
+AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
+Person = Annotated[str, typer.Option(help="For whom, if the agent answers for several people.")]
 TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]
 Authority = Annotated[
     Path | None,

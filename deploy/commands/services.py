@@ -17,11 +17,13 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import draft_file
 from deploy import ledger as ledger_table
 from deploy.commands.options import (
+    AgentAddress,
     AnalyzerAddress,
     AsJson,
     Authority,
     Certificate,
     CertificateKey,
+    Person,
     TokenFile,
     hexadecimal,
 )
@@ -170,10 +172,8 @@ def close(
 )
 def contribute(
     task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
-    agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")],
-    person: Annotated[
-        str, typer.Option(help="For whom, if the agent answers for several people.")
-    ] = "",
+    agent: AgentAddress,
+    person: Person = "",
 ) -> None:
     """Contribute one value, an item's number, through your own user agent."""
     digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))

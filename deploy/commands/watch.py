@@ -13,11 +13,13 @@ from rich.console import Console
 from common.randomness import secure_generator
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.commands.options import (
+    AgentAddress,
     AnalyzerAddress,
     AsJson,
     Authority,
     Certificate,
     CertificateKey,
+    Person,
     TokenFile,
     hexadecimal,
     read_identity,
@@ -54,10 +56,8 @@ _MEANING = {
 )
 def receipt(
     task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
-    agent: Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")],
-    person: Annotated[
-        str, typer.Option(help="For whom, if the agent answers for several people.")
-    ] = "",
+    agent: AgentAddress,
+    person: Person = "",
     json: AsJson = False,
 ) -> None:
     """Tell whether your answer arrived and was counted, and print the shuffler's receipt."""
