@@ -5,6 +5,7 @@ import asyncio
 import grpc
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.overview import Overview
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
@@ -94,6 +95,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         staging=staging,
     )
     sentinels = Sentinels(store, registry)
+    overview = Overview(store, clock)
 
     async def needed() -> set[KeyId]:
         return await registry.needed_keys(settings.schedule().keep)
@@ -103,7 +105,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, sentinels)
+        servicer = AnalyzerServicer(registry, releases, sentinels, overview)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(

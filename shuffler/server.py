@@ -1,10 +1,12 @@
 """Composition root of the shuffler: randomness, clock, keys, files and channels are made here."""
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 import grpc
 
+from common.errors import StorageError
 from common.hpke import KeyId
 from common.hpke_pool import HpkePool
 from common.key_ring import DAY, KeyState
@@ -29,6 +31,7 @@ from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.receipts import Receipts
+from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
@@ -46,11 +49,13 @@ class ShufflerService:
         deliveries: Deliveries,
         rotation: Rotation,
         inclusions: Inclusions,
+        refusals: Refusals,
         spool: Spool,
         pool: HpkePool,
         channel: FreshChannel,
     ) -> None:
         self._listener = listener
+        self._refusals = refusals
         self._spool = spool
         self._pool = pool
         self._channel = channel
@@ -58,6 +63,7 @@ class ShufflerService:
             asyncio.create_task(deliveries.run()),
             asyncio.create_task(rotation.run()),
             asyncio.create_task(inclusions.keep_forgetting()),
+            asyncio.create_task(refusals.keep_saving()),
         ]
         self.address = listener.address
 
@@ -67,6 +73,8 @@ class ShufflerService:
         for running in self._running:
             running.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        with suppress(StorageError):
+            await self._refusals.save()
         await self._channel.close()
         self._pool.close()
         self._spool.close()
@@ -123,8 +131,15 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         if settings.token_identity
         else None
     )
+    refusals = Refusals(spool)
     collection = Collection(
-        rounds=rounds, spool=spool, keys=keys, pool=pool, clock=clock, tokens=tokens
+        rounds=rounds,
+        spool=spool,
+        keys=keys,
+        pool=pool,
+        clock=clock,
+        refusals=refusals,
+        tokens=tokens,
     )
     connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
@@ -156,6 +171,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         deliveries=deliveries,
         rotation=rotation,
         inclusions=inclusions,
+        refusals=refusals,
         spool=spool,
         pool=pool,
         channel=channel,

@@ -9,6 +9,8 @@ place in the permuted batch.
 
 import asyncio
 import sqlite3
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +21,7 @@ from common.runtime.database import Database
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task_digest import TaskDigest
-from shuffler import submission_table
+from shuffler import refusal_table, submission_table
 from shuffler.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.batch_key import BatchKey
 from shuffler.deduplication import Deduplication
@@ -39,6 +41,7 @@ CREATE TABLE IF NOT EXISTS batches (
 ) WITHOUT ROWID;
 """
     + submission_table.SCHEMA
+    + refusal_table.SCHEMA
 )
 
 _PERMUTED_STATES: Final = frozenset(
@@ -137,6 +140,14 @@ class Spool:
     async def groups(self, batch_id: BatchId, after: int, at_most: int) -> list[tuple[int, bytes]]:
         """List stored groups, number and sealed reports, from the number after `after` on."""
         return await self._database.run(submission_table.groups, batch_id, after, at_most)
+
+    async def add_refusals(self, refused: Mapping[BatchId, Counter[Outcome]]) -> None:
+        """Add to what was counted of submissions that batches did not take."""
+        await self._database.run(refusal_table.add, refused)
+
+    async def refusals(self, batch_id: BatchId) -> Counter[Outcome]:
+        """Give what was counted of a batch."""
+        return await self._database.run(refusal_table.of, batch_id)
 
     # --- what becomes of a batch ------------------------------------------------------------------
 

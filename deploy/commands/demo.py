@@ -10,8 +10,7 @@ from rich.console import Console
 from common.errors import SettingsError
 from deploy import demo as demonstration
 from deploy.commands.options import AsJson
-from deploy.commands.output import check_folder
-from deploy.datasets import catalogue
+from deploy.output_file import check_folder
 from deploy.result_json import dumps
 
 app = typer.Typer()
@@ -43,5 +42,5 @@ def demo(
     if json:
         sys.stdout.write(dumps(demonstration.to_json(finished)) + "\n")
         return
-    demonstration.show(finished, catalogue.load(catalogue.IPUMS_1940_CITY), console)
+    demonstration.show(finished, console)
     console.print(f"Written to {output}.")

@@ -13,7 +13,7 @@ from analyzer.wishes import Wishes
 from common.runtime.clock import SystemClock
 from deploy import plan as planner
 from deploy.commands.options import AsJson
-from deploy.commands.output import check_folder, write
+from deploy.output_file import check_folder, write
 from deploy.result_json import dumps
 
 app = typer.Typer()

@@ -15,9 +15,9 @@ from common.errors import SettingsError
 from common.protocols import PROTOCOLS, protocol_named
 from deploy import plan as planner
 from deploy.commands.options import AsJson
-from deploy.commands.output import check_folder, write
 from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
+from deploy.output_file import check_folder, write
 from deploy.simulate import table
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, Row

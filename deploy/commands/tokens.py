@@ -11,7 +11,7 @@ from common.errors import SettingsError
 from common.runtime.state import StateDirectory, write_whole
 from common.user_token import TokenIssuer
 from deploy.commands.options import AsJson
-from deploy.commands.output import check_folder
+from deploy.output_file import check_folder
 from deploy.result_json import dumps
 
 MAX_TOKENS: Final = 1_000_000

@@ -26,6 +26,7 @@ from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.receipts import Receipts
+from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from tests.support.clocks import ManualClock
@@ -160,6 +161,7 @@ class ShufflerParty:
             keys=self.keys,
             pool=pool,
             clock=self._around.clock,
+            refusals=Refusals(self.spool),
         )
         self.inclusions = Inclusions(
             directory=self.path / "inclusion",

@@ -13,6 +13,7 @@ from common.user_token import TokenIdentity
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
+from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from shuffler.token_check import TokenCheck
@@ -69,6 +70,7 @@ class Shuffler:
             pool=pool,
             clock=self.clock,
             tokens=TokenCheck(self.token_identity) if self.token_identity else None,
+            refusals=Refusals(self.spool),
         )
         self.inclusions = Inclusions(
             directory=self.path / "inclusion",

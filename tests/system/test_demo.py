@@ -31,7 +31,7 @@ def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> Non
     assert outcome.returncode == 0, outcome.stderr
     result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
 
-    assert "The 15 largest of 915 cities" in outcome.stdout
+    assert "The 15 largest of 915 values" in outcome.stdout
     assert {
         "task_digest",
         "protocol",
