@@ -19,10 +19,12 @@ from deploy.commands import (
     task,
     tokens,
 )
+from deploy.commands.example import example
 
 app = typer.Typer(
     help="Three-party collection of histograms under shuffle-model differential privacy.",
     no_args_is_help=True,
+    epilog=example("shuffledp demo --users 5000"),
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from common.errors import SettingsError
 from deploy import demo as demonstration
+from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
@@ -17,7 +18,10 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: shuffledp demo --users 5000 --seed 7",
+    short_help="Collect a real histogram privately, on this machine.",
+    epilog=example(
+        "shuffledp demo --users 5000 --seed 7",
+    ),
 )
 def demo(
     users: Annotated[

@@ -10,6 +10,7 @@ from rich.console import Console
 from common.errors import ValueRangeError
 from common.guarantee import rounded_up
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.commands.example import example
 from deploy.commands.options import AgentAddress, AsJson, Person, hexadecimal
 from deploy.person_client import ask_for_receipt, send
 from deploy.result_json import dumps
@@ -21,7 +22,10 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: shuffledp contribute 5b1f… --agent unix:state/user_agent.sock < value.txt",
+    short_help="Contribute a value through your user agent.",
+    epilog=example(
+        "shuffledp contribute 5b1f… --agent unix:state/user_agent.sock < value.txt",
+    ),
 )
 def contribute(
     task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
@@ -62,7 +66,10 @@ _MEANING = {
 
 
 @app.command(
-    epilog="Example: shuffledp receipt 5b1f… --agent unix:state/user_agent.sock",
+    short_help="Tell whether your answer was counted.",
+    epilog=example(
+        "shuffledp receipt 5b1f… --agent unix:state/user_agent.sock",
+    ),
 )
 def receipt(
     task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],

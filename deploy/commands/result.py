@@ -12,6 +12,7 @@ from common.result import Result
 from common.task import Task
 from deploy import ledger as ledger_table
 from deploy import result_rows
+from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
     AsJson,
@@ -30,8 +31,11 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: shuffledp result 5b1f --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem",
+    short_help="Print a released result, or write it.",
+    epilog=example(
+        "shuffledp result 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem",
+    ),
 )
 def result(
     task: TaskArgument,
@@ -94,8 +98,11 @@ def _show(found: Result, published: Task, console: Console, top: int) -> None:
 
 
 @app.command(
-    epilog="Example: shuffledp ledger --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem",
+    short_help="Print what every release cost.",
+    epilog=example(
+        "shuffledp ledger --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+        "--authority state/tls/authority.pem",
+    ),
 )
 def ledger(
     analyzer: AnalyzerAddress,

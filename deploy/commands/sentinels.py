@@ -12,6 +12,7 @@ from rich.console import Console
 
 from common.randomness import secure_generator
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
     AsJson,
@@ -32,16 +33,21 @@ from user_agent.token_file import TokenFile as UserTokens
 
 app = typer.Typer()
 sentinels_app = typer.Typer(
-    help="Test submissions that the analyzer looks out for.", no_args_is_help=True
+    help="Test submissions that the analyzer looks out for.",
+    no_args_is_help=True,
+    epilog=example("shuffledp sentinels plant --help"),
 )
 app.add_typer(sentinels_app, name="sentinels")
 
 
 @sentinels_app.command(
     "plant",
-    epilog="Example: shuffledp sentinels plant --task 5b1f… --count 300 --over 86400 "
-    "--shuffler 127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem --output sentinels.jsonl",
+    short_help="Send and register test submissions.",
+    epilog=example(
+        "shuffledp sentinels plant --task 5b1f… --count 300 --over 86400 --shuffler "
+        "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+        "--authority state/tls/authority.pem --output sentinels.jsonl",
+    ),
 )
 def plant(
     task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],

@@ -15,6 +15,7 @@ from common.suites import DEFAULT_SUITE
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy import draft_file, task_view
+from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
     AsJson,
@@ -34,7 +35,9 @@ app = typer.Typer()
 task_app = typer.Typer(
     help="Tasks: what is collected, under which promise. Published once, never changed.",
     no_args_is_help=True,
-    epilog="Example: shuffledp task create draft.toml --dry-run",
+    epilog=example(
+        "shuffledp task create draft.toml --dry-run",
+    ),
 )
 app.add_typer(task_app, name="task")
 
@@ -43,10 +46,12 @@ _TO_PUBLISH: Final = "needed to publish; without them use --dry-run"
 
 @task_app.command(
     "create",
-    epilog="Example: shuffledp task create draft.toml --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem --shuffler-key "
-    "state/shuffler/envelope.pub. To see the promise first: shuffledp task create draft.toml "
-    "--dry-run",
+    epilog=example(
+        "shuffledp task create draft.toml --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem --shuffler-key "
+        "state/shuffler/envelope.pub",
+        "shuffledp task create draft.toml --dry-run",
+    ),
 )
 def create(
     draft: Annotated[
@@ -102,8 +107,11 @@ def create(
 
 @task_app.command(
     "list",
-    epilog="Example: shuffledp task list --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem",
+    short_help="List every task and what became of it.",
+    epilog=example(
+        "shuffledp task list --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem",
+    ),
 )
 def list_tasks(
     analyzer: AnalyzerAddress,
@@ -131,8 +139,11 @@ def list_tasks(
 
 @task_app.command(
     "show",
-    epilog="Example: shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem",
+    short_help="Print one task, its promise and its state.",
+    epilog=example(
+        "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem",
+    ),
 )
 def show(
     task: TaskArgument,
@@ -177,8 +188,10 @@ def show(
 
 @task_app.command(
     "close",
-    epilog="Example: shuffledp task close 5b1f… --shuffler 127.0.0.1:7002 --token-file "
-    "state/shuffler/operator.token --authority state/tls/authority.pem",
+    epilog=example(
+        "shuffledp task close 5b1f… --shuffler 127.0.0.1:7002 --token-file "
+        "state/shuffler/operator.token --authority state/tls/authority.pem",
+    ),
 )
 def close(
     task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
