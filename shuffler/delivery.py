@@ -22,6 +22,7 @@ from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
 from shuffler.client import Analyzer
 from shuffler.group import open_group
 from shuffler.inclusion import Inclusions, Sent
+from shuffler.metrics import BatchMetrics
 from shuffler.mixing import Mixed, Mixing
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Spool, StoredBatch
@@ -48,8 +49,10 @@ class Deliveries:
         clock: Clock,
         rng: np.random.Generator,
         inclusions: Inclusions,
+        metrics: BatchMetrics,
     ) -> None:
         self._rounds = rounds
+        self._metrics = metrics
         self._inclusions = inclusions
         self._pool = pool
         self._spool = spool
@@ -93,6 +96,7 @@ class Deliveries:
             pause = min(2 * self._pauses.get(found.digest, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
             self._pauses[found.digest] = pause
             self._not_before[found.digest] = self._clock.elapsed() + pause
+            self._metrics.tried(len(self._pauses), error)
             foreseen = isinstance(error, ShuffleDpError)
             logs.event(
                 "batch cannot move on yet",
@@ -102,6 +106,7 @@ class Deliveries:
         else:
             self._pauses.pop(found.digest, None)
             self._not_before.pop(found.digest, None)
+            self._metrics.tried(len(self._pauses))
 
     async def _do_what_is_due(self, found: Round) -> None:
         stored = await self._spool.get(found.digest)

@@ -8,11 +8,13 @@ import numpy as np
 from common.batch import BatchState
 from common.hpke_pool import Pool
 from common.runtime.state import StateDirectory
+from common.runtime.vitals import Vitals
 from common.submission import Outcome
 from common.user_token import TokenIdentity
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
+from shuffler.metrics import BatchMetrics
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from shuffler.token_check import TokenCheck
@@ -49,7 +51,9 @@ class Shuffler:
         """Start, or start again after a crash."""
         state = StateDirectory.open(self.path)
         self.keys = store_holding(state, self.case.shuffler_key, now=self.clock.now())
-        self.spool = Spool(self.path / "spool.sqlite")
+        self.vitals = Vitals("shuffler", self.clock)
+        self.metrics = BatchMetrics(self.vitals)
+        self.spool = Spool(self.path / "spool.sqlite", self.metrics)
         self.rounds = Rounds(
             spool=self.spool,
             state=state,
@@ -61,6 +65,7 @@ class Shuffler:
             rng=self.rng,
         )
         await self.rounds.resume()
+        self.metrics.resume(await self.spool.states(), self.rounds.deadlines())
         pool = self.pool or InlinePool()
         self.collection = Collection(
             rounds=self.rounds,
@@ -84,6 +89,7 @@ class Shuffler:
             clock=self.clock,
             rng=self.rng,
             inclusions=self.inclusions,
+            metrics=self.metrics,
         )
 
     def envelope(self, value: int = 0) -> bytes:
