@@ -335,7 +335,8 @@ class Metrics(Collector):
         Raises:
             ValueError: The table has no such series.
         """
-        self._values[name][self._known(name, labels or {})] = value
+        values, series = self._known(name, labels)
+        values[series] = value
 
     def add(self, name: MetricName, by: float = 1.0, labels: Labels | None = None) -> None:
         """
@@ -344,11 +345,13 @@ class Metrics(Collector):
         Raises:
             ValueError: The table has no such series.
         """
-        self._values[name][self._known(name, labels or {})] += by
+        values, series = self._known(name, labels)
+        values[series] += by
 
     def advance_to(self, name: MetricName, total: float) -> None:
         """Advance a counter that something else counts; it never falls."""
-        self._values[name][()] = max(total, self._values[name][self._known(name, {})])
+        values, series = self._known(name, None)
+        values[series] = max(total, values[series])
 
     def ask(self, source: Callable[[], Awaitable[None]]) -> None:
         """Let what changes by itself be set before the metrics are read."""
@@ -368,14 +371,17 @@ class Metrics(Collector):
                 family.add_metric(values, value)
             yield family
 
-    def _known(self, name: MetricName, labels: Labels) -> tuple[str, ...]:
-        row = self._rows.get(name)
+    def _known(
+        self, name: MetricName, labels: Labels | None
+    ) -> tuple[dict[tuple[str, ...], float], tuple[str, ...]]:
+        """Find where a series is kept."""
+        row, labels = self._rows.get(name), labels or {}
         if row is None:
             raise ValueError(f"this party has no metric {name}")
-        values = tuple(labels.get(label, "") for label, _ in row.labels)
-        if len(labels) != len(values) or values not in _series(row):
+        series = tuple(labels.get(label, "") for label, _ in row.labels)
+        if len(labels) != len(series) or series not in _series(row):
             raise ValueError(f"{name} has no series {dict(labels)}")
-        return values
+        return self._values[name], series
 
 
 def _series(row: Row) -> list[tuple[str, ...]]:

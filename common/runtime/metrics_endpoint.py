@@ -23,7 +23,7 @@ _AT_ONCE: Final = 16
 _REQUEST_WORDS: Final = 3
 
 
-def asked(head: bytes) -> HTTPStatus:
+def parse_request(head: bytes) -> HTTPStatus:
     """Say how a request is answered, by its first line: OK for `GET /metrics` alone."""
     words = head.partition(b"\r\n")[0].split(b" ")
     if len(words) != _REQUEST_WORDS or not words[2].startswith(b"HTTP/1."):
@@ -83,7 +83,7 @@ class MetricsEndpoint:
             with suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
-                answer = await self._answer(asked(head))
+                answer = await self._answer(parse_request(head))
                 async with asyncio.timeout(_SECONDS):
                     writer.write(answer)
                     await writer.drain()

@@ -43,11 +43,11 @@ def _cpu_seconds(process: psutil.Process) -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def memory_limit() -> int:
+def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
     """Give how much memory there is: the machine's, or the container's if that is less."""
     machine = psutil.virtual_memory().total
     try:
-        container = _CONTAINER_LIMIT.read_text(encoding="ascii").strip()
+        container = container_limit.read_text(encoding="ascii").strip()
     except OSError:
         return machine
     return min(machine, int(container)) if container.isdecimal() else machine
