@@ -5,15 +5,21 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 
-from common.errors import SettingsError
+from common.errors import OverloadError, SettingsError, StorageError
+from common.runtime.calls import connections_of
+from common.runtime.gate import GateInterceptor
 from common.runtime.metrics import PARTIES, TABLE, VERSION, Party
 from common.runtime.metrics_endpoint import MetricsEndpoint
+from common.runtime.rpc import bind, make_server
 from common.signing import SignedTask
 from common.task import Task
-from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2
+from shuffler.servicer import ShufflerServicer
+from tests.support.connections import shuffler_stub
 from tests.support.scrapes import Series, ask, by_batches, scrape, value
 from tests.support.services import Services
 from user_agent.contribution import Contributor
@@ -140,8 +146,10 @@ async def test_after_a_restart_batches_and_budgets_are_there_again(measured: Ser
     await measured.analyzer.stop()
     await measured.start_analyzer(address, metrics_listen=_LISTEN)
     await measured.start_shuffler(metrics_listen=_LISTEN)
-    await asyncio.sleep(0.2)
     after = await _scrapes(measured)
+    async with asyncio.timeout(_DEADLINE):
+        while not value(after["analyzer"], "shuffledp_budget_spent_ratio"):
+            after = await _scrapes(measured)  # budgets are looked up beside the first calls
 
     durable: tuple[tuple[Party, tuple[str, ...]], ...] = (
         ("shuffler", ("batches", "keys")),
@@ -183,6 +191,37 @@ async def test_a_taken_port_stops_the_start(tmp_path: Path) -> None:
         taken.listen()
         with pytest.raises(SettingsError, match=r"cannot serve metrics on 127\.0\.0\.1"):
             await services.start_analyzer(metrics_listen=f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+class _Failing(ShufflerServicer):
+    """The shuffler's own, with no core: every submission meets with the same error."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def Submit(  # noqa: N802  # named as in the .proto file
+        self, _request: object, _context: object
+    ) -> shuffler_pb2.SubmitResponse:
+        """Fail."""
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [OverloadError("no room"), StorageError("full")])
+async def test_what_a_call_runs_into_is_taken_note_of(error: Exception) -> None:
+    """Once a call, by the server itself."""
+    noted: list[BaseException] = []
+    name = "shuffledp.v1.Shuffler"
+    gate = GateInterceptor(certificates=False, token=None)
+    server = make_server(gate, connections_of(name), noted.append)
+    shuffler_pb2_grpc.add_ShufflerServicer_to_server(_Failing(error), server)
+    address = bind(server, _LISTEN, None)
+    await server.start()
+    async with shuffler_stub(address, None) as stub:
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.Submit(shuffler_pb2.SubmitRequest(), timeout=_DEADLINE)
+    await server.stop(None)
+
+    assert [error] == noted
 
 
 async def _page() -> bytes:

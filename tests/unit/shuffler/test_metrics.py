@@ -2,7 +2,7 @@ import shutil
 
 import pytest
 
-from common.batch import BatchState
+from common.batch import BatchId, BatchState
 from common.errors import StorageError
 from common.runtime.incidents import WINDOW
 from tests.support.scrapes import Series, series_in, value
@@ -98,10 +98,10 @@ async def test_refusals_are_counted_by_cause_when_a_batch_is_over(shuffler: Shuf
     assert 4 == await _number(shuffler, refused, cause="other")
 
 
-async def test_a_batch_that_somebody_asks_for_twice_has_begun_once(shuffler: Shuffler) -> None:
-    """Whoever is first."""
-    for _ in range(2):
-        await shuffler.collection.fetch_task(DIGEST)
+async def test_a_batch_that_is_asked_for_twice_has_begun_once(shuffler: Shuffler) -> None:
+    """The file has a batch for the task already."""
+    await shuffler.collection.fetch_task(DIGEST)
+    await shuffler.spool.open_batch(BatchId(b"o" * 16), CASE.signed)
 
     assert 1 == await _number(shuffler, "batches", state="collecting")
     assert 1 == await _number(shuffler, "batches_moved_total", state="collecting")
