@@ -1,4 +1,4 @@
-"""What the analyzer's metrics tell of its batches; the table is in common/runtime/metrics.py."""
+"""What the analyzer's metrics tell of its batches: rows of common/runtime/metric_table.py."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

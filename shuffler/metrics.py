@@ -1,10 +1,10 @@
-"""What the shuffler's metrics tell of its batches; the table is in common/runtime/metrics.py."""
+"""What the shuffler's metrics tell of its batches: rows of common/runtime/metric_table.py."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 from common.batch import BatchId, BatchState
-from common.runtime.metrics import REFUSALS
+from common.runtime.metric_table import REFUSALS
 from common.runtime.vitals import Vitals
 
 _WAITING = frozenset({BatchState.CLOSED, BatchState.PERMUTED})

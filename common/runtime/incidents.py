@@ -4,7 +4,8 @@ from typing import Final
 
 from common.errors import OverloadError, ShareError, StorageError
 from common.runtime.clock import Clock
-from common.runtime.metrics import MetricName, Metrics
+from common.runtime.metric_table import MetricName
+from common.runtime.metrics import Metrics
 
 WINDOW: Final = 300.0
 """Seconds: what happened in one of these is told for the whole of the next."""

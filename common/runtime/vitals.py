@@ -12,7 +12,8 @@ from common.key_ring import KeyRing, KeyState
 from common.runtime.certificates import Certificate
 from common.runtime.clock import Clock
 from common.runtime.incidents import Incidents
-from common.runtime.metrics import VERSION, Metrics, Party
+from common.runtime.metric_table import VERSION, Party
+from common.runtime.metrics import Metrics
 from common.runtime.tls import TlsFiles
 from common.runtime.usage import measure, memory_limit
 

@@ -12,7 +12,7 @@ import pytest
 from common.errors import OverloadError, SettingsError, StorageError
 from common.runtime.calls import connections_of
 from common.runtime.gate import GateInterceptor
-from common.runtime.metrics import PARTIES, TABLE, VERSION, Party
+from common.runtime.metric_table import PARTIES, TABLE, VERSION, Party
 from common.runtime.metrics_endpoint import MetricsEndpoint
 from common.runtime.rpc import bind, make_server
 from common.signing import SignedTask

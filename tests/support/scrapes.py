@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from common.runtime.metrics import TABLE
+from common.runtime.metric_table import TABLE
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

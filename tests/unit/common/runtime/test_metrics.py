@@ -5,7 +5,8 @@ import pytest
 
 from common.errors import OverloadError, ShareError, StorageError, TaskError
 from common.runtime.incidents import WINDOW, Incidents
-from common.runtime.metrics import PARTIES, TABLE, Kind, Metrics, Row
+from common.runtime.metric_table import PARTIES, TABLE, Kind, Row
+from common.runtime.metrics import Metrics
 from common.runtime.usage import memory_limit
 from common.runtime.vitals import Vitals
 from tests.support.clocks import ManualClock
