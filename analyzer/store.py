@@ -8,6 +8,7 @@ from typing import Final
 
 from analyzer import ledger, sentinel_table
 from analyzer.lookout import Sentinel
+from analyzer.metrics import BatchEnd
 from common.batch import BatchId, BatchManifest
 from common.errors import BatchConflictError
 from common.ledger_entry import ChainHead, LedgerEntry
@@ -170,6 +171,14 @@ class Store:
         """List every release to a population."""
         return await self._database.run(ledger.entries_of, population)
 
+    async def populations(self) -> list[str]:
+        """List the populations to which something was released."""
+        return await self._database.run(ledger.populations)
+
+    async def batch_states(self) -> dict[TaskDigest, BatchEnd]:
+        """Tell how far every batch is that ever came whole, or was given up. Run at start."""
+        return await self._database.run(_batch_states)
+
     async def give_up(self, manifest: BatchManifest, failure: str) -> None:
         """Record why a batch can never be released; what was staged of it is kept."""
         await self._database.run(_give_up, manifest, failure)
@@ -324,6 +333,15 @@ def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
         )
         for digest, batch_id, n_users, n_reports in rows
     ]
+
+
+def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, BatchEnd]:
+    rows = connection.execute(
+        "SELECT task_digest, CASE WHEN task_digest IN (SELECT task_digest FROM results) "
+        "THEN 'released' WHEN failure IS NOT NULL THEN 'unusable' ELSE 'staged' END "
+        "FROM batches WHERE staged OR failure IS NOT NULL"
+    )
+    return {TaskDigest(digest): state for digest, state in rows}
 
 
 def _chunk(connection: sqlite3.Connection, batch_id: BatchId, position: int) -> bytes | None:

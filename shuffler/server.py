@@ -21,6 +21,7 @@ from common.runtime.rotation import Rotation
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
+from common.runtime.vitals import Vitals
 from common.signing import PublicIdentity
 from common.suites import DEFAULT_SUITE, SUITES
 from common.user_token import TokenIdentity
@@ -30,6 +31,7 @@ from shuffler.collection import Collection
 from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
+from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
 from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
@@ -83,10 +85,13 @@ class ShufflerService:
 async def start(settings: ShufflerSettings) -> ShufflerService:
     """Start a shuffler, and go on with the batches of an earlier run."""
     clock = SystemClock()
+    vitals = Vitals("shuffler", clock)
+    metrics = BatchMetrics(vitals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule(), former="envelope.key")
     keys.rotate(clock.now())
+    vitals.watch_keys(lambda: keys.ring)
     channel = FreshChannel(
         lambda own: open_channel(
             settings.analyzer, "analyzer", own.authority if own else None, own=own
@@ -95,7 +100,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    spool = Spool(state.path / "spool.sqlite")
+    spool = Spool(state.path / "spool.sqlite", metrics)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
@@ -111,6 +116,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     try:
         await rounds.resume()
+        metrics.resume(await spool.states(), rounds.deadlines())
     except BaseException:
         spool.close()
         raise
@@ -157,6 +163,8 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         clock=clock,
         rng=rng,
         inclusions=inclusions,
+        metrics=metrics,
+        refusals=refusals,
     )
 
     def add_services(server: grpc.aio.Server) -> None:
@@ -164,7 +172,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
-        settings, tls, "shuffledp.v1.Shuffler", add_services, operator_token
+        settings, tls, "shuffledp.v1.Shuffler", add_services, vitals, operator_token=operator_token
     )
     return ShufflerService(
         listener=listener,

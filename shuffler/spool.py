@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from common.batch import BatchId, BatchState
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
@@ -63,10 +63,29 @@ class StoredBatch:
     shuffle_seconds: float
 
 
+class Watcher(Protocol):
+    """Whoever is told of batches that have moved: the metrics."""
+
+    def moved(
+        self, batch_id: BatchId, before: BatchState | None, state: BatchState, n_users: int
+    ) -> None:
+        """Take note of a batch's next state, which is on the disk; its first comes after None."""
+
+
+class Nobody:
+    """Takes note of nothing."""
+
+    def moved(
+        self, batch_id: BatchId, before: BatchState | None, state: BatchState, n_users: int
+    ) -> None:
+        """Do nothing."""
+
+
 class Spool:
     """The shuffler's files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, watcher: Watcher | None = None) -> None:
+        self._watcher = watcher or Nobody()
         self._database = Database(path, _SCHEMA)
         self._folders = path.with_name("batches")
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
@@ -75,7 +94,10 @@ class Spool:
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin to collect for a task, or give the batch that was begun."""
-        return await self._database.run(_open_batch, batch_id, signed)
+        stored, begun = await self._database.run(_open_batch, batch_id, signed)
+        if begun:
+            self._watcher.moved(batch_id, None, stored.state, 0)
+        return stored
 
     async def get(self, digest: TaskDigest) -> StoredBatch:
         """
@@ -154,6 +176,7 @@ class Spool:
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Record a batch's next state."""
         await self._database.run(_set_state, batch, state)
+        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
 
     async def record_permuted(
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
@@ -164,6 +187,7 @@ class Spool:
         A crash in between leaves submissions that nothing reads any more; `sweep` drops them.
         """
         await self._database.run(_record_permuted, batch, state, n_reports, seconds)
+        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
         await self._drop_submissions(batch.batch_id)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
@@ -175,6 +199,7 @@ class Spool:
                 was committed meanwhile, and what was decided without it may not hold.
         """
         await self._database.run(_set_last_state, batch, state)
+        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
         await self._drop_submissions(batch.batch_id)
         await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
 
@@ -222,8 +247,8 @@ def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> Sto
 
 def _open_batch(
     connection: sqlite3.Connection, batch_id: BatchId, signed: SignedTask
-) -> StoredBatch:
-    connection.execute(
+) -> tuple[StoredBatch, bool]:
+    inserted = connection.execute(
         "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
         "VALUES (?, ?, ?, ?, ?)",
         (
@@ -234,7 +259,7 @@ def _open_batch(
             BatchState.COLLECTING.value,
         ),
     )
-    return _get(connection, signed.digest())
+    return _get(connection, signed.digest()), inserted.rowcount == 1
 
 
 def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:

@@ -71,6 +71,8 @@ class Kind(Enum):
     ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(places=64, share=2, read_seconds=5, seconds=10)
+    REFLECTION = Limits(places=8, share=1, read_seconds=5, seconds=60)
+    """A conversation: requests and answers take turns, the next is read once the last is sent."""
 
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
@@ -85,6 +87,9 @@ class Call:
     caller: Caller
     kind: Kind
 
+
+_REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+"""Only where the settings ask for it: elsewhere there is no such method."""
 
 CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
@@ -106,6 +111,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, Kind.OPERATING),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, Kind.HEALTH),
+        _REFLECTION: Call(Caller.ANYONE, Kind.REFLECTION),
     }
 )
 

@@ -31,6 +31,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "common.mechanisms.placement.Placement.__call__": "a hash that it has just made",
     "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",
     "common.randomness._fresh_bits": "the operating system's randomness",
+    "common.runtime.usage.memory_limit": "a file of the kernel",
     "common.merkle.sorted_leaves": "hashes that it has just made",
     "shuffler.deduplication.Deduplication.judge": "tags that it has made, or that opened under "
     "the batch's key",
