@@ -1,0 +1,170 @@
+"""What the live page says of a batch: everything but its layout. Pure."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from common.batch import BatchProgress, BatchState
+from common.submission import Outcome
+from deploy.pages.durations import between, duration
+from deploy.pages.figures import count, moment
+from deploy.pages.forecast import SHORTEST, Sample, forecast, quiet_seconds
+
+_QUIET: Final = 60.0
+"""Seconds without anybody that are worth a word."""
+
+_STATES: Final[Mapping[BatchState, tuple[str, str]]] = MappingProxyType(
+    {
+        BatchState.COLLECTING: (
+            "Collecting",
+            "Users can take part until the target is reached, or until the deadline.",
+        ),
+        BatchState.CLOSED: (
+            "Closed, being shuffled",
+            "Nobody can take part any more. The reports are being put in random order.",
+        ),
+        BatchState.PERMUTED: (
+            "Shuffled, being delivered",
+            "The reports are in random order and on their way to the analyzer.",
+        ),
+        BatchState.DELIVERED: (
+            "Delivered, being erased",
+            "The analyzer has all reports. What is left here is being destroyed.",
+        ),
+        BatchState.ERASED: (
+            "Delivered and erased",
+            "The analyzer has all reports, and nothing of them is left here.",
+        ),
+        BatchState.EXPIRED: (
+            "Expired: nothing was released",
+            (
+                "At the deadline there were fewer users than may be released. All that they sent "
+                "was destroyed."
+            ),
+        ),
+        BatchState.QUARANTINED: (
+            "Quarantined: nothing was released",
+            (
+                "The analyzer would not take the batch. It is kept, sealed, for you to look into; "
+                "the logs of both services say what kind of error it was."
+            ),
+        ),
+    }
+)
+_CAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        Outcome.MALFORMED: ("Malformed", "did not open, or had the wrong length"),
+        Outcome.CONFLICT: ("Conflict", "the id of another submission, with other bytes"),
+        Outcome.TOKEN_USED: ("Token used", "came with a token that somebody else had used"),
+        Outcome.UNAUTHENTICATED: ("Unauthenticated", "came without a valid token"),
+        Outcome.CLOSED: ("Closed", "came after the batch had closed"),
+    }
+)
+_OVER: Final = frozenset({BatchState.ERASED, BatchState.EXPIRED, BatchState.QUARANTINED})
+
+
+def live_answer(progress: BatchProgress, history: Sequence[Sample], now: float) -> dict[str, Any]:
+    """
+    Give what the page shows, as JSON.
+
+    Args:
+        progress: What the shuffler said last.
+        history: Samples of its users, the last one of that moment.
+        now: Seconds since 1970 UTC.
+    """
+    state, explanation = _STATES[progress.state]
+    collecting = progress.state is BatchState.COLLECTING
+    end = max(progress.n_users, progress.target_size)
+    return {
+        "state": state,
+        "explanation": explanation,
+        "tone": _tone(progress.state),
+        "over": progress.state in _OVER,
+        "users": count(progress.n_users),
+        "aim": _aim(progress),
+        "filled": _share(progress.n_users, end),
+        "mark": _share(progress.n_min, end),
+        "forecast": _forecast(progress, history) if collecting else "",
+        "verdict": _verdict(progress, history, now) if collecting else "",
+        "left": _left(progress, now) if collecting else "",
+        "deadline": moment(progress.deadline),
+        "refused": _refused(progress.refused),
+        "repeated": count(progress.repeated),
+        "chart": _chart(history),
+    }
+
+
+def _tone(state: BatchState) -> str:
+    if state in {BatchState.EXPIRED, BatchState.QUARANTINED}:
+        return "bad"
+    return "good" if state in {BatchState.DELIVERED, BatchState.ERASED} else "neutral"
+
+
+def _aim(progress: BatchProgress) -> str:
+    if progress.n_users < progress.n_min:
+        missing = progress.n_min - progress.n_users
+        return f"{count(missing)} more until the batch may be released (n_min)"
+    return f"enough to be released: n_min is {count(progress.n_min)}"
+
+
+def _share(number: int, of: int) -> float:
+    return round(100 * min(1.0, number / of), 3)
+
+
+def _forecast(progress: BatchProgress, history: Sequence[Sample]) -> str:
+    """Say when the next threshold will be reached: n_min, then the target."""
+    enough = progress.n_users >= progress.n_min
+    wanted, name = (
+        (progress.target_size, f"the target of {count(progress.target_size)}")
+        if enough
+        else (progress.n_min, f"n_min, {count(progress.n_min)} users,")
+    )
+    if progress.n_users >= progress.target_size:
+        return "The target is reached; the batch is about to close."
+    watched = history[-1][0] - history[0][0] if history else 0.0
+    quiet = quiet_seconds(history)
+    silence = f"No users arrived in the last {duration(quiet)}. " if quiet >= _QUIET else ""
+    expected = forecast(history, wanted)
+    if expected is not None:
+        range_ = between(expected.soonest, expected.latest)
+        return f"{silence}At the rate of the last minutes {name} is reached in {range_}."
+    if watched < SHORTEST:
+        return "This page has only begun to watch; how long it will take is told in a moment."
+    seen = f"No users arrived in the last {duration(watched if not silence else quiet)}. "
+    return f"{seen}How long it will take cannot be told."
+
+
+def _verdict(progress: BatchProgress, history: Sequence[Sample], now: float) -> str:
+    """Say whether n_min will be reached by the deadline."""
+    if progress.n_users >= progress.n_min:
+        return "Whatever happens now, the batch will be released, at the deadline at the latest."
+    expected = forecast(history, progress.n_min)
+    if expected is None:
+        return ""
+    return {
+        "yes": "At this rate n_min will be reached before the deadline.",
+        "no": "At this rate n_min will not be reached before the deadline: the batch would expire, "
+        "and nothing would be released.",
+        "perhaps": "At this rate it is open whether n_min will be reached before the deadline.",
+    }[expected.within(progress.deadline - now)]
+
+
+def _left(progress: BatchProgress, now: float) -> str:
+    left = progress.deadline - now
+    return f"{duration(left)} left" if left > 0 else "passed; the batch is about to end"
+
+
+def _refused(refused: Mapping[str, int]) -> list[dict[str, str]]:
+    """List the causes that are known, and whatever else the shuffler names."""
+    causes = [*_CAUSES, *(cause for cause in refused if cause not in _CAUSES)]
+    rows = []
+    for cause in causes:
+        name, why = _CAUSES.get(cause, (cause, ""))
+        rows.append({"name": name, "why": why, "number": count(refused.get(cause, 0))})
+    return rows
+
+
+def _chart(history: Sequence[Sample]) -> list[tuple[float, int]]:
+    """Give the samples as seconds before now, and users."""
+    now = history[-1][0] if history else 0.0
+    return [(round(seconds - now, 1), n_users) for seconds, n_users in history]
