@@ -52,7 +52,7 @@ def story(result: Result, task: Task | None) -> str:
     wording = _NOISELESS if math.isinf(result.local_epsilon) else _NOISY
     words = wording.get(result.mechanism, f"reported its value by {result.mechanism}")
     return (
-        f"The device of each person {words.format(buckets=f'{result.buckets:,}')}"
+        f"Each person's device {words.format(buckets=f'{result.buckets:,}')}"
         f"{_dummies(result, task)}. "
         f"The shuffler collected the sealed reports, which it cannot read, "
         f"{_shuffler(task)}forgot who had sent them, and passed them on in random order. "

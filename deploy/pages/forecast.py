@@ -36,12 +36,12 @@ class Forecast:
 
 def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
     """
-    Foretell when there will be `wanted` users; None if nobody came, or too little was seen.
+    Foretell when there will be `wanted` users; None if nobody came at all, or too little was seen.
 
     If k users came in T seconds and go on coming at the same rate, independently, then the time
     until r more have come is T · r / (k + 1/2) times a number with the F distribution of 2r and
     2k + 1 degrees of freedom, by Jeffreys' prior for the rate. The range is the widest of 90 %
-    ranges over the WINDOWS in which anybody came.
+    ranges over the WINDOWS; it has no end if in one of them nobody came.
 
     Args:
         history: Samples in their order, the last one of now.
@@ -52,14 +52,16 @@ def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
     now, n_users = history[-1]
     if n_users >= wanted:
         return Forecast(soonest=0.0, latest=0.0)
-    ranges = [
-        _range(seconds, came, wanted - n_users)
-        for seconds, came in (_window(history, now - window) for window in WINDOWS)
-        if seconds >= SHORTEST and came > 0
-    ]
+    windows = [_window(history, now - window) for window in WINDOWS]
+    seen = [(seconds, came) for seconds, came in windows if seconds >= SHORTEST]
+    ranges = [_range(seconds, came, wanted - n_users) for seconds, came in seen if came > 0]
     if not ranges:
         return None
-    return Forecast(soonest=min(low for low, _ in ranges), latest=max(high for _, high in ranges))
+    dried_up = any(came == 0 for _, came in seen)
+    return Forecast(
+        soonest=min(low for low, _ in ranges),
+        latest=math.inf if dried_up else max(high for _, high in ranges),
+    )
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:

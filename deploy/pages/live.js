@@ -9,12 +9,13 @@ function show(batch) {
   // Said aloud where it changes only.
   for (const id of ["state", "explanation"]) if (byId(id).textContent !== batch[id]) byId(id).textContent = batch[id];
   document.body.dataset.tone = batch.tone;
+  byId("verdict").dataset.outlook = batch.outlook;
   document.title = batch.users + " users \u2013 " + batch.state;
   byId("filled").style.width = batch.filled + "%";
   byId("mark").style.left = batch.mark + "%";
   byId("track").setAttribute("aria-valuenow", String(batch.filled));
   byId("track").setAttribute("aria-valuetext", batch.users + " users, " + batch.aim);
-  byId("left").textContent = batch.left || "over";
+  byId("left").textContent = batch.left;
   byId("deadline").textContent = batch.deadline;
   byId("refused").replaceChildren(...batch.refused.map(refusedRow));
   showChart(batch.chart);

@@ -8,7 +8,7 @@ from common.batch import BatchProgress, BatchState
 from common.submission import Outcome
 from deploy.pages.durations import between, duration
 from deploy.pages.figures import count, moment
-from deploy.pages.forecast import SHORTEST, Sample, forecast, quiet_seconds
+from deploy.pages.forecast import SHORTEST, Sample, Verdict, forecast, quiet_seconds
 
 _QUIET: Final = 60.0
 """Seconds without anybody that are worth a word."""
@@ -60,6 +60,23 @@ _CAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         Outcome.CLOSED: ("Closed", "came after the batch had closed"),
     }
 )
+_VERDICTS: Final[Mapping[Verdict, tuple[str, str]]] = MappingProxyType(
+    {
+        "yes": ("At this rate n_min will be reached before the deadline.", "good"),
+        "no": (
+            (
+                "At this rate n_min will not be reached before the deadline: the batch would "
+                "expire, and nothing would be released."
+            ),
+            "bad",
+        ),
+        "perhaps": (
+            "At this rate it is open whether n_min will be reached before the deadline.",
+            "bad",
+        ),
+    }
+)
+_NO_VERDICT: Final = {"verdict": "", "outlook": "neutral"}
 _OVER: Final = frozenset({BatchState.ERASED, BatchState.EXPIRED, BatchState.QUARANTINED})
 
 
@@ -85,8 +102,8 @@ def live_answer(progress: BatchProgress, history: Sequence[Sample], now: float) 
         "filled": _share(progress.n_users, end),
         "mark": _share(progress.n_min, end),
         "forecast": _forecast(progress, history) if collecting else "",
-        "verdict": _verdict(progress, history, now) if collecting else "",
-        "left": _left(progress, now) if collecting else "",
+        **(_verdict(progress, history, now) if collecting else _NO_VERDICT),
+        "left": _left(progress, now) if collecting else "It has closed",
         "deadline": moment(progress.deadline),
         "refused": _refused(progress.refused),
         "repeated": count(progress.repeated),
@@ -101,10 +118,12 @@ def _tone(state: BatchState) -> str:
 
 
 def _aim(progress: BatchProgress) -> str:
-    if progress.n_users < progress.n_min:
-        missing = progress.n_min - progress.n_users
-        return f"{count(missing)} more until the batch may be released (n_min)"
-    return f"enough to be released: n_min is {count(progress.n_min)}"
+    if progress.n_users >= progress.n_min:
+        return f"enough to be released: n_min is {count(progress.n_min)}"
+    missing = count(progress.n_min - progress.n_users)
+    if progress.state is BatchState.COLLECTING:
+        return f"{missing} more until the batch may be released (n_min)"
+    return f"{missing} too few to be released: n_min was {count(progress.n_min)}"
 
 
 def _share(number: int, of: int) -> float:
@@ -134,19 +153,18 @@ def _forecast(progress: BatchProgress, history: Sequence[Sample]) -> str:
     return f"{seen}How long it will take cannot be told."
 
 
-def _verdict(progress: BatchProgress, history: Sequence[Sample], now: float) -> str:
+def _verdict(progress: BatchProgress, history: Sequence[Sample], now: float) -> dict[str, str]:
     """Say whether n_min will be reached by the deadline."""
     if progress.n_users >= progress.n_min:
-        return "Whatever happens now, the batch will be released, at the deadline at the latest."
+        return {
+            "verdict": "It can be released, and closes at the deadline at the latest.",
+            "outlook": "good",
+        }
     expected = forecast(history, progress.n_min)
     if expected is None:
-        return ""
-    return {
-        "yes": "At this rate n_min will be reached before the deadline.",
-        "no": "At this rate n_min will not be reached before the deadline: the batch would expire, "
-        "and nothing would be released.",
-        "perhaps": "At this rate it is open whether n_min will be reached before the deadline.",
-    }[expected.within(progress.deadline - now)]
+        return _NO_VERDICT
+    sentence, outlook = _VERDICTS[expected.within(progress.deadline - now)]
+    return {"verdict": sentence, "outlook": outlook}
 
 
 def _left(progress: BatchProgress, now: float) -> str:

@@ -30,7 +30,7 @@ def releases_page(entries: Sequence[LedgerEntry], head: ChainHead, *, version: s
         "releases.html",
         version=version,
         styles=("releases.css",),
-        title=f"{releases} of the analyzer",
+        title=releases,
         entries=entries,
         head=head,
         populations=populations(entries),

@@ -115,4 +115,6 @@ for (const head of document.querySelectorAll("#bars .sort")) {
 }
 readRows(byId("rows"));
 byId("browser").hidden = false;
+// A handful of values is at a glance already.
+byId("glance").hidden = values.held <= chosen.length;
 refresh();

@@ -111,7 +111,7 @@ def result_page(
         held=min(size, MOST_VALUES),
         confidence=f"{100 * confidence:.4g} %",
         missed=f"{100 * (1 - confidence):.4g} %",
-        expected_misses=f"{(1 - confidence) * size:,.0f}",
+        expected_misses=_about((1 - confidence) * size),
         typical_share=figures.percent(reach, error),
         typical_users=figures.count(math.ceil(reach * result.n_users)),
         deadline=figures.moment(task.deadline) if task else "",
@@ -159,14 +159,21 @@ def _facts(histogram: Histogram, truth: NDArray[np.float64] | None) -> tuple[Fac
     facts = [
         Fact(name="Sum of all shares", **_columns(f"{100 * x.sum():.2f} %" for x in both)),
         Fact(name="Values below 0", **_columns(f"{int((x < 0).sum()):,}" for x in both)),
-        Fact(name="Values at exactly 0", **_columns(f"{int((x == 0).sum()):,}" for x in both)),
     ]
+    if (histogram.refined == 0).any():
+        zeros = (f"{int((x == 0).sum()):,}" for x in both)
+        facts.append(Fact(name="Values at exactly 0", **_columns(zeros)))
     if truth is not None:
         errors = [figures.scientific(float(np.mean((x - truth) ** 2))) for x in both]
         facts.append(Fact(name="Mean squared error against the truth", **_columns(errors)))
     in_theory = figures.scientific(histogram.mse_theory)
     facts.append(Fact(name="Mean squared error in theory", unrefined=in_theory, refined="–"))
     return tuple(facts)
+
+
+def _about(number: float) -> str:
+    """Write a number that need not be exact."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"  # noqa: PLR2004  # two digits
 
 
 def _columns(texts: Iterable[str]) -> dict[str, str]:
