@@ -46,6 +46,7 @@ function showTooltip(i, x, y) {
   tooltip.append(list);
   if (values.unsure(i)) tooltip.append(element("p", "Not distinguishable from none."));
   tooltip.hidden = false;
+  shownAt = window.scrollY;
   const { width, height } = tooltip.getBoundingClientRect();
   const left = Math.min(x + 14, window.innerWidth - width - 8);
   const top = y + 18 + height > window.innerHeight ? y - height - 12 : y + 18;
@@ -53,8 +54,11 @@ function showTooltip(i, x, y) {
   tooltip.style.top = Math.max(8, top) + "px";
 }
 
+// The page may report late that it was scrolled to where the tooltip was shown.
+let shownAt = 0;
+
 function hideTooltip() {
   tooltip.hidden = true;
 }
 addEventListener("keydown", (event) => { if (event.key === "Escape") hideTooltip(); });
-addEventListener("scroll", hideTooltip, { passive: true });
+addEventListener("scroll", () => { if (window.scrollY !== shownAt) hideTooltip(); }, { passive: true });

@@ -1,21 +1,25 @@
-"""The live page in a real browser, served as an operator's would be."""
+"""What operators look at, in a real browser: a batch as it grows, and what was released."""
 
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from common.batch import BatchState
+from common.ledger_entry import verify
 from common.task_digest import TaskDigest
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_page import live_page
 from deploy.pages.live_server import LivePage, LiveServer
+from deploy.pages.releases_page import releases_page
 from tests.support.batch_progress import progress
-from tests.support.browser import PHONE, Watched, watch
+from tests.support.browser import PHONE, Watched, show, watch
 from tests.support.clocks import ManualClock
+from tests.support.ledger_entries import first_entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,3 +100,18 @@ def test_a_server_that_has_gone_is_said_to_have(shown: Shown) -> None:
 
     expect(page.get_by_role("alert")).to_contain_text("does not answer")
     expect(page.locator("#users")).to_have_text("300")
+
+
+def test_releases_fit_and_ask_for_nothing(browser: Browser, tmp_path: Path) -> None:
+    """A population of 64 letters without a blank fits on a phone."""
+    entry = first_entry(population="w" * 64, n_users=123_456_789)
+    watched = show(
+        browser, releases_page([entry], verify([entry]), version="1"), tmp_path, size=PHONE
+    )
+    expect(watched.page.locator(".releases")).to_contain_text("123,456,789")
+    wide: Any = watched.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    watched.close()
+
+    assert wide <= 0
+    assert [] == watched.complaints
+    assert 1 == len(watched.requests)
