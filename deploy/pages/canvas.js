@@ -27,6 +27,7 @@ function keepDrawn(canvas, draw) {
   };
   new ResizeObserver(soon).observe(canvas.parentElement);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", soon);
+  matchMedia("print").addEventListener("change", draw);  // at once: paper does not wait
   return soon;
 }
 

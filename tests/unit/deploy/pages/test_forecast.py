@@ -66,7 +66,7 @@ def test_nine_of_ten_ranges_hold_what_comes() -> None:
     """
     rng = np.random.default_rng(1)
     held = 0
-    for rate in rng.uniform(0.5, 20, size=2000):
+    for rate in rng.uniform(0.2, 0.6, size=2000):
         came = int(rng.poisson(50 * rate))
         takes = rng.gamma(200) / rate
         expected = forecast([(0.0, 0), (50.0, came)], came + 200)
