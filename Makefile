@@ -21,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 demo: install  ## collect a real histogram privately, with three processes on this machine
-	$(BIN)/shuffledp demo
+	$(BIN)/shuffledp demo --open
 
 test: install  ## everything that must hold (a few minutes)
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not slow"
@@ -58,4 +58,4 @@ lock: install  ## pin every dependency again, with hashes
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --extra research --group dev pyproject.toml -o requirements.lock
 
 clean:  ## remove what make made
-	rm -rf .venv result.json
+	rm -rf .venv result.json result.html

@@ -11,6 +11,7 @@ from deploy.commands import (
     account,
     demo,
     keys,
+    live,
     person,
     plan,
     result,
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for part in (demo, account, plan, simulate, task, result, person, sentinels, keys, tokens):
+for part in (demo, account, plan, simulate, task, live, result, person, sentinels, keys, tokens):
     app.add_typer(part.app)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +21,15 @@ from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.signing import SignedTask
 from common.submission import Outcome
+from common.task import Task
 from common.task_digest import TaskDigest
 from common.wire import status_from_wire
 from deploy import result_rows
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
 from deploy.load import contribute_all
+from deploy.output_file import write
+from deploy.pages.result_page import result_page
 from deploy.person_client import send
 from deploy.promise_table import show_promises
 from deploy.result_json import as_json, dumps
@@ -48,6 +52,7 @@ _PATIENCE_SECONDS: Final = 3600
 class DemoRun:
     """What a demo run came to."""
 
+    task: Task
     result: Result
     truth: NDArray[np.float64]
     """Shares among the very users who contributed."""
@@ -108,6 +113,7 @@ async def collect(
                     result = await operator.wait_for_result(signed.digest())
     truth = np.bincount(values, minlength=len(dataset.labels)) / n_users
     return DemoRun(
+        task=Task.from_bytes(signed.task_bytes),
         result=result,
         truth=truth,
         labels=dataset.labels,
@@ -191,13 +197,23 @@ def show(finished: DemoRun, console: Console) -> None:
     console.print(f"For comparison: {result.published_claim}.", style="dim")
 
 
-def run(n_users: int | None, *, seed: int | None, output: Path, console: Console) -> DemoRun:
-    """Run the demo with n_users people, or all, and write the result."""
+def page(finished: DemoRun) -> str:
+    """Make the page that shows the result beside the truth."""
+    return result_page(
+        finished.result, finished.task, truth=finished.truth, version=version("shuffledp")
+    )
+
+
+def run(
+    n_users: int | None, *, seed: int | None, output: Path, html: Path, console: Console
+) -> DemoRun:
+    """Run the demo with n_users people, or all, and write the result, also as a page."""
     dataset = load(IPUMS_1940_CITY)
     n_users = int(dataset.counts.sum()) if n_users is None else n_users
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         finished = asyncio.run(
             collect(dataset, n_users, seed=seed, directory=Path(directory), console=console)
         )
-    output.write_text(dumps(to_json(finished)), encoding="utf-8")
+    write(output, dumps(to_json(finished)))
+    write(html, page(finished))
     return finished

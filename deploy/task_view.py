@@ -11,13 +11,14 @@ from rich.table import Table
 
 from analyzer.registry import complete
 from common.accounting.coalitions import Terms, guarantees_under
-from common.batch import BatchState, BatchStatus
+from common.batch import BatchStatus
 from common.draft import TaskDraft
 from common.guarantee import Guarantee, rounded_up
 from common.hpke import HpkePrivateKey
 from common.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
+from deploy.batch_words import BATCH_STATES
 from deploy.promise_table import show_promises
 
 _TASK_STATES: Final = {
@@ -26,15 +27,6 @@ _TASK_STATES: Final = {
     TaskState.STAGED: "staged: the batch has come and is being estimated",
     TaskState.RELEASED: "released: shuffledp result prints it",
     TaskState.UNUSABLE: "unusable: the batch has come and is never released",
-}
-_BATCH_STATES: Final = {
-    BatchState.COLLECTING: "collecting",
-    BatchState.CLOSED: "closed, and being permuted",
-    BatchState.PERMUTED: "permuted, and being delivered",
-    BatchState.DELIVERED: "delivered, and being erased",
-    BatchState.ERASED: "delivered and erased",
-    BatchState.EXPIRED: "expired: too few users at the deadline; destroyed",
-    BatchState.QUARANTINED: "quarantined: the analyzer refused it; kept",
 }
 
 
@@ -137,10 +129,11 @@ def show_batch(status: BatchStatus | None, console: Console) -> None:
     if status is None:
         console.print("At the shuffler: nobody has asked for this task yet.")
         return
+    headline, meaning = BATCH_STATES[status.state]
     users = f", with {status.n_users:,} users" if status.n_users else ""
     console.print(
-        f"At the shuffler: {_BATCH_STATES[status.state]}{users}. It releases nothing of fewer than "
-        f"{status.n_min:,}."
+        f"At the shuffler: {headline.lower()}{users}. {meaning} It releases nothing of fewer than "
+        f"{status.n_min:,} users."
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +24,9 @@ from deploy.commands.options import (
     TokenFile,
 )
 from deploy.operator_client import OperatorClient
-from deploy.output_file import check_folder
+from deploy.output_file import check_folder, write
+from deploy.pages.releases_page import releases_page
+from deploy.pages.result_page import result_page
 from deploy.promise_table import show_promises
 from deploy.result_json import as_json, dumps
 
@@ -45,6 +48,9 @@ def result(
     certificate: Certificate = None,
     key: CertificateKey = None,
     top: Annotated[int, typer.Option(min=1, help="How many of the largest values to print.")] = 20,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page that a browser shows, without network.")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
     parquet: Annotated[
         Path | None, typer.Option(help="Write every value as Parquet; needs pyarrow.")
@@ -52,7 +58,7 @@ def result(
     json: AsJson = False,
 ) -> None:
     """Print a released result with 95 % intervals, or write it. Needs the operator's token."""
-    for path in (csv, parquet):
+    for path in (html, csv, parquet):
         check_folder(path)
 
     async def read() -> tuple[Task, Result]:
@@ -69,12 +75,14 @@ def result(
         result_rows.write_csv(csv, found.histogram, published.labels)
     if parquet is not None:
         result_rows.write_parquet(parquet, found, published.labels)
+    if html is not None:
+        write(html, result_page(found, published, version=version("shuffledp")))
     if json:
         sys.stdout.write(dumps({**as_json(found), "labels": published.labels}) + "\n")
         return
     console = Console()
     _show(found, published, console, top)
-    for path in (csv, parquet):
+    for path in (html, csv, parquet):
         if path is not None:
             console.print(f"Written to {path}.")
 
@@ -110,18 +118,27 @@ def ledger(
     authority: Authority = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page that a browser shows, without network.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Print what every release cost, and verify the chain. Needs the operator's token."""
+    check_folder(html)
 
     async def read() -> None:
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
             entries, head = await operator.ledger()
+        if html is not None:
+            write(html, releases_page(entries, head, version=version("shuffledp")))
         if json:
             sys.stdout.write(dumps(ledger_table.as_json(entries, head)) + "\n")
             return
-        ledger_table.show(entries, head, Console())
+        console = Console()
+        ledger_table.show(entries, head, console)
+        if html is not None:
+            console.print(f"Written to {html}.")
 
     asyncio.run(read())

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import signal
 import sys
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
@@ -151,3 +153,54 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     assert "The 20 largest of 100 values" in table
     lines = (tmp_path / "result.csv").read_text(encoding="utf-8").splitlines()
     assert (101, "item,label,share,standard_error,low,high,refined") == (len(lines), lines[0])
+
+
+async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Services) -> None:
+    """The command serves the page and the numbers, and ends when it is told to."""
+    signed = await services.publish(n_min=4, target_size=9)
+    async with services.stubs() as (_, shuffler, _analyzer):
+        bulk = shuffler_pb2.SubmitBulkRequest(
+            task_digest=signed.digest(), envelopes=_envelopes(signed, 3)
+        )
+        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-u", "-c", "from deploy.cli import main; main()", "live"),
+        *(signed.digest().hex(), "--shuffler", services.shuffler.address),
+        *("--token-file", str(services.directory / "shuffler" / "operator.token")),
+        *("--authority", str(services.directory / "tls" / "authority.pem")),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(_DEADLINE):
+        address = (await process.stdout.readline()).decode().split()[-1]
+        page = await asyncio.to_thread(_read, address)
+        told = '"batch": null'
+        while '"batch": null' in told:
+            await asyncio.sleep(0.1)
+            told = await asyncio.to_thread(_read, f"{address}progress.json")
+        process.send_signal(signal.SIGINT)
+        await process.wait()
+
+    assert signed.digest().hex()[:12] in page
+    assert "3" == json.loads(told)["batch"]["users"]
+
+
+def _read(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=_DEADLINE) as answer:  # noqa: S310  # our own page
+        return str(answer.read().decode())
+
+
+async def test_a_wrong_token_is_said_before_a_page_is_served(services: Services) -> None:
+    """In a sentence, on the terminal."""
+    signed = await services.publish(n_min=4, target_size=9)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from deploy.cli import main; main()", "live"),
+        *(signed.digest().hex(), "--shuffler", services.shuffler.address),
+        *("--token-file", str(services.directory / "analyzer" / "operator.token")),
+        *("--authority", str(services.directory / "tls" / "authority.pem")),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, complaint = await process.communicate()
+
+    assert 1 == process.returncode
+    assert b"is not this service" in complaint

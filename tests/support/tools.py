@@ -1,20 +1,24 @@
-"""Programs that some tests need and that no package index has."""
+"""Programs that some tests need beside Python."""
 
 import os
 import shutil
-from typing import Final
 
 import pytest
 
-_PACKAGES: Final = {"promtool": "prometheus", "chromium": "chromium"}
-
 
 def tool(name: str) -> str:
-    """Find a program that a test needs; without it the test is skipped, and fails where SHUFFLEDP_REQUIRE_TOOLS is 1."""  # noqa: E501
+    """
+    Find a program that a test needs; without it the test is skipped, and fails where
+    SHUFFLEDP_REQUIRE_TOOLS is 1.
+    """
     found = shutil.which(name)
-    if found is not None:
-        return found
-    sentence = f"{name} is not installed (Debian: apt install {_PACKAGES[name]})"
-    if os.environ.get("SHUFFLEDP_REQUIRE_TOOLS") == "1":
-        pytest.fail(sentence)
-    pytest.skip(sentence)
+    if found is None:
+        sentence = f"{name} is not installed (Debian: apt install {_PACKAGES.get(name, name)})"
+        if os.environ.get("SHUFFLEDP_REQUIRE_TOOLS") == "1":
+            pytest.fail(sentence)
+        pytest.skip(sentence)
+    return found
+
+
+_PACKAGES = {"promtool": "prometheus"}
+"""Debian's packages that are not called like their program."""

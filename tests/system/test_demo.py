@@ -64,6 +64,10 @@ def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> Non
         assert {"coalition", "epsilon", "delta", "neighbouring", "theorem", "assumptions"} == set(
             guarantee
         )
+    page = (tmp_path / "result.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert result["task_digest"] in page
+    assert (tmp_path / "result.html").as_uri() in outcome.stdout
     cities = load(IPUMS_1940_CITY)
     truth = cities.draw(3000, np.random.default_rng(11))
     shares = np.bincount(truth, minlength=915) / 3000

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from common.batch import BatchState
 from common.errors import SettingsError
 from common.task_summary import TaskState
+from deploy.batch_words import BATCH_STATES
 from deploy.cli import app
-from deploy.task_view import _BATCH_STATES, _TASK_STATES, moment, preview, summary_as_json
+from deploy.task_view import _TASK_STATES, moment, preview, summary_as_json
 from tests.support.tasks import draft
 from tests.support.wire_parsers import _summary
 
@@ -76,7 +78,7 @@ def test_publishing_without_a_service_says_what_is_missing(draft_file: Path) -> 
 def test_every_state_has_words() -> None:
     """Those of a task at the analyzer, and those of a batch at the shuffler."""
     assert set(TaskState) == set(_TASK_STATES)
-    assert set(_BATCH_STATES) == set(type(next(iter(_BATCH_STATES))))
+    assert set(BatchState) == set(BATCH_STATES)
 
 
 def test_a_moment_beyond_the_calendar_is_written_as_seconds() -> None:
