@@ -26,7 +26,7 @@ from common.task_digest import TaskDigest
 from common.wire import status_from_wire
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
-from deploy.load import contribute_all
+from deploy.load.bulk import contribute_all
 from deploy.person_client import send
 from deploy.result_json import as_json, dumps
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
