@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from common.errors import ShuffleDpError
-from deploy.commands import account, demo, keys, plan, services, simulate, tokens, watch
+from deploy.commands import account, demo, keys, load, plan, services, simulate, tokens, watch
 
 app = typer.Typer(
     help="Three-party collection of histograms under shuffle-model differential privacy.",
@@ -16,7 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for part in (demo, account, plan, simulate, services, watch, keys, tokens):
+for part in (demo, account, plan, simulate, services, watch, keys, tokens, load):
     app.add_typer(part.app)
 
 

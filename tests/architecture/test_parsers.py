@@ -49,6 +49,9 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.cluster.Cluster._start": "files that its own child wrote",
     "deploy.cluster._last_line": "its own child's log, with errors=replace",
+    "deploy.load.sink.sink": "the authority's certificate that its own child wrote; gRPC reads it",
+    "deploy.load.target.serving": "the authority's certificate that its own child wrote; gRPC "
+    "reads it",
     "deploy.commands.services._check_no_identity": "two files that are compared, and not read",
     "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.shuffler_operator.read_authority": "the authority's certificate: gRPC reads it, and "
