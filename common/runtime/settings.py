@@ -171,11 +171,7 @@ def load(
     if missing:
         raise SettingsError(f"missing setting: {', '.join(missing)}")
     return settings(
-        **{
-            key: _convert(key, value, kinds[key])
-            for key, value in found.items()
-            if key in kinds
-        }
+        **{key: _convert(key, value, kinds[key]) for key, value in found.items() if key in kinds}
     )
 
 

@@ -90,7 +90,9 @@ class Deployment:
 
     def container(self, service: str) -> str:
         """Give the id of a service's container; empty if there is none."""
-        return self.compose("ps", "-q", service, check=False).stdout.strip()
+        labels = {"project": self.project, "service": service}
+        filters = [f"--filter=label=com.docker.compose.{n}={v}" for n, v in labels.items()]
+        return self.engine.say("ps", "--all", "--quiet", "--no-trunc", *filters)
 
     def stop(self, *, remove_volumes: bool = False) -> None:
         """Stop and remove containers and networks; volumes stay unless they are not to."""

@@ -60,7 +60,11 @@ class Engine:
         )
 
     def run(
-        self, *arguments: str, text: str | None = None, seconds: float = _LONGEST, check: bool = True
+        self,
+        *arguments: str,
+        text: str | None = None,
+        seconds: float = _LONGEST,
+        check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """
         Run a command of the engine.

@@ -37,8 +37,7 @@ def private_engine() -> Iterator[Engine]:
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
         raise EngineError(
-            "a docker service for this run alone needs root and the commands "
-            f"{', '.join(_NEEDED)}"
+            f"a docker service for this run alone needs root and the commands {', '.join(_NEEDED)}"
         )
     with tempfile.TemporaryDirectory(prefix="shuffledp-docker-") as folder:
         home = Path(folder)

@@ -22,8 +22,7 @@ from common.errors import SettingsError
 FOLDER: Final = Path(__file__).parent
 WHEELS: Final = FOLDER / "wheels"
 IMAGES: Final = ("shuffler", "analyzer", "user_agent", "operator")
-"""The Dockerfile's targets, each with a lock of its own, in its order: some engines build all before
-the one that is asked for."""
+"""The Dockerfile's targets in its order, each with a lock of its own."""
 
 ASK_PYTHON: Final = """\
 import json, platform, sys
@@ -40,7 +39,9 @@ print(json.dumps({
 
 _OLDEST_GLIBC: Final = 5
 """The second number of the oldest C library that wheels are made for, 2.5."""
-_LINE: Final = re.compile(r"(?P<pin>[\w.-]+==[\w.!+]+)(?: ; (?P<marker>[^\\]+?))?(?P<hashes>(?: --hash=\S+)+)")
+_LINE: Final = re.compile(
+    r"(?P<pin>[\w.-]+==[\w.!+]+)(?: ; (?P<marker>[^\\]+?))?(?P<hashes>(?: --hash=\S+)+)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,9 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.sys_platform != "linux" or not re.fullmatch(r"2\.\d+", self.glibc):
-            raise SettingsError("the base image must be a Linux with glibc: there are wheels for it")
+            raise SettingsError(
+                "the base image must be a Linux with glibc: there are wheels for it"
+            )
 
     def options(self) -> Iterator[str]:
         """Give pip's options that choose wheels for it, whatever Python pip runs on."""

@@ -1,0 +1,76 @@
+"""Finding a container engine, and saying what is missing."""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.docker.engine import Engine, EngineError
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of the PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def _install(folder: Path, name: str, does: str) -> None:
+    """Put a program there that looks at its first argument."""
+    program = folder / name
+    program.write_text(f"#!/bin/sh\ncase $1 in\n{does}\nesac\n", encoding="ascii")
+    program.chmod(0o755)
+
+
+_ALL = "*) exit 0;;"
+_NO_PLUGIN = "compose) exit 1;;\n*) exit 0;;"
+
+
+@pytest.mark.parametrize(
+    ("there", "command", "compose"),
+    [
+        ({"docker": _ALL, "docker-compose": _ALL}, "docker", ("docker", "compose")),
+        ({"docker": _NO_PLUGIN, "docker-compose": _ALL}, "docker", ("docker-compose",)),
+        ({"podman": _ALL, "podman-compose": _ALL}, "podman", ("podman-compose",)),
+        (
+            {"docker": "*) exit 1;;", "podman": _ALL, "podman-compose": _ALL},
+            "podman",
+            ("podman-compose",),
+        ),
+    ],
+)
+def test_the_first_engine_that_answers_is_taken(
+    programs: Path, there: dict[str, str], command: str, compose: tuple[str, ...]
+) -> None:
+    """With the newest of its programs for compose files."""
+    for name, does in there.items():
+        _install(programs, name, does)
+
+    assert Engine(command=command, compose=compose) == Engine.find()
+
+
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        ({}, "no container engine here.*apt-get install .*docker.io docker-compose"),
+        ({"docker": "*) exit 1;;"}, "does not answer: start it"),
+        ({"docker": _NO_PLUGIN}, "docker-compose is missing: apt-get install docker-compose"),
+        ({"podman": _ALL}, "podman-compose is missing: apt-get install podman-compose"),
+    ],
+)
+def test_what_is_missing_is_said(programs: Path, there: dict[str, str], message: str) -> None:
+    """With the command that installs it."""
+    for name, does in there.items():
+        _install(programs, name, does)
+
+    with pytest.raises(EngineError, match=message):
+        Engine.find()
+
+
+def test_a_failure_shows_what_the_engine_said(programs: Path) -> None:
+    """The end of it, and which command it was."""
+    _install(programs, "docker", "build) echo no such target >&2; exit 1;;")
+    engine = Engine(command="docker", compose=("docker-compose",))
+
+    with pytest.raises(EngineError, match=r"(?s)docker build x … failed:.*no such target"):
+        engine.run("build", "x")
+    assert engine.run("build", check=False).returncode == 1
