@@ -1,5 +1,6 @@
 """The three services in containers, by the compose file: prepared, started, looked at, stopped."""
 
+import re
 import subprocess
 import time
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from deploy.docker.images import ROOT
 SERVICES: Final = ("analyzer", "shuffler", "user_agent")
 COMPOSE_FILE: Final = ROOT / "deploy" / "compose.yaml"
 
+_LINE: Final = re.compile(r"(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>[^\0]*)")
 _HEALTHY_SECONDS: Final = 180.0
 _POLL_SECONDS: Final = 0.5
 _PROCESSORS: Final = 2
@@ -44,8 +46,8 @@ class Deployment:
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write(self._own_variables())
         self.compose("run", "--rm", "-T", "prepare")
-        made = _variables(self.secrets / "identities.env")
-        self._write(self._own_variables() | made)
+        made = (self.secrets / "identities.env").read_text(encoding="ascii")
+        self._write(self._own_variables() | variables_of(made))
 
     def _own_variables(self) -> dict[str, str]:
         return {
@@ -56,9 +58,14 @@ class Deployment:
         }
 
     def _write(self, variables: Mapping[str, str]) -> None:
-        both = _variables(self.variables_file) | dict(variables)
-        lines = "".join(f"{name}={value}\n" for name, value in both.items())
-        self.variables_file.write_text(lines, encoding="utf-8")
+        self.variables_file.write_text(
+            with_variables(self._read(), variables), encoding="utf-8", errors="surrogateescape"
+        )
+
+    def _read(self) -> str:
+        if not self.variables_file.exists():
+            return ""
+        return self.variables_file.read_text(encoding="utf-8", errors="surrogateescape")
 
     def start(self) -> None:
         """
@@ -103,19 +110,27 @@ class Deployment:
         self, *arguments: str, text: str | None = None, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on the compose file. Raises EngineError unless `check` is false."""
+        self.variables_file.touch()
         return self.engine.run_compose(
             *("--project-name", self.project, "--env-file", str(self.variables_file)),
             *("--file", str(COMPOSE_FILE), *arguments),
-            variables=_variables(self.variables_file),
+            variables=variables_of(self._read()),
             text=text,
             check=check,
         )
 
 
-def _variables(file: Path) -> dict[str, str]:
-    """Read lines of NAME=VALUE; others are comments."""
-    if not file.exists():
-        return {}
-    lines = file.read_text(encoding="utf-8").splitlines()
-    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def variables_of(text: str) -> dict[str, str]:
+    """Read lines of NAME=VALUE; all others are comments."""
+    found = (_LINE.fullmatch(line) for line in text.splitlines())
+    return {line["name"]: line["value"] for line in found if line}
+
+
+def with_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Set variables in such a file, and leave every other line as it is."""
+    kept = [
+        line
+        for line in text.splitlines()
+        if not ((found := _LINE.fullmatch(line)) and found["name"] in variables)
+    ]
+    return "".join(f"{line}\n" for line in [*kept, *map("=".join, variables.items())])

@@ -44,12 +44,20 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.mixing.Mixing._dummies": "what its own workers sealed",
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
+    "common.runtime.health_check._address": "a file that its own service wrote",
     "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",
     "deploy.cluster.Cluster.start_user_agent": "files that its own child wrote",
     "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.cluster.Cluster._start": "files that its own child wrote",
     "deploy.cluster._last_line": "its own child's log, with errors=replace",
     "deploy.commands.services._check_no_identity": "two files that are compared, and not read",
+    "deploy.docker.deployment.Deployment._read": "lines that compose reads; the others are kept as "
+    "they are",
+    "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
+    "deploy.docker.images.Base.target": "what its own program printed in a base image that was "
+    "chosen by name",
+    "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
+    "deploy.docker.wheels.download": "this repository's locks",
     "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.shuffler_operator.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",

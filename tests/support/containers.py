@@ -99,7 +99,6 @@ def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
         secrets=folder / "secrets",
         variables_file=folder / "variables.env",
     )
-    deployment.variables_file.touch()
     deployment.stop(remove_volumes=True)  # what an interrupted run left
     try:
         deployment.prepare()
