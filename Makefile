@@ -26,7 +26,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 demo: install  ## collect a real histogram privately, with three processes on this machine
-	$(BIN)/shuffledp demo
+	$(BIN)/shuffledp demo --open
 
 test: install  ## everything that must hold (a few minutes)
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not slow"
@@ -79,4 +79,4 @@ lock: install  ## pin every dependency again, with hashes
 	done
 
 clean:  ## remove what make made
-	rm -rf .venv result.json
+	rm -rf .venv result.json result.html

@@ -88,6 +88,12 @@ def entries_of(connection: sqlite3.Connection, population: str) -> list[LedgerEn
     return [_entry(row) for row in connection.execute(query, (population,))]
 
 
+def populations(connection: sqlite3.Connection) -> list[str]:
+    """List the populations to which something was released."""
+    rows = connection.execute("SELECT DISTINCT population FROM ledger WHERE population != ''")
+    return [population for (population,) in rows]
+
+
 def check(connection: sqlite3.Connection) -> ChainHead:
     """
     Walk the whole chain, and look for releases that it does not hold. Run at start.

@@ -3,10 +3,12 @@
 import asyncio
 import dataclasses
 import math
+from contextlib import suppress
 
 import numpy as np
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
 from analyzer.spending import Spending
 from analyzer.store import Store
 from common.accounting.claims import claimable_epsilon
@@ -35,8 +37,10 @@ class Registry:
         keys: AnalyzerKeys,
         clock: Clock,
         rng: np.random.Generator,
+        metrics: ReleaseMetrics,
     ) -> None:
         self._store = store
+        self._metrics = metrics
         self._spending = spending
         self._keys = keys
         self._clock = clock
@@ -60,6 +64,7 @@ class Registry:
         await self._spending.require(task, task.n_min, 0)
         signed = self._keys.identity.sign(task.to_bytes())
         await self._store.add_task(signed)
+        self._metrics.published(signed.digest(), task.deadline)
         return signed
 
     async def get(self, digest: TaskDigest) -> SignedTask:
@@ -73,6 +78,18 @@ class Registry:
         if signed is None:
             raise UnknownTaskError("there is no task with this digest")
         return signed
+
+    async def deadlines(self) -> dict[TaskDigest, int]:
+        """
+        Give the deadlines of tasks that may still have a result.
+
+        Cost: reads every unfinished task. One that this version cannot read is left out.
+        """
+        found = {}
+        for signed, _ in await self._store.unfinished_tasks():
+            with suppress(TaskError):
+                found[signed.digest()] = Task.from_bytes(signed.task_bytes).deadline
+        return found
 
     async def needed_keys(self, keep: float) -> set[KeyId]:
         """

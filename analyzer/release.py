@@ -16,6 +16,7 @@ from analyzer.intake import Intake, take_in
 from analyzer.keys import AnalyzerKeys
 from analyzer.ledger import Charge
 from analyzer.lookout import look, without
+from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.spending import Spending
 from analyzer.staging import Staging
@@ -61,6 +62,7 @@ class Releases:
         pool: Pool,
         most_refused_share: float,
         staging: Staging,
+        metrics: ReleaseMetrics,
     ) -> None:
         """
         Take what releases need.
@@ -73,7 +75,9 @@ class Releases:
             pool: The workers that open.
             most_refused_share: Of a batch's reports; if more are refused, nothing is released.
             staging: Receives batches, and gives them back.
+            metrics: Is told what became of batches.
         """
+        self._metrics = metrics
         self._keys = keys
         self._store = store
         self._most_refused_share = most_refused_share
@@ -147,6 +151,7 @@ class Releases:
                     },
                     level="ERROR",
                 )
+                self._metrics.failed(error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:
@@ -159,6 +164,7 @@ class Releases:
             # What follows from the batch, the keys and the ledger would follow from them again.
             await self._store.give_up(manifest, str(error))
             suspect = isinstance(error, SuspectBatchError)
+            self._metrics.given_up(manifest.task_digest, suspect=suspect)
             logs.event(
                 "batch quarantined" if suspect else "batch unusable",
                 {
@@ -176,7 +182,12 @@ class Releases:
         sentinels = await self._store.sentinels(manifest.task_digest)
         chunks = await self._staging.reader(manifest, size)
         sightings = await asyncio.to_thread(look, chunks(), size, sentinels)
-        await asyncio.to_thread(judge, sightings, task)
+        try:
+            await asyncio.to_thread(judge, sightings, task)
+        except SuspectBatchError:
+            if task.shuffler.kept == 1:  # otherwise chance takes some
+                self._metrics.sentinels_missing(sightings.n_missing)
+            raise
         manifest = of_users_alone(manifest, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
@@ -205,6 +216,7 @@ class Releases:
             n_sentinels_repeated=sightings.n_repeated,
         )
         await self._charge_and_release(manifest, task, intake, result)
+        self._metrics.released(result)
         logs.event(
             "batch released",
             {
@@ -213,6 +225,8 @@ class Releases:
                 "refused": sum(intake.refused.values()),
             },
         )
+        if task.population:
+            self._metrics.spent([await self._spending.share(task.population)])
 
     async def _charge_and_release(
         self, manifest: BatchManifest, task: Task, intake: Intake, result: Result
@@ -254,6 +268,14 @@ class Releases:
     async def ledger(self, after: int) -> list[LedgerEntry]:
         """Give what releases cost, from the entry after `after` on."""
         return await self._store.ledger(after)
+
+    async def measure_budgets(self) -> None:
+        """Look how much of their budgets all populations have spent. Run once, at start."""
+        try:
+            for population in await self._store.populations():
+                self._metrics.spent([await self._spending.share(population)])
+        except Exception as error:  # noqa: BLE001  # nothing waits for it
+            logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
     async def stop(self) -> None:
         """Leave off; what is staged is released after the next start."""

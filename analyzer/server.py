@@ -5,6 +5,8 @@ import asyncio
 import grpc
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
+from analyzer.overview import Overview
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
@@ -22,6 +24,7 @@ from common.runtime.process import Listener
 from common.runtime.rotation import Rotation
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
+from common.runtime.vitals import Vitals
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 
@@ -41,14 +44,18 @@ class AnalyzerService:
         self._releases = releases
         self._store = store
         self._pool = pool
-        self._rotating = asyncio.create_task(rotation.run())
+        self._running = [
+            asyncio.create_task(rotation.run()),
+            asyncio.create_task(releases.measure_budgets()),
+        ]
         self.address = listener.address
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
         await self._listener.stop()
-        self._rotating.cancel()
-        await asyncio.gather(self._rotating, return_exceptions=True)
+        for running in self._running:
+            running.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
         await self._releases.stop()
         self._pool.close()
         self._store.close()
@@ -63,26 +70,36 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         LedgerError: The ledger is broken: nothing is released on it.
     """
     clock = SystemClock()
+    vitals = Vitals("analyzer", clock)
+    metrics = ReleaseMetrics(vitals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "analyzer", clock)
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
+    vitals.watch_keys(lambda: keys.reports.ring)
     store = Store(state.path / "analyzer.sqlite")
     try:
-        await store.check_ledger()
+        head = await store.check_ledger()
     except LedgerError:
         store.close()
         raise
     pool = HpkePool(settings.opening_processes)
     spending = Spending(store)
     registry = Registry(
-        store=store, spending=spending, keys=keys, clock=clock, rng=secure_generator()
+        store=store,
+        spending=spending,
+        keys=keys,
+        clock=clock,
+        rng=secure_generator(),
+        metrics=metrics,
     )
+    metrics.resume(await store.batch_states(), await registry.deadlines(), head.entry)
     staging = Staging(
         store=store,
         registry=registry,
         spending=spending,
         identity=keys.identity,
         rng=secure_generator(),
+        metrics=metrics,
     )
     releases = Releases(
         store=store,
@@ -92,8 +109,10 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         pool=pool,
         most_refused_share=settings.most_refused_share,
         staging=staging,
+        metrics=metrics,
     )
     sentinels = Sentinels(store, registry)
+    overview = Overview(store, clock)
 
     async def needed() -> set[KeyId]:
         return await registry.needed_keys(settings.schedule().keep)
@@ -103,11 +122,16 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     await releases.resume()
 
     def add_services(server: grpc.aio.Server) -> None:
-        servicer = AnalyzerServicer(registry, releases, sentinels)
+        servicer = AnalyzerServicer(registry, releases, sentinels, overview)
         analyzer_pb2_grpc.add_AnalyzerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
-        settings, tls, "shuffledp.v1.Analyzer", add_services, keys.operator_token
+        settings,
+        tls,
+        "shuffledp.v1.Analyzer",
+        add_services,
+        vitals,
+        operator_token=keys.operator_token,
     )
     return AnalyzerService(
         listener=listener, releases=releases, rotation=rotation, store=store, pool=pool

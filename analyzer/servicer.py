@@ -6,12 +6,15 @@ from typing import Any
 
 import grpc
 
+from analyzer.overview import Overview
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
 from common.draft_wire import draft_from_wire
 from common.evidence_wire import delivered_to_wire, sentinels_from_wire
 from common.ledger_wire import after_from_wire, ledger_to_wire
+from common.task_summary_wire import after_from_wire as tasks_after_from_wire
+from common.task_summary_wire import description_to_wire, summaries_to_wire
 from common.wire import (
     REPORTS_WANTED,
     chunk_from_wire,
@@ -26,8 +29,11 @@ from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers the shuffler and operators; who may call what: common/runtime/calls.py."""
 
-    def __init__(self, registry: Registry, releases: Releases, sentinels: Sentinels) -> None:
+    def __init__(
+        self, registry: Registry, releases: Releases, sentinels: Sentinels, overview: Overview
+    ) -> None:
         self._registry = registry
+        self._overview = overview
         self._releases = releases
         self._sentinels = sentinels
 
@@ -80,6 +86,23 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
         """Give a released result. For operators."""
         result = await self._releases.result(digest_from_wire(request.task_digest))
         return await asyncio.to_thread(result_to_wire, result)
+
+    async def ListTasks(
+        self,
+        request: analyzer_pb2.ListTasksRequest,
+        _context: object,
+    ) -> analyzer_pb2.ListTasksResponse:
+        """List tasks and what became of them. For operators."""
+        return summaries_to_wire(await self._overview.tasks(tasks_after_from_wire(request)))
+
+    async def DescribeTask(
+        self,
+        request: analyzer_pb2.DescribeTaskRequest,
+        _context: object,
+    ) -> analyzer_pb2.DescribeTaskResponse:
+        """Give a task and what became of it. For operators."""
+        digest = digest_from_wire(request.task_digest)
+        return description_to_wire(*await self._overview.describe(digest))
 
     async def GetLedger(
         self,

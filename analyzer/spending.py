@@ -43,6 +43,7 @@ class Spending:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._past: dict[TaskDigest, _Spent] = {}
+        self._budgets: dict[TaskDigest, float] = {}
 
     async def require(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
@@ -80,6 +81,29 @@ class Spending:
         await asyncio.to_thread(_require, together)
         return await asyncio.to_thread(_compose, together, task.budget_delta)
 
+    async def share(self, population: str) -> tuple[str, float]:
+        """
+        Give a population, and which share of its budget is spent.
+
+        It is the composed ε that the ledger holds of its last release, over the smallest budget
+        that a task released to it promised: nothing is composed anew.
+
+        Raises:
+            LedgerError: A task of the ledger is not there.
+        """
+        entries = await self._store.releases_to(population)
+        if not entries:
+            return population, 0.0
+        budgets = [await self._budget(entry) for entry in entries]
+        return population, entries[-1].composed_epsilon / min(budgets)
+
+    async def _budget(self, entry: LedgerEntry) -> float:
+        found = self._budgets.get(entry.task_digest)
+        if found is None:
+            task = await self._task(entry)
+            found = self._budgets[entry.task_digest] = task.budget_epsilon
+        return found
+
     async def _together(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
     ) -> list[_Spent]:
@@ -90,13 +114,16 @@ class Spending:
     async def _spent(self, entry: LedgerEntry) -> _Spent:
         found = self._past.get(entry.task_digest)
         if found is None:
-            signed = await self._store.task(entry.task_digest)
-            if signed is None:
-                raise LedgerError(f"the task of ledger entry {entry.entry} is not there")
-            task = Task.from_bytes(signed.task_bytes)
+            task = await self._task(entry)
             found = await asyncio.to_thread(_proposed, task, entry.n_users, entry.n_refused)
             self._past[entry.task_digest] = found
         return found
+
+    async def _task(self, entry: LedgerEntry) -> Task:
+        signed = await self._store.task(entry.task_digest)
+        if signed is None:
+            raise LedgerError(f"the task of ledger entry {entry.entry} is not there")
+        return Task.from_bytes(signed.task_bytes)
 
 
 def _proposed(task: Task, n_users: int, n_refused: int) -> _Spent:

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.spending import Spending
 from analyzer.staged_hash import StagedHash
@@ -35,6 +36,7 @@ class Staging:
         spending: Spending,
         identity: SigningIdentity,
         rng: np.random.Generator,
+        metrics: ReleaseMetrics,
     ) -> None:
         """
         Take what staging needs.
@@ -45,7 +47,9 @@ class Staging:
             spending: What populations have spent.
             identity: Signs for what arrived.
             rng: Draws the salts of commitments.
+            metrics: Is told what became of batches.
         """
+        self._metrics = metrics
         self._store = store
         self._registry = registry
         self._spending = spending
@@ -74,6 +78,7 @@ class Staging:
             if await self._store.begin_batch(manifest):
                 await self._require_budget(manifest, task)
                 await self._stage(manifest, task, chunks)
+                self._metrics.staged(manifest.task_digest)
                 logs.event(
                     "batch staged",
                     {
@@ -90,6 +95,7 @@ class Staging:
             await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         except BudgetError as error:
             await self._store.give_up(manifest, str(error))
+            self._metrics.given_up(manifest.task_digest, suspect=False)
             raise
 
     async def _stage(

@@ -2,11 +2,13 @@
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from analyzer import ledger, sentinel_table
 from analyzer.lookout import Sentinel
+from analyzer.metrics import BatchEnd
 from common.batch import BatchId, BatchManifest
 from common.errors import BatchConflictError
 from common.ledger_entry import ChainHead, LedgerEntry
@@ -55,6 +57,19 @@ CREATE TABLE IF NOT EXISTS commitments (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTask:
+    """A published task, and how far its batch is."""
+
+    signed: SignedTask
+    staged: bool
+    n_users: int
+    """Of the staged batch; else 0."""
+    released: bool
+    failure: str
+    """Why it can never be released; else empty."""
+
+
 class Store:
     """Everything that the analyzer keeps. Each method is one durable transaction."""
 
@@ -68,6 +83,14 @@ class Store:
     async def task(self, digest: TaskDigest) -> SignedTask | None:
         """Look up a published task."""
         return await self._database.run(_task, digest)
+
+    async def stored_task(self, digest: TaskDigest) -> StoredTask | None:
+        """Look up a published task, and how far its batch is."""
+        return await self._database.run(_stored_task, digest)
+
+    async def tasks_after(self, after: TaskDigest, at_most: int) -> list[StoredTask]:
+        """List tasks with digests above `after`, which may be empty, in ascending order."""
+        return await self._database.run(_tasks_after, after, at_most)
 
     async def unfinished_tasks(self) -> list[tuple[SignedTask, bool]]:
         """List tasks that may still have a result, and whether their batch is staged."""
@@ -148,6 +171,14 @@ class Store:
         """List every release to a population."""
         return await self._database.run(ledger.entries_of, population)
 
+    async def populations(self) -> list[str]:
+        """List the populations to which something was released."""
+        return await self._database.run(ledger.populations)
+
+    async def batch_states(self) -> dict[TaskDigest, BatchEnd]:
+        """Tell how far every batch is that ever came whole, or was given up. Run at start."""
+        return await self._database.run(_batch_states)
+
     async def give_up(self, manifest: BatchManifest, failure: str) -> None:
         """Record why a batch can never be released; what was staged of it is kept."""
         await self._database.run(_give_up, manifest, failure)
@@ -176,6 +207,36 @@ def _task(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | No
         "SELECT task, signature FROM tasks WHERE task_digest = ?", (digest,)
     ).fetchone()
     return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
+
+
+_STORED_TASKS: Final = (
+    "SELECT task, signature, coalesce(staged, 0), coalesce(n_users, 0), "
+    "EXISTS (SELECT 1 FROM results WHERE results.task_digest = tasks.task_digest), "
+    "coalesce(failure, '') FROM tasks LEFT JOIN batches USING (task_digest) "
+)
+
+
+def _stored(row: tuple[bytes, bytes, int, int, int, str]) -> StoredTask:
+    task, signature, staged, n_users, released, failure = row
+    return StoredTask(
+        signed=SignedTask(task_bytes=task, signature=signature),
+        staged=bool(staged),
+        n_users=n_users if staged else 0,
+        released=bool(released),
+        failure=failure,
+    )
+
+
+def _stored_task(connection: sqlite3.Connection, digest: TaskDigest) -> StoredTask | None:
+    row = connection.execute(f"{_STORED_TASKS} WHERE task_digest = ?", (digest,)).fetchone()
+    return None if row is None else _stored(row)
+
+
+def _tasks_after(
+    connection: sqlite3.Connection, after: TaskDigest, at_most: int
+) -> list[StoredTask]:
+    query = f"{_STORED_TASKS} WHERE task_digest > ? ORDER BY task_digest LIMIT ?"
+    return [_stored(row) for row in connection.execute(query, (after, at_most))]
 
 
 def _unfinished_tasks(connection: sqlite3.Connection) -> list[tuple[SignedTask, bool]]:
@@ -272,6 +333,15 @@ def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
         )
         for digest, batch_id, n_users, n_reports in rows
     ]
+
+
+def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, BatchEnd]:
+    rows = connection.execute(
+        "SELECT task_digest, CASE WHEN task_digest IN (SELECT task_digest FROM results) "
+        "THEN 'released' WHEN failure IS NOT NULL THEN 'unusable' ELSE 'staged' END "
+        "FROM batches WHERE staged OR failure IS NOT NULL"
+    )
+    return {TaskDigest(digest): state for digest, state in rows}
 
 
 def _chunk(connection: sqlite3.Connection, batch_id: BatchId, position: int) -> bytes | None:

@@ -1,5 +1,6 @@
 """What shuffler and analyzer say to each other, and to operators, of a batch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NewType
@@ -33,6 +34,22 @@ class BatchStatus:
     """0 while it collects: a count that grows would tell when each submission came."""
     n_min: int
     shuffle_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """How far a batch is, for the shuffler's operator."""
+
+    state: BatchState
+    n_users: int
+    """So far: unlike BatchStatus, while it collects too."""
+    n_min: int
+    target_size: int
+    deadline: int
+    refused: Mapping[str, int]
+    """Submissions that were not stored, by cause: the names of their outcomes."""
+    repeated: int
+    """Came again, byte for byte: harmless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

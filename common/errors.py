@@ -136,6 +136,10 @@ class OverloadError(ShuffleDpError):
     status = "RESOURCE_EXHAUSTED"
 
 
+class ShareError(OverloadError):
+    """There is room, but this connection has had its share of it; others are served."""
+
+
 class UserTokenError(ShuffleDpError):
     """A submission came without a token of this collection, or with one that is none."""
 

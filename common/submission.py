@@ -8,6 +8,7 @@ length. The user agent packs, the shuffler unpacks.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from common.errors import WireError
 from common.task import SUBMISSION_ID_BYTES, Task
@@ -34,6 +35,10 @@ class Outcome(StrEnum):
     """Its token came before, with another submission."""
     UNAUTHENTICATED = "unauthenticated"
     """It has no token, or none of this collection."""
+
+
+REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Outcome.REPEATED})
+"""What becomes of a submission that is not in the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,19 @@ from typing import Final, get_args
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest, BatchState, BatchStatus
+from common.batch import (
+    BATCH_ID_BYTES,
+    BatchId,
+    BatchManifest,
+    BatchProgress,
+    BatchState,
+    BatchStatus,
+)
 from common.errors import WireError
 from common.guarantee import Coalition, Guarantee
 from common.result import Histogram, RefusalCause, Result
 from common.signing import SIGNATURE_BYTES, SignedTask
-from common.submission import Outcome
+from common.submission import REFUSALS, Outcome
 from common.task import (
     MAX_ENVELOPE_BYTES,
     MAX_TASK_BYTES,
@@ -170,6 +177,36 @@ def status_from_wire(message: shuffler_pb2.GetBatchStatusResponse) -> BatchStatu
         n_users=message.n_users,
         n_min=message.n_min,
         shuffle_seconds=message.shuffle_seconds,
+    )
+
+
+def progress_to_wire(progress: BatchProgress) -> shuffler_pb2.GetBatchProgressResponse:
+    """Write how far a batch is."""
+    return shuffler_pb2.GetBatchProgressResponse(
+        state=_STATES[progress.state],
+        n_users=progress.n_users,
+        n_min=progress.n_min,
+        target_size=progress.target_size,
+        deadline=progress.deadline,
+        refused=progress.refused,
+        repeated=progress.repeated,
+    )
+
+
+def progress_from_wire(message: shuffler_pb2.GetBatchProgressResponse) -> BatchProgress:
+    """Read how far a batch is."""
+    if message.state not in _STATE_NUMBERS:
+        raise WireError(f"batch state {message.state} is not one that this program knows")
+    return BatchProgress(
+        state=_STATE_NUMBERS[message.state],
+        n_users=message.n_users,
+        n_min=message.n_min,
+        target_size=message.target_size,
+        deadline=message.deadline,
+        refused={
+            word("a cause of refusal", cause, REFUSALS): n for cause, n in message.refused.items()
+        },
+        repeated=message.repeated,
     )
 
 

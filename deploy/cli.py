@@ -7,16 +7,30 @@ from typing import Annotated
 import typer
 
 from common.errors import ShuffleDpError
-from deploy.commands import account, demo, keys, plan, services, simulate, tokens, watch
+from deploy.commands import (
+    account,
+    demo,
+    keys,
+    live,
+    person,
+    plan,
+    result,
+    sentinels,
+    simulate,
+    task,
+    tokens,
+)
+from deploy.commands.example import example
 
 app = typer.Typer(
     help="Three-party collection of histograms under shuffle-model differential privacy.",
     no_args_is_help=True,
+    epilog=example("shuffledp demo --users 5000"),
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for part in (demo, account, plan, simulate, services, watch, keys, tokens):
+for part in (demo, account, plan, simulate, task, live, result, person, sentinels, keys, tokens):
     app.add_typer(part.app)
 
 

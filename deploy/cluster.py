@@ -58,6 +58,7 @@ class Cluster:
         *,
         log_level: str = "INFO",
         environment: Mapping[str, str] = GRPC_SILENCE,
+        metrics: bool = False,
     ) -> None:
         """
         Plan the three.
@@ -66,7 +67,9 @@ class Cluster:
             directory: Where their files go.
             log_level: Of their logs.
             environment: Variables that they are given beside this process's own.
+            metrics: Let each serve its metrics, and write where into its state directory.
         """
+        self._metrics = metrics
         self._directory = directory
         self._log_level = log_level
         self._environment = dict(environment)
@@ -174,6 +177,8 @@ class Cluster:
             "tls_directory": str(self._directory / "tls"),
             "log_level": self._log_level,
         }
+        if self._metrics:
+            settings["metrics_listen"] = "127.0.0.1:0"
         file = self._directory / f"{party}.toml"
         file.write_text(
             "".join(f"{key} = {_toml(value)}\n" for key, value in settings.items()),

@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,30 +13,33 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from common.batch import BatchState, BatchStatus
 from common.draft import TaskDraft
 from common.errors import BatchStateError
-from common.guarantee import rounded_up
 from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.signing import SignedTask
 from common.submission import Outcome
+from common.task import Task
 from common.task_digest import TaskDigest
 from common.wire import status_from_wire
+from deploy import result_rows
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
 from deploy.load import contribute_all
+from deploy.output_file import write
+from deploy.pages.result_page import result_page
 from deploy.person_client import send
+from deploy.promise_table import show_promises
 from deploy.result_json import as_json, dumps
+from deploy.result_rows import CONFIDENCE
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 LOCAL_EPSILON: Final = 4.0
 BUCKETS: Final = 53
 DUMMIES_PER_USER: Final = 1
 DELTA: Final = 1e-6
-CONFIDENCE: Final = 0.95
 
 _THROUGH_USER_AGENT: Final = 5
 """Users that go through the real user_agent process; the rest run its code in bulk."""
@@ -48,6 +52,7 @@ _PATIENCE_SECONDS: Final = 3600
 class DemoRun:
     """What a demo run came to."""
 
+    task: Task
     result: Result
     truth: NDArray[np.float64]
     """Shares among the very users who contributed."""
@@ -108,6 +113,7 @@ async def collect(
                     result = await operator.wait_for_result(signed.digest())
     truth = np.bincount(values, minlength=len(dataset.labels)) / n_users
     return DemoRun(
+        task=Task.from_bytes(signed.task_bytes),
         result=result,
         truth=truth,
         labels=dataset.labels,
@@ -173,29 +179,12 @@ def to_json(finished: DemoRun) -> dict[str, Any]:
     return fields
 
 
-def show(finished: DemoRun, dataset: Dataset, console: Console) -> None:
+def show(finished: DemoRun, console: Console) -> None:
     """Print the largest items, the errors and the guarantees."""
     result = finished.result
     histogram = result.histogram
+    result_rows.show(result, finished.labels, console, most=_SHOWN, truth=finished.truth)
     low, high = histogram.interval(CONFIDENCE)
-    table = Table(title=f"The {_SHOWN} largest of {len(dataset.labels)} cities, share of users")
-    for heading in (
-        "city (IPUMS code)",
-        "truth",
-        "estimate",
-        f"{CONFIDENCE:.0%} interval",
-        "refined",
-    ):
-        table.add_column(heading, justify="right")
-    for item in np.argsort(finished.truth)[::-1][:_SHOWN]:
-        table.add_row(
-            dataset.labels[item],
-            f"{finished.truth[item]:.4f}",
-            f"{histogram.frequencies[item]:.4f}",
-            f"{low[item]:.4f} … {high[item]:.4f}",
-            f"{histogram.refined[item]:.4f}",
-        )
-    console.print(table)
     covered = float(np.mean((low <= finished.truth) & (finished.truth <= high)))
     refined = float(np.mean((histogram.refined - finished.truth) ** 2))
     console.print(
@@ -204,32 +193,27 @@ def show(finished: DemoRun, dataset: Dataset, console: Console) -> None:
         f"The intervals cover {covered:.1%} of the cities. "
         "Refined shares are the likeliest ones that are no less than 0 and sum to 1."
     )
-    show_guarantees(result, console)
-
-
-def show_guarantees(result: Result, console: Console) -> None:
-    """Print who is promised what."""
-    table = Table(title="What each user is promised", show_lines=True)
-    for heading in ("against", "epsilon", "delta", "if"):
-        table.add_column(heading)
-    for guarantee in result.guarantees:
-        table.add_row(
-            guarantee.coalition,
-            rounded_up(guarantee.epsilon),
-            rounded_up(guarantee.delta),
-            "; ".join(guarantee.assumptions),
-        )
-    console.print(table)
+    show_promises(result.guarantees, "What each user is promised", console)
     console.print(f"For comparison: {result.published_claim}.", style="dim")
 
 
-def run(n_users: int | None, *, seed: int | None, output: Path, console: Console) -> DemoRun:
-    """Run the demo with n_users people, or all, and write the result."""
+def page(finished: DemoRun) -> str:
+    """Make the page that shows the result beside the truth."""
+    return result_page(
+        finished.result, finished.task, truth=finished.truth, version=version("shuffledp")
+    )
+
+
+def run(
+    n_users: int | None, *, seed: int | None, output: Path, html: Path, console: Console
+) -> DemoRun:
+    """Run the demo with n_users people, or all, and write the result, also as a page."""
     dataset = load(IPUMS_1940_CITY)
     n_users = int(dataset.counts.sum()) if n_users is None else n_users
     with tempfile.TemporaryDirectory(prefix="shuffledp-demo-") as directory:
         finished = asyncio.run(
             collect(dataset, n_users, seed=seed, directory=Path(directory), console=console)
         )
-    output.write_text(dumps(to_json(finished)), encoding="utf-8")
+    write(output, dumps(to_json(finished)))
+    write(html, page(finished))
     return finished

@@ -4,13 +4,22 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import grpc
 
 from common.draft import TaskDraft
 from common.draft_wire import draft_to_wire
-from common.errors import NotReleasedError, PeerError, PeerRefusalError, SettingsError
+from common.errors import (
+    KeyFormatError,
+    NotReleasedError,
+    PeerError,
+    PeerRefusalError,
+    SettingsError,
+    SignatureError,
+    UnknownTaskError,
+    WireError,
+)
 from common.evidence_wire import sentinel_parts, sentinels_to_wire
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
@@ -19,11 +28,16 @@ from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
 from common.runtime.tls import client_identity
 from common.signing import SignedTask
-from common.task_digest import TaskDigest
+from common.task import Task
+from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.task_summary import TaskSummary
+from common.task_summary_wire import description_from_wire, summaries_from_wire
 from common.wire import MAX_RESULT_BYTES, result_from_wire, signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 T = TypeVar("T")
+
+_HEXADECIMAL: Final = "0123456789abcdef"
 
 
 def read_token(file: Path) -> str:
@@ -88,9 +102,9 @@ class OperatorClient:
         return cls(channel, address, read_token(token_file))
 
     async def create_task(self, draft: TaskDraft) -> SignedTask:
-        """Publish a task."""
+        """Publish a task. The analyzer composes what the population has spent: up to minutes."""
         call = self._stub.CreateTask(
-            draft_to_wire(draft), metadata=self._metadata, timeout=SHORT_DEADLINE
+            draft_to_wire(draft), metadata=self._metadata, timeout=LONG_DEADLINE
         )
         return signed_task_from_wire((await self._reply(call)).task)
 
@@ -124,6 +138,56 @@ class OperatorClient:
             if error.status == NotReleasedError.status:
                 raise NotReleasedError(str(error)) from error
             raise
+
+    async def tasks(self) -> list[TaskSummary]:
+        """List every task and what became of it, the earliest deadline first."""
+        found: list[TaskSummary] = []
+        while True:
+            after = found[-1].task_digest if found else b""
+            request = analyzer_pb2.ListTasksRequest(after=after)
+            call = self._stub.ListTasks(request, metadata=self._metadata, timeout=LONG_DEADLINE)
+            page = summaries_from_wire(await self._reply(call))
+            if not page:
+                return sorted(found, key=lambda task: (task.deadline, task.task_digest))
+            if page[0].task_digest <= after:
+                raise WireError("the analyzer lists the same tasks again")
+            found += page
+
+    async def describe(self, digest: TaskDigest) -> tuple[Task, TaskSummary]:
+        """
+        Read a task and what became of it.
+
+        Raises:
+            SignatureError: It is another one than was asked for.
+        """
+        request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
+        call = self._stub.DescribeTask(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
+        signed, summary = description_from_wire(await self._reply(call))
+        if signed.digest() != digest:
+            raise SignatureError("the analyzer gave another task than the one that was asked for")
+        return Task.from_bytes(signed.task_bytes), summary
+
+    async def find(self, digits: str) -> TaskDigest:
+        """
+        Find the task whose digest begins with some hexadecimal digits.
+
+        Raises:
+            KeyFormatError: They are none.
+            UnknownTaskError: No task's does, or several do.
+
+        Cost: unless they are a whole digest, reads every task.
+        """
+        if not (digits and all(digit in _HEXADECIMAL for digit in digits.lower())):
+            raise KeyFormatError("a task's digest is written in hexadecimal digits")
+        if len(digits) == 2 * DIGEST_BYTES:
+            return TaskDigest(bytes.fromhex(digits))
+        found = [task.task_digest for task in await self.tasks()]
+        fitting = [one for one in found if one.hex().startswith(digits.lower())]
+        if len(fitting) != 1:
+            raise UnknownTaskError(
+                f"{len(fitting)} tasks have a digest that begins with {digits[: 2 * DIGEST_BYTES]}"
+            )
+        return fitting[0]
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
         """

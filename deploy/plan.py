@@ -15,6 +15,7 @@ from analyzer.wishes import Trust
 from common.errors import PlanError
 from common.guarantee import rounded_up
 from common.shuffler_spec import ShufflerSpec
+from deploy.promise_table import show_promises
 from deploy.result_json import guarantee_as_json, number_or_text
 from user_agent.settings import UserAgentSettings
 
@@ -205,17 +206,8 @@ def show(plan: Plan, console: Console) -> None:
     )
     for note in _notes(plan):
         console.print(f"[bold]Note:[/bold] {note}")
-    promised = Table(title=f"What each of {wishes.n_min:,} users or more is promised")
-    for heading in ("against", "epsilon", "delta", "if"):
-        promised.add_column(heading)
-    for guarantee in plan.guarantees:
-        promised.add_row(
-            guarantee.coalition,
-            rounded_up(guarantee.epsilon),
-            rounded_up(guarantee.delta),
-            "; ".join(guarantee.assumptions),
-        )
-    console.print(promised)
+    title = f"What each of {wishes.n_min:,} users or more is promised"
+    show_promises(plan.guarantees, title, console)
     console.print(_comparison(plan))
 
 

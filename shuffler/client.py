@@ -12,7 +12,7 @@ from common.errors import CallerError, PeerError, PeerRefusalError
 from common.evidence_wire import delivered_from_wire
 from common.inclusion import BatchCommitment
 from common.runtime.fresh_channel import FreshChannel
-from common.runtime.rpc import DELIVERY_DEADLINE, SHORT_DEADLINE, reply
+from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
 from common.wire import (
@@ -105,11 +105,13 @@ async def _wants_reports(call: grpc.aio.StreamUnaryCall[Any, Any]) -> bool:
     """
     Wait until the analyzer asks for the reports, or has answered without them.
 
+    It composes what the population has spent first: seconds, and minutes after dozens of releases.
+
     Raises:
         PeerError: It does neither.
     """
     try:
-        async with asyncio.timeout(SHORT_DEADLINE):
+        async with asyncio.timeout(LONG_DEADLINE):
             if wants_reports(await call.initial_metadata()):
                 return True
             await call.code()

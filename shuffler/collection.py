@@ -1,14 +1,17 @@
 """Collecting: from an envelope to a submission that outlives a crash."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
-from common.batch import BatchState, BatchStatus
+from common.batch import BatchProgress, BatchState, BatchStatus
 from common.errors import (
     BatchStateError,
+    SealError,
+    ShuffleDpError,
     SubmissionConflictError,
     TokenUsedError,
     UnknownKeyError,
@@ -20,12 +23,13 @@ from common.hpke_pool import Pool
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
 from common.signing import SignedTask
-from common.submission import Outcome, unpack
+from common.submission import REFUSALS, Outcome, unpack
 from common.task_digest import TaskDigest
 from common.user_token import serial_of
 from shuffler.batch import after, asked_to_close
 from shuffler.batch_key import BatchKey
 from shuffler.group import Group, form_from_opened, form_group
+from shuffler.refusals import Refusals
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Spool
 from shuffler.submission_table import Arrival
@@ -33,6 +37,18 @@ from shuffler.token_check import TokenCheck
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls taken up for each worker: one is opened, one waits for it, one is being stored."""
+
+_REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
+    {
+        UserTokenError: Outcome.UNAUTHENTICATED,
+        WireError: Outcome.MALFORMED,
+        SealError: Outcome.MALFORMED,
+        SubmissionConflictError: Outcome.CONFLICT,
+        TokenUsedError: Outcome.TOKEN_USED,
+        BatchStateError: Outcome.CLOSED,
+    }
+)
+"""What each refusal of one submission is counted as."""
 
 _TOKEN: Final = b"token"
 """Keeps hashes of tokens apart from those of submission ids, which their senders choose."""
@@ -49,6 +65,7 @@ class Collection:
         keys: KeyStore,
         pool: Pool,
         clock: Clock,
+        refusals: Refusals,
         tokens: TokenCheck | None = None,
     ) -> None:
         self._rounds = rounds
@@ -56,6 +73,7 @@ class Collection:
         self._keys = keys
         self._pool = pool
         self._clock = clock
+        self._refusals = refusals
         self._tokens = tokens
         self._room = asyncio.Semaphore(_CALLS_AHEAD * pool.processes)
         self._calls = 0
@@ -89,6 +107,15 @@ class Collection:
             TokenUsedError: The token came before, with another submission to this task.
         """
         found = await self._rounds.find_or_begin(digest)
+        try:
+            outcome = await self._take(found, envelope, token)
+        except tuple(_REFUSED_AS) as error:
+            self._refusals.count(found.batch_id, [_REFUSED_AS[type(error)]])
+            raise
+        self._refusals.count(found.batch_id, [outcome])
+        return outcome
+
+    async def _take(self, found: Round, envelope: bytes, token: bytes) -> Outcome:
         key = found.held_key()
         if not all(await self._admitted([token])):
             raise UserTokenError(
@@ -99,7 +126,7 @@ class Collection:
                 f"the envelope has {len(envelope)} bytes; a submission of this task, of "
                 f"{found.task.reports_per_user} reports, has {found.task.envelope_bytes}"
             )
-        plaintext = self._private_key(found).open(envelope, envelope_context(digest))
+        plaintext = self._private_key(found).open(envelope, envelope_context(found.digest))
         unpack(plaintext, found.task)
         group, _ = form_group([plaintext], key)
         tokens = [] if self._tokens is None else [[token]]
@@ -133,6 +160,13 @@ class Collection:
         calls as keep the workers busy, whatever is waiting.
         """
         found = await self._rounds.find_or_begin(digest)
+        outcomes = await self._take_bulk(found, envelopes, tokens)
+        self._refusals.count(found.batch_id, outcomes)
+        return outcomes
+
+    async def _take_bulk(
+        self, found: Round, envelopes: Sequence[bytes], tokens: Sequence[bytes]
+    ) -> list[Outcome]:
         if found.key is None:
             return [Outcome.CLOSED] * len(envelopes)
         size = found.task.envelope_bytes
@@ -199,6 +233,26 @@ class Collection:
             n_users=stored.n_users if closed else 0,
             n_min=terms.n_min,
             shuffle_seconds=stored.shuffle_seconds,
+        )
+
+    async def progress(self, digest: TaskDigest) -> BatchProgress:
+        """
+        Tell an operator how far a task's batch is, while it collects too.
+
+        Raises:
+            UnknownTaskError: Nobody has asked for this task yet.
+        """
+        found = await self._rounds.find(digest)
+        refused = await self._refusals.of(found.batch_id)
+        stored = await self._spool.get(digest)
+        return BatchProgress(
+            state=stored.state,
+            n_users=stored.n_users,
+            n_min=found.terms.n_min,
+            target_size=found.terms.target_size,
+            deadline=found.terms.deadline,
+            refused={outcome.value: refused[outcome] for outcome in REFUSALS if refused[outcome]},
+            repeated=refused[Outcome.REPEATED],
         )
 
     async def _open(

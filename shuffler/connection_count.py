@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import Final
 
-from common.errors import OverloadError
+from common.errors import ShareError
 from common.runtime.admission import is_one_connection
 
 _CONNECTIONS: Final = 100_000
@@ -28,13 +28,13 @@ class ConnectionCount:
         Count submissions before they are looked at.
 
         Raises:
-            OverloadError: The connection had its share. Another connection may go on.
+            ShareError: The connection had its share. Another connection may go on.
         """
         if not self._most or not is_one_connection(peer):
             return
         count = self._counts.get(peer, 0) + submissions
         if count > self._most:
-            raise OverloadError(
+            raise ShareError(
                 f"a connection may make {self._most} submissions; connect again, later"
             )
         self._counts[peer] = count

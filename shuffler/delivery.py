@@ -22,7 +22,9 @@ from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
 from shuffler.client import Analyzer
 from shuffler.group import open_group
 from shuffler.inclusion import Inclusions, Sent
+from shuffler.metrics import BatchMetrics
 from shuffler.mixing import Mixed, Mixing
+from shuffler.refusals import Refusals
 from shuffler.rounds import Round, Rounds
 from shuffler.spool import Spool, StoredBatch
 
@@ -33,6 +35,10 @@ _TICK: Final = 0.25
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds before a batch that could not move on is tried again, doubled each time."""
+
+
+_ENDS_OF_COLLECTING: Final = frozenset({Event.PERMUTE, Event.EXPIRE})
+"""What follows once on every way to close: at a deadline, a target, or an operator's word."""
 
 
 class Deliveries:
@@ -48,8 +54,12 @@ class Deliveries:
         clock: Clock,
         rng: np.random.Generator,
         inclusions: Inclusions,
+        metrics: BatchMetrics,
+        refusals: Refusals,
     ) -> None:
         self._rounds = rounds
+        self._metrics = metrics
+        self._refusals = refusals
         self._inclusions = inclusions
         self._pool = pool
         self._spool = spool
@@ -93,6 +103,7 @@ class Deliveries:
             pause = min(2 * self._pauses.get(found.digest, _FIRST_PAUSE / 2), _LONGEST_PAUSE)
             self._pauses[found.digest] = pause
             self._not_before[found.digest] = self._clock.elapsed() + pause
+            self._metrics.tried(len(self._pauses), error)
             foreseen = isinstance(error, ShuffleDpError)
             logs.event(
                 "batch cannot move on yet",
@@ -102,6 +113,7 @@ class Deliveries:
         else:
             self._pauses.pop(found.digest, None)
             self._not_before.pop(found.digest, None)
+            self._metrics.tried(len(self._pauses))
 
     async def _do_what_is_due(self, found: Round) -> None:
         stored = await self._spool.get(found.digest)
@@ -133,6 +145,8 @@ class Deliveries:
             await self._spool.drop(stored, state)
         else:
             await self._spool.set_state(stored, state)
+        if event in _ENDS_OF_COLLECTING:
+            self._metrics.batch_closed(await self._refusals.of(found.batch_id))
 
     async def _permute(self, stored: StoredBatch, found: Round) -> Mixed:
         """Draw what is dropped and added, and the order, once, and save them."""

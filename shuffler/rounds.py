@@ -140,6 +140,10 @@ class Rounds:
         """List rounds whose batch is not over."""
         return list(self._unfinished.values())
 
+    def deadlines(self) -> dict[BatchId, int]:
+        """Give the deadlines of batches that are not over."""
+        return {found.batch_id: found.terms.deadline for found in self.unfinished()}
+
     def needed_keys(self) -> set[KeyId]:
         """List the keys that envelopes may still come under."""
         tasks = [found.task for found in self.unfinished()]

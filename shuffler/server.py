@@ -1,10 +1,12 @@
 """Composition root of the shuffler: randomness, clock, keys, files and channels are made here."""
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 import grpc
 
+from common.errors import StorageError
 from common.hpke import KeyId
 from common.hpke_pool import HpkePool
 from common.key_ring import DAY, KeyState
@@ -19,6 +21,7 @@ from common.runtime.rotation import Rotation
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
+from common.runtime.vitals import Vitals
 from common.signing import PublicIdentity
 from common.suites import DEFAULT_SUITE, SUITES
 from common.user_token import TokenIdentity
@@ -28,7 +31,9 @@ from shuffler.collection import Collection
 from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
+from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
+from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
@@ -46,11 +51,13 @@ class ShufflerService:
         deliveries: Deliveries,
         rotation: Rotation,
         inclusions: Inclusions,
+        refusals: Refusals,
         spool: Spool,
         pool: HpkePool,
         channel: FreshChannel,
     ) -> None:
         self._listener = listener
+        self._refusals = refusals
         self._spool = spool
         self._pool = pool
         self._channel = channel
@@ -58,6 +65,7 @@ class ShufflerService:
             asyncio.create_task(deliveries.run()),
             asyncio.create_task(rotation.run()),
             asyncio.create_task(inclusions.keep_forgetting()),
+            asyncio.create_task(refusals.keep_saving()),
         ]
         self.address = listener.address
 
@@ -67,6 +75,8 @@ class ShufflerService:
         for running in self._running:
             running.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        with suppress(StorageError):
+            await self._refusals.save()
         await self._channel.close()
         self._pool.close()
         self._spool.close()
@@ -75,10 +85,13 @@ class ShufflerService:
 async def start(settings: ShufflerSettings) -> ShufflerService:
     """Start a shuffler, and go on with the batches of an earlier run."""
     clock = SystemClock()
+    vitals = Vitals("shuffler", clock)
+    metrics = BatchMetrics(vitals)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule(), former="envelope.key")
     keys.rotate(clock.now())
+    vitals.watch_keys(lambda: keys.ring)
     channel = FreshChannel(
         lambda own: open_channel(
             settings.analyzer, "analyzer", own.authority if own else None, own=own
@@ -87,7 +100,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     identity = load_identity(state)
     pinned = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    spool = Spool(state.path / "spool.sqlite")
+    spool = Spool(state.path / "spool.sqlite", metrics)
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
@@ -103,6 +116,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     try:
         await rounds.resume()
+        metrics.resume(await spool.states(), rounds.deadlines())
     except BaseException:
         spool.close()
         raise
@@ -123,8 +137,15 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         if settings.token_identity
         else None
     )
+    refusals = Refusals(spool)
     collection = Collection(
-        rounds=rounds, spool=spool, keys=keys, pool=pool, clock=clock, tokens=tokens
+        rounds=rounds,
+        spool=spool,
+        keys=keys,
+        pool=pool,
+        clock=clock,
+        refusals=refusals,
+        tokens=tokens,
     )
     connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
@@ -142,6 +163,8 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         clock=clock,
         rng=rng,
         inclusions=inclusions,
+        metrics=metrics,
+        refusals=refusals,
     )
 
     def add_services(server: grpc.aio.Server) -> None:
@@ -149,13 +172,14 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
-        settings, tls, "shuffledp.v1.Shuffler", add_services, operator_token
+        settings, tls, "shuffledp.v1.Shuffler", add_services, vitals, operator_token=operator_token
     )
     return ShufflerService(
         listener=listener,
         deliveries=deliveries,
         rotation=rotation,
         inclusions=inclusions,
+        refusals=refusals,
         spool=spool,
         pool=pool,
         channel=channel,

@@ -9,6 +9,7 @@ from common.wire import (
     envelope_from_wire,
     envelopes_from_wire,
     outcomes_to_wire,
+    progress_to_wire,
     signed_task_to_wire,
     status_to_wire,
 )
@@ -74,6 +75,13 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
     ) -> shuffler_pb2.GetBatchStatusResponse:
         """Tell how far a batch is."""
         return status_to_wire(await self._collection.status(digest_from_wire(request.task_digest)))
+
+    async def GetBatchProgress(
+        self, request: shuffler_pb2.GetBatchProgressRequest, _context: object
+    ) -> shuffler_pb2.GetBatchProgressResponse:
+        """Tell how far a batch is, while it collects too. For the operator."""
+        digest = digest_from_wire(request.task_digest)
+        return progress_to_wire(await self._collection.progress(digest))
 
     async def CloseBatch(
         self, request: shuffler_pb2.CloseBatchRequest, _context: object

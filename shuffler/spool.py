@@ -9,9 +9,11 @@ place in the permuted batch.
 
 import asyncio
 import sqlite3
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from common.batch import BatchId, BatchState
 from common.errors import BatchStateError, DamagedStorageError, UnknownTaskError
@@ -19,7 +21,7 @@ from common.runtime.database import Database
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task_digest import TaskDigest
-from shuffler import submission_table
+from shuffler import refusal_table, submission_table
 from shuffler.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.batch_key import BatchKey
 from shuffler.deduplication import Deduplication
@@ -39,6 +41,7 @@ CREATE TABLE IF NOT EXISTS batches (
 ) WITHOUT ROWID;
 """
     + submission_table.SCHEMA
+    + refusal_table.SCHEMA
 )
 
 _PERMUTED_STATES: Final = frozenset(
@@ -60,10 +63,29 @@ class StoredBatch:
     shuffle_seconds: float
 
 
+class Watcher(Protocol):
+    """Whoever is told of batches that have moved: the metrics."""
+
+    def moved(
+        self, batch_id: BatchId, before: BatchState | None, state: BatchState, n_users: int
+    ) -> None:
+        """Take note of a batch's next state, which is on the disk; its first comes after None."""
+
+
+class Nobody:
+    """Takes note of nothing."""
+
+    def moved(
+        self, batch_id: BatchId, before: BatchState | None, state: BatchState, n_users: int
+    ) -> None:
+        """Do nothing."""
+
+
 class Spool:
     """The shuffler's files."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, watcher: Watcher | None = None) -> None:
+        self._watcher = watcher or Nobody()
         self._database = Database(path, _SCHEMA)
         self._folders = path.with_name("batches")
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []
@@ -72,7 +94,10 @@ class Spool:
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin to collect for a task, or give the batch that was begun."""
-        return await self._database.run(_open_batch, batch_id, signed)
+        stored, begun = await self._database.run(_open_batch, batch_id, signed)
+        if begun:
+            self._watcher.moved(batch_id, None, stored.state, 0)
+        return stored
 
     async def get(self, digest: TaskDigest) -> StoredBatch:
         """
@@ -138,11 +163,20 @@ class Spool:
         """List stored groups, number and sealed reports, from the number after `after` on."""
         return await self._database.run(submission_table.groups, batch_id, after, at_most)
 
+    async def add_refusals(self, refused: Mapping[BatchId, Counter[Outcome]]) -> None:
+        """Add to what was counted of submissions that batches did not take."""
+        await self._database.run(refusal_table.add, refused)
+
+    async def refusals(self, batch_id: BatchId) -> Counter[Outcome]:
+        """Give what was counted of a batch."""
+        return await self._database.run(refusal_table.of, batch_id)
+
     # --- what becomes of a batch ------------------------------------------------------------------
 
     async def set_state(self, batch: StoredBatch, state: BatchState) -> None:
         """Record a batch's next state."""
         await self._database.run(_set_state, batch, state)
+        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
 
     async def record_permuted(
         self, batch: StoredBatch, state: BatchState, n_reports: int, seconds: float
@@ -153,6 +187,7 @@ class Spool:
         A crash in between leaves submissions that nothing reads any more; `sweep` drops them.
         """
         await self._database.run(_record_permuted, batch, state, n_reports, seconds)
+        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
         await self._drop_submissions(batch.batch_id)
 
     async def drop(self, batch: StoredBatch, state: BatchState) -> None:
@@ -164,6 +199,7 @@ class Spool:
                 was committed meanwhile, and what was decided without it may not hold.
         """
         await self._database.run(_set_last_state, batch, state)
+        self._watcher.moved(batch.batch_id, batch.state, state, batch.n_users)
         await self._drop_submissions(batch.batch_id)
         await asyncio.to_thread(remove_folder, self._folders / batch.batch_id.hex())
 
@@ -211,8 +247,8 @@ def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> Sto
 
 def _open_batch(
     connection: sqlite3.Connection, batch_id: BatchId, signed: SignedTask
-) -> StoredBatch:
-    connection.execute(
+) -> tuple[StoredBatch, bool]:
+    inserted = connection.execute(
         "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
         "VALUES (?, ?, ?, ?, ?)",
         (
@@ -223,7 +259,7 @@ def _open_batch(
             BatchState.COLLECTING.value,
         ),
     )
-    return _get(connection, signed.digest())
+    return _get(connection, signed.digest()), inserted.rowcount == 1
 
 
 def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:

@@ -10,6 +10,7 @@ from common.runtime.process import Listener
 from common.runtime.rpc import open_channel
 from common.runtime.state import StateDirectory
 from common.runtime.tls import identity_for
+from common.runtime.vitals import Vitals
 from common.signing import PublicIdentity
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
@@ -90,7 +91,9 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     def add_services(server: grpc.aio.Server) -> None:
         user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
 
-    listener = await Listener.start(settings, tls, "shuffledp.v1.UserAgent", add_services)
+    listener = await Listener.start(
+        settings, tls, "shuffledp.v1.UserAgent", add_services, Vitals("user_agent", clock)
+    )
     running = [
         asyncio.create_task(agent.keep_resending()),
         asyncio.create_task(watch.keep_checking()),

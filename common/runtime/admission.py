@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
-from common.errors import OverloadError
+from common.errors import OverloadError, ShareError
 from common.runtime.calls import Kind
 
 
@@ -33,7 +33,8 @@ class Places:
         Hold a place for as long as the block runs.
 
         Raises:
-            OverloadError: There is none at the moment, or none for this connection.
+            OverloadError: There is none at the moment; ShareError if there is, but not for this
+                connection.
         """
         limits = kind.value
         if self._taken[kind] >= limits.places:
@@ -42,7 +43,7 @@ class Places:
             )
         share = (kind, peer)
         if is_one_connection(peer) and self._shares[share] >= limits.share:
-            raise OverloadError(
+            raise ShareError(
                 f"{limits.share} calls of this kind are under way on this connection, and no more "
                 "at once: try later"
             )

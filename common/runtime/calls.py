@@ -66,11 +66,13 @@ class Kind(Enum):
     DELIVERY = Limits(places=4, share=4, read_seconds=3600, seconds=3600)
     """A batch, in chunks; its chunks are read as it goes."""
     OPERATING = Limits(places=16, share=8, read_seconds=10, seconds=600)
-    CLOSING = Limits(places=16, share=8, read_seconds=10, seconds=30)
+    STEERING = Limits(places=16, share=8, read_seconds=10, seconds=30)
     """An operator's, at the server that devices call."""
     ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(places=64, share=2, read_seconds=5, seconds=10)
+    REFLECTION = Limits(places=8, share=1, read_seconds=5, seconds=60)
+    """A conversation: requests and answers take turns, the next is read once the last is sent."""
 
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
@@ -86,6 +88,9 @@ class Call:
     kind: Kind
 
 
+_REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+"""Only where the settings ask for it: elsewhere there is no such method."""
+
 CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
         "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, Kind.ANSWER),
@@ -95,14 +100,18 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
         "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, Kind.BULK),
         "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, Kind.SHORT),
         "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, Kind.SHORT),
-        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, Kind.CLOSING),
+        "/shuffledp.v1.Shuffler/GetBatchProgress": Call(Caller.TOKEN_HOLDER, Kind.STEERING),
+        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, Kind.STEERING),
         "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/RegisterSentinels": Call(Caller.OPERATOR, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, Kind.TASK),
         "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, Kind.DELIVERY),
         "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, Kind.OPERATING),
+        "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, Kind.OPERATING),
+        "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, Kind.OPERATING),
         "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, Kind.OPERATING),
         "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, Kind.HEALTH),
+        _REFLECTION: Call(Caller.ANYONE, Kind.REFLECTION),
     }
 )
 

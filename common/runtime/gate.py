@@ -50,13 +50,17 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         """
         Put the gate before a method. Beyond it stand messages, on this side their bytes.
 
-        There is none for a stream of answers: it would hold its place for as long as the caller
-        likes. Health checks are asked one at a time.
+        There is none for a stream of answers, which would hold its place for as long as the caller
+        likes, but the one conversation, which is ended. Health checks are asked one at a time.
         """
         handler = await continuation(handler_call_details)
-        if handler is None or handler.response_streaming:
-            return None
         call = CALLS.get(handler_call_details.method)
+        if handler is not None and handler.response_streaming:
+            if call is None or call.kind is not Kind.REFLECTION:
+                return None
+            return grpc.stream_stream_rpc_method_handler(self._conversing(handler, call))
+        if handler is None:
+            return None
         return grpc.stream_unary_rpc_method_handler(
             self._refused() if call is None else self._gated(handler, call)
         )
@@ -65,15 +69,8 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         parse, serialize = handler.request_deserializer, handler.response_serializer
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
-            names = names_in(context.auth_context()) if self._certificates else None
-            check_caller(
-                call.caller, names, bearer_token(context.invocation_metadata()), self._token
-            )
+            held = self._let_in(call, context)
             peer = context.peer()
-            held = AsyncExitStack()
-            held.enter_context(self._places.taken(call.kind, peer))
-            # Not when this returns: gRPC holds the answer until the caller has taken it.
-            context.add_done_callback(lambda _: asyncio.ensure_future(held.aclose()))
             async with asyncio.timeout(call.kind.value.seconds), AsyncExitStack() as turn:
                 if handler.request_streaming:
                     answer = await handler.stream_unary(_messages(parse, requests), context)
@@ -86,6 +83,45 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
                 if len(sent) > LONG_MESSAGE:
                     held.push_async_callback(turn.pop_all().aclose)
             return sent
+
+        return behaviour
+
+    def _let_in(self, call: Call, context: Any) -> AsyncExitStack:  # noqa: ANN401
+        """Check who calls, and take a place; it is given back when gRPC is done with the call."""
+        names = names_in(context.auth_context()) if self._certificates else None
+        check_caller(call.caller, names, bearer_token(context.invocation_metadata()), self._token)
+        held = AsyncExitStack()
+        held.enter_context(self._places.taken(call.kind, context.peer()))
+        # Not when the method returns: gRPC holds the answer until the caller has taken it.
+        context.add_done_callback(lambda _: asyncio.ensure_future(held.aclose()))
+        return held
+
+    def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
+        """Pass requests on one by one, each once the answer to the last has gone."""
+        parse, serialize = handler.request_deserializer, handler.response_serializer
+        limits = call.kind.value
+
+        async def each(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+            while True:
+                async with asyncio.timeout(limits.read_seconds):
+                    raw = await anext(requests, None)
+                if raw is None:
+                    return
+                if len(raw) > LONG_MESSAGE:
+                    raise WireError(
+                        f"the request has {len(raw)} bytes; one of this call has at most "
+                        f"{LONG_MESSAGE}"
+                    )
+                yield read_message(parse, raw)
+
+        async def behaviour(
+            requests: AsyncIterator[bytes],
+            context: Any,  # noqa: ANN401
+        ) -> AsyncIterator[bytes]:
+            self._let_in(call, context)
+            async with asyncio.timeout(limits.seconds):
+                async for answer in handler.stream_stream(each(requests), context):
+                    yield serialize(answer)
 
         return behaviour
 

@@ -12,7 +12,9 @@ from typing import Final, Protocol, TypeVar, cast
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from grpc_health.v1.health import aio as health
+from grpc_reflection.v1alpha import reflection
 
 from common.errors import ShuffleDpError
 from common.operator_token import OperatorToken
@@ -20,10 +22,12 @@ from common.runtime import logs
 from common.runtime.calls import asks_for_certificates, connections_of
 from common.runtime.gate import GateInterceptor
 from common.runtime.logs import Level
+from common.runtime.metrics_endpoint import MetricsEndpoint
 from common.runtime.rpc import bind, make_server
-from common.runtime.settings import ServiceSettings, load
+from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state import StateDirectory
 from common.runtime.tls import Tls
+from common.runtime.vitals import Vitals
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -47,13 +51,18 @@ class Service(Protocol):
 
 
 class Listener:
-    """A gRPC server with health checks, bound and serving."""
+    """A gRPC server with health checks, bound and serving, and its metrics if they are wanted."""
 
     def __init__(
-        self, server: grpc.aio.Server, address: str, checks: health.HealthServicer
+        self,
+        server: grpc.aio.Server,
+        address: str,
+        checks: health.HealthServicer,
+        metrics: MetricsEndpoint | None,
     ) -> None:
         self._server = server
         self._checks = checks
+        self._metrics = metrics
         self.address: Final = address
 
     @classmethod
@@ -63,28 +72,67 @@ class Listener:
         tls: Tls | None,
         name: str,
         add_services: Callable[[grpc.aio.Server], None],
+        vitals: Vitals,
+        *,
         operator_token: OperatorToken | None = None,
     ) -> "Listener":
-        """Bind, serve, write the address to the state directory, and report healthy."""
+        """
+        Bind, serve, write the address to the state directory, and report healthy.
+
+        Args:
+            settings: Where, and how calls are protected.
+            tls: The process's certificates.
+            name: The service's full name.
+            add_services: Adds it to the server.
+            vitals: What is told in the metrics.
+            operator_token: What an operator shows, if there is one.
+
+        Raises:
+            SettingsError: An address is taken or not one.
+        """
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
         gate = GateInterceptor(certificates=ask and over_tls, token=operator_token)
-        server = make_server(gate, connections_of(name))
+        server = make_server(gate, connections_of(name), vitals.incidents.note)
         add_services(server)
         checks = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        address = bind(server, settings.listen, tls, ask_for_certificates=ask)
-        await server.start()
+        if isinstance(settings, KeyHolderSettings) and settings.reflection:
+            names = (name, HEALTH, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
+        metrics = await _serve_metrics(settings, tls, vitals)
+        try:
+            address = bind(server, settings.listen, tls, ask_for_certificates=ask)
+            await server.start()
+        except BaseException:
+            if metrics is not None:
+                await metrics.stop()
+            raise
         for service in ("", name):
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
         StateDirectory.open(settings.state_directory).publish("address", address)
         logs.event("serving", {"party": name, "address": address})
-        return cls(server, address, checks)
+        return cls(server, address, checks, metrics)
 
     async def stop(self) -> None:
         """Report unhealthy, take no new calls, and let those in flight finish."""
         await self._checks.enter_graceful_shutdown()
         await self._server.stop(GRACE)
+        if self._metrics is not None:
+            await self._metrics.stop()
+
+
+async def _serve_metrics(
+    settings: ServiceSettings, tls: Tls | None, vitals: Vitals
+) -> MetricsEndpoint | None:
+    if settings.metrics_listen is None:
+        return None
+    if tls is not None:
+        vitals.watch_certificates(tls.files)
+    vitals.watch_disk(settings.state_directory)
+    endpoint = await MetricsEndpoint.start(settings.metrics_listen, vitals.metrics.page)
+    StateDirectory.open(settings.state_directory).publish("metrics_address", endpoint.address)
+    return endpoint
 
 
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:

@@ -26,6 +26,7 @@ from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
 from common.wire import MAX_MESSAGE_BYTES, MAX_RESULT_BYTES
 
 T = TypeVar("T")
+Metadata = tuple[tuple[str, str], ...]
 
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
@@ -98,8 +99,12 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     Turns the project's errors into their status, and anything else into a bare INTERNAL.
 
     Stands before the gate, which makes of every method one of many requests and one answer, all of
-    them bytes.
+    them bytes; and of a conversation, one of many answers.
     """
+
+    def __init__(self, note: Callable[[BaseException], None]) -> None:
+        """Tell `note` of every error."""
+        self._note = note
 
     async def intercept_service(
         self,
@@ -110,40 +115,75 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        return grpc.stream_unary_rpc_method_handler(_guarded(handler.stream_unary))
+        if handler.response_streaming:
+            return grpc.stream_stream_rpc_method_handler(self._guarded_stream(handler))
+        return grpc.stream_unary_rpc_method_handler(self._guarded(handler))
 
+    def _guarded(self, handler: Any) -> Any:  # noqa: ANN401  # gRPC's own types vary
+        async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
+            try:
+                return await handler.stream_unary(requests, context)
+            except grpc.aio.AbortError:
+                raise
+            except Exception as error:  # noqa: BLE001  # the last line before the wire
+                refusal = self._refusal(error)
+            # Not while an error is handled: gRPC keeps what abort raises in a circle of references,
+            # and with it would keep that error's frames, and the request in them, until they are
+            # collected.
+            await context.abort(*refusal)
+            return None
 
-def _guarded(behaviour: Callable[[Any, Any], Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's own types vary
-    async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
-        try:
-            return await behaviour(requests, context)
-        except ShuffleDpError as error:
+        return call
+
+    def _guarded_stream(self, handler: Any) -> Any:  # noqa: ANN401
+        async def call(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:  # noqa: ANN401
+            try:
+                async for answer in handler.stream_stream(requests, context):
+                    yield answer
+            except grpc.aio.AbortError:
+                raise
+            except Exception as error:  # noqa: BLE001  # the last line before the wire
+                refusal = self._refusal(error)
+            else:
+                return
+            await context.abort(*refusal)
+
+        return call
+
+    def _refusal(self, error: Exception) -> tuple[grpc.StatusCode, str, Metadata]:
+        """Say what the caller is told of an error: status, sentence, and what stands beside."""
+        self._note(error)
+        if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else _FORESEEN
-            refusal = (grpc.StatusCode[error.status], str(error), beside)
-        except TimeoutError:
-            refusal = (grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long", ())
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:  # noqa: BLE001  # the last line before the wire
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{Path(last.filename).name}:{last.lineno}"
-            # The message is left out: it might repeat what a user sent.
-            logs.event(
-                "internal error", {"error": type(error).__name__, "where": where}, level="ERROR"
-            )
-            refusal = (grpc.StatusCode.INTERNAL, "internal error", ())
-        # Not while an error is handled: gRPC keeps what abort raises in a circle of references, and
-        # with it would keep that error's frames, and the request in them, until they are collected.
-        await context.abort(*refusal)
-        return None
-
-    return call
+            return grpc.StatusCode[error.status], str(error), beside
+        if isinstance(error, TimeoutError):
+            return grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long", ()
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        # The message is left out: it might repeat what a user sent.
+        logs.event("internal error", {"error": type(error).__name__, "where": where}, level="ERROR")
+        return grpc.StatusCode.INTERNAL, "internal error", ()
 
 
-def make_server(gate: GateInterceptor, connections: Connections) -> grpc.aio.Server:
-    """Make a server with a gate, mapped errors and limits; services are added by the caller."""
+def _nobody(_error: BaseException) -> None:
+    """Take note of nothing."""
+
+
+def make_server(
+    gate: GateInterceptor,
+    connections: Connections,
+    note: Callable[[BaseException], None] = _nobody,
+) -> grpc.aio.Server:
+    """
+    Make a server with a gate, mapped errors and limits; services are added by the caller.
+
+    Args:
+        gate: Lets calls in.
+        connections: What each connection may have.
+        note: Is told of every error.
+    """
     return grpc.aio.server(
-        interceptors=[ErrorInterceptor(), gate],
+        interceptors=[ErrorInterceptor(note), gate],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

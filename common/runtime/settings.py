@@ -38,11 +38,16 @@ class ServiceSettings:
     """PEM files from an authority of your own, instead of tls_directory."""
     plaintext: bool = False
     """No TLS at all. Refused unless everything is on loopback."""
+    metrics_listen: str | None = None
+    """host:port where Prometheus metrics are served over HTTP; without it none are. Port 0 takes a
+    free one and writes it to STATE/metrics_address."""
 
     def __post_init__(self) -> None:
         if self.log_level not in typing.get_args(Level):
             raise SettingsError(f"log_level must be one of {', '.join(typing.get_args(Level))}")
-        _check_address(self.listen)
+        _check_address("listen", self.listen)
+        if self.metrics_listen is not None:
+            _check_address("metrics_listen", self.metrics_listen, sockets=False)
         files = (self.tls_certificate, self.tls_key, self.tls_authority)
         ways = [self.tls_directory is not None, any(files), self.plaintext]
         if sum(ways) != 1 and not (self.listen.startswith("unix:") and sum(ways) == 0):
@@ -73,6 +78,8 @@ class KeyHolderSettings(ServiceSettings):
     """How long the next key is published before it is used."""
     key_keep_days: float = 30.0
     """How long a key that is no longer used still opens, at least; longer while a task needs it."""
+    reflection: bool = False
+    """Tell whoever may connect, by gRPC's reflection, which calls there are."""
 
     def __post_init__(self) -> None:
         ServiceSettings.__post_init__(self)
@@ -99,14 +106,15 @@ class KeyHolderSettings(ServiceSettings):
         )
 
 
-def _check_address(listen: str) -> None:
-    if listen.startswith("unix:"):
+def _check_address(key: str, listen: str, *, sockets: bool = True) -> None:
+    if sockets and listen.startswith("unix:"):
         return
     host, _, port = listen.rpartition(":")
     digits = port.isascii() and port.isdecimal() and len(port) <= len(str(MAX_PORT))
     if not (host and digits and int(port) <= MAX_PORT):
         raise SettingsError(
-            f"listen must be host:port, with a port of 0 .. {MAX_PORT}, or unix:PATH"
+            f"{key} must be host:port, with a port of 0 .. {MAX_PORT}"
+            f"{', or unix:PATH' if sockets else ''}"
         )
 
 

@@ -11,6 +11,7 @@ from common.errors import SettingsError
 from deploy import account as account_table
 from deploy import question as questions
 from deploy import question_file
+from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.result_json import dumps, guarantee_as_json
 
@@ -18,8 +19,11 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
-    "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
+    short_help="Bound epsilon or delta for given parameters.",
+    epilog=example(
+        "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
+        "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",
+    ),
 )
 def account(
     mechanism: Annotated[

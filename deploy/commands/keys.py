@@ -15,13 +15,16 @@ from common.runtime.certificates import PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
 from common.runtime.identity import load_identity, renew_identity
 from common.runtime.state import StateDirectory
+from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
 from deploy.key_folder import KeyFolder, Shown
 from deploy.result_json import dumps
 
 app = typer.Typer()
 keys_app = typer.Typer(
-    help="Certificates of an authority of your own, and signing identities.", no_args_is_help=True
+    help="Certificates of your own authority, and signing identities.",
+    no_args_is_help=True,
+    epilog=example("shuffledp keys make keys --host analyzer.example.org"),
 )
 app.add_typer(keys_app, name="keys")
 
@@ -30,7 +33,10 @@ Directory = Annotated[Path, typer.Argument(help="The folder of the authority.")]
 
 @keys_app.command(
     "make",
-    epilog="Example: shuffledp keys make keys --party analyzer --host analyzer.example.org",
+    short_help="Make an authority and certificates.",
+    epilog=example(
+        "shuffledp keys make keys --party analyzer --host analyzer.example.org",
+    ),
 )
 def make(
     directory: Directory,
@@ -56,7 +62,13 @@ def make(
     _print(made, json=json)
 
 
-@keys_app.command("renew", epilog="Example: shuffledp keys renew keys shuffler")
+@keys_app.command(
+    "renew",
+    short_help="Give new certificates under the same authority.",
+    epilog=example(
+        "shuffledp keys renew keys shuffler",
+    ),
+)
 def renew(
     directory: Directory,
     party: Annotated[str | None, typer.Argument(help="Whose; without it: everybody's.")] = None,
@@ -72,7 +84,11 @@ def renew(
 
 
 @keys_app.command(
-    "show", epilog="Example: shuffledp keys show keys --identity state/analyzer/identity.pub"
+    "show",
+    short_help="List certificates and when they end.",
+    epilog=example(
+        "shuffledp keys show keys --identity state/analyzer/identity.pub",
+    ),
 )
 def show(
     directory: Directory,
@@ -90,7 +106,13 @@ def show(
     )
 
 
-@keys_app.command("identity", epilog="Example: shuffledp keys identity state/analyzer")
+@keys_app.command(
+    "identity",
+    short_help="Make or renew a signing identity.",
+    epilog=example(
+        "shuffledp keys identity state/analyzer",
+    ),
+)
 def identity(
     state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
     state_key: Annotated[

@@ -9,6 +9,10 @@ from common.errors import KeyFormatError, SettingsError
 from common.signing import PublicIdentity
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
+ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
+TaskArgument = Annotated[
+    str, typer.Argument(help="The task's digest, or its first digits, hexadecimal.")
+]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="For whom, if the agent answers for several people.")]
 TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]

@@ -12,16 +12,20 @@ from analyzer import planning
 from analyzer.wishes import Wishes
 from common.runtime.clock import SystemClock
 from deploy import plan as planner
+from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.commands.output import check_folder, write
+from deploy.output_file import check_folder, write
 from deploy.result_json import dumps
 
 app = typer.Typer()
 
 
 @app.command(
-    epilog="Example: shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.2 "
-    "--messages-cap 2 --local-cap 8 --output draft.toml",
+    short_help="Find the best parameters that keep a promise.",
+    epilog=example(
+        "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.2 --messages-cap "
+        "2 --local-cap 8 --output draft.toml",
+    ),
 )
 def plan(
     users: Annotated[int, typer.Option(help="Users that are expected; the error is for these.")],

@@ -14,10 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from common.errors import SettingsError
 from common.protocols import PROTOCOLS, protocol_named
 from deploy import plan as planner
+from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.commands.output import check_folder, write
 from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
+from deploy.output_file import check_folder, write
 from deploy.simulate import table
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, Row
@@ -38,8 +39,11 @@ _FIGURES: Final = {
 
 
 @app.command(
-    epilog="Example: shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
-    "--accounting tight --repeat 5 --plot comparison",
+    short_help="Compare protocols on a data set.",
+    epilog=example(
+        "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
+        "--accounting tight --repeat 5 --plot comparison",
+    ),
 )
 def simulate(
     protocol: Annotated[

@@ -10,21 +10,28 @@ from rich.console import Console
 from common.errors import SettingsError
 from common.runtime.state import StateDirectory, write_whole
 from common.user_token import TokenIssuer
+from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.commands.output import check_folder
+from deploy.output_file import check_folder
 from deploy.result_json import dumps
 
 MAX_TOKENS: Final = 1_000_000
 
 app = typer.Typer()
 tokens_app = typer.Typer(
-    help="Tokens: each lets one person submit once to each task.", no_args_is_help=True
+    help="Tokens: each lets one person submit once to each task.",
+    no_args_is_help=True,
+    epilog=example("shuffledp tokens make 500 --out tokens.txt --key-directory issuer"),
 )
 app.add_typer(tokens_app, name="tokens")
 
 
 @tokens_app.command(
-    "make", epilog="Example: shuffledp tokens make 500 --out tokens.txt --key-directory tokens"
+    "make",
+    short_help="Make tokens to hand out, one a person.",
+    epilog=example(
+        "shuffledp tokens make 500 --out tokens.txt --key-directory tokens",
+    ),
 )
 def make(
     count: Annotated[int, typer.Argument(min=1, max=MAX_TOKENS, help="How many.")],

@@ -31,6 +31,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "common.mechanisms.placement.Placement.__call__": "a hash that it has just made",
     "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",
     "common.randomness._fresh_bits": "the operating system's randomness",
+    "common.runtime.usage.memory_limit": "a file of the kernel",
     "common.merkle.sorted_leaves": "hashes that it has just made",
     "shuffler.deduplication.Deduplication.judge": "tags that it has made, or that opened under "
     "the batch's key",
@@ -50,7 +51,6 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.cluster.Cluster._start": "files that its own child wrote",
     "deploy.cluster._last_line": "its own child's log, with errors=replace",
-    "deploy.commands.services._check_no_identity": "two files that are compared, and not read",
     "deploy.docker.deployment.Deployment._read": "lines that compose reads; the others are kept as "
     "they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
@@ -58,10 +58,12 @@ _NOT_FROM_OUTSIDE: Final = {
     "chosen by name",
     "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
     "deploy.docker.wheels.download": "this repository's locks",
+    "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
     "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
-    "deploy.shuffler_operator.read_authority": "the authority's certificate: gRPC reads it, and "
+    "deploy.shuffler_client.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
-    "deploy.commands.services.task_create": "a task that Task.from_bytes has read before",
+    "deploy.operator_client.OperatorClient.find": "hexadecimal digits that it has checked",
+    "deploy.task_view.as_json": "a task's own bytes, made on the spot",
     "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
 }
 """What looks like reading and is not, each with its reason."""

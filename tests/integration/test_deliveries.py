@@ -83,7 +83,7 @@ async def test_an_analyzer_that_says_nothing_to_a_manifest_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It waits for reports that wait for its word; the call is ended, and may be made again."""
-    monkeypatch.setattr(client, "SHORT_DEADLINE", 0.3)
+    monkeypatch.setattr(client, "LONG_DEADLINE", 0.3)
     server = grpc.aio.server(handlers=[_Waiting()])
     address = bind(server, "127.0.0.1:0", None)
     await server.start()

@@ -31,7 +31,7 @@ async def _run(*arguments: str) -> tuple[int | None, str, str]:
 
 async def _close(services: Services, digest: bytes, token: str) -> tuple[int | None, str, str]:
     return await _run(
-        *("close", digest.hex(), "--shuffler", services.shuffler.address, "--json"),
+        *("task", "close", digest.hex(), "--shuffler", services.shuffler.address, "--json"),
         *("--token-file", str(services.directory / token / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
     )

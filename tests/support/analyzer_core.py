@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
@@ -21,6 +22,7 @@ from common.hpke import HpkePrivateKey, SealContext, report_context
 from common.hpke_pool import Opened
 from common.mechanisms.catalogue import mechanism_of
 from common.runtime.state import StateDirectory
+from common.runtime.vitals import Vitals
 from common.signing import SignedTask
 from common.task import Task
 from tests.support.clocks import ManualClock
@@ -57,14 +59,20 @@ class AnalyzerCore:
         self.clock = ManualClock()
         self.keys = AnalyzerKeys.load(StateDirectory.open(self.path), SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
-        await self.store.check_ledger()
+        head = await self.store.check_ledger()
         self.spending = Spending(self.store)
+        self.vitals = Vitals("analyzer", self.clock)
+        self.metrics = ReleaseMetrics(self.vitals)
         self.registry = Registry(
             store=self.store,
             spending=self.spending,
             keys=self.keys,
             clock=self.clock,
             rng=np.random.default_rng(1),
+            metrics=self.metrics,
+        )
+        self.metrics.resume(
+            await self.store.batch_states(), await self.registry.deadlines(), head.entry
         )
         self.pool = CountingPool()
         self.staging = Staging(
@@ -73,6 +81,7 @@ class AnalyzerCore:
             spending=self.spending,
             identity=self.keys.identity,
             rng=np.random.default_rng(3),
+            metrics=self.metrics,
         )
         self.releases = Releases(
             store=self.store,
@@ -82,6 +91,7 @@ class AnalyzerCore:
             pool=self.pool,
             most_refused_share=self.most_refused_share,
             staging=self.staging,
+            metrics=self.metrics,
         )
         self.sentinels = Sentinels(self.store, self.registry)
 

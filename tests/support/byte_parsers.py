@@ -8,6 +8,7 @@ from analyzer.repeats import Repeats
 from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mechanism
+from common.runtime.metrics_endpoint import parse_request
 from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.submission import unpack
 from common.suites import DEFAULT_SUITE
@@ -180,6 +181,14 @@ BYTE_PARSERS: Final = (
         seeds=(bytes(_CASE.task.sealed_report_bytes * 3), bytes(range(_SEALED)) * 2),
         form="binary",
         covers=("analyzer.repeats.Repeats.without",),
+    ),
+    Parser(
+        name="request for metrics",
+        read=parse_request,
+        seeds=(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/1.0\r\n\r\n"),
+        form="text",
+        covers=("common.runtime.metrics_endpoint.parse_request",),
+        share=4,
     ),
     *(_of_mechanism(name) for name in EXAMPLES),
 )

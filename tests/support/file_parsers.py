@@ -17,7 +17,7 @@ from common.runtime.settings import load
 from common.task_digest import TaskDigest
 from deploy import draft_file, question_file
 from deploy.commands.options import read_identity
-from deploy.commands.services import _hexadecimal_file
+from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
 from deploy.operator_client import read_token
 from deploy.sentinel_file import SentinelFile, State
@@ -250,7 +250,7 @@ FILE_PARSERS: Final = (
         _hexadecimal_file,
         (b"00" * 32 + b"\n",),
         "text",
-        "deploy.commands.services._hexadecimal_file",
+        "deploy.commands.task._hexadecimal_file",
         "deploy.commands.options.hexadecimal",
     ),
     file_parser(

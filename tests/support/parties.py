@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.spending import Spending
@@ -20,12 +21,15 @@ from common.evidence_wire import proof_from_wire, proof_to_wire
 from common.inclusion import BatchCommitment, InclusionProof
 from common.key_ring import Schedule
 from common.runtime.key_store import KeyStore
+from common.runtime.vitals import Vitals
 from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
+from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
+from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from tests.support.clocks import ManualClock
@@ -76,12 +80,14 @@ class AnalyzerParty:
         self.store._database = FaultyDatabase(self.store._database, self.life)
         await self.store.check_ledger()
         self.spending = Spending(self.store)
+        metrics = ReleaseMetrics(Vitals("analyzer", self._around.clock))
         self.registry = Registry(
             store=self.store,
             spending=self.spending,
             keys=self.keys,
             clock=self._around.clock,
             rng=self._around.rng(),
+            metrics=metrics,
         )
         self.releases = Releases(
             store=self.store,
@@ -96,7 +102,9 @@ class AnalyzerParty:
                 spending=self.spending,
                 identity=self.keys.identity,
                 rng=self._around.rng(),
+                metrics=metrics,
             ),
+            metrics=metrics,
         )
         await self.releases.resume()
 
@@ -140,7 +148,8 @@ class ShufflerParty:
         state = FaultyState.of(self.path, self.life)
         self.keys = KeyStore(state, _SCHEDULE, former="envelope.key")
         self.keys.rotate(self._around.clock.now())
-        self.spool = Spool(self.path / "spool.sqlite")
+        metrics = BatchMetrics(Vitals("shuffler", self._around.clock))
+        self.spool = Spool(self.path / "spool.sqlite", metrics)
         self.spool._database = FaultyDatabase(self.spool._database, self.life)
         rng, pool = self._around.rng(), InlinePool()
         self.rounds = Rounds(
@@ -154,12 +163,14 @@ class ShufflerParty:
             rng=rng,
         )
         await self.rounds.resume()
+        self.refusals = Refusals(self.spool)
         self.collection = Collection(
             rounds=self.rounds,
             spool=self.spool,
             keys=self.keys,
             pool=pool,
             clock=self._around.clock,
+            refusals=self.refusals,
         )
         self.inclusions = Inclusions(
             directory=self.path / "inclusion",
@@ -176,6 +187,8 @@ class ShufflerParty:
             clock=self._around.clock,
             rng=rng,
             inclusions=self.inclusions,
+            metrics=metrics,
+            refusals=self.refusals,
         )
 
     async def rotate(self) -> None:

@@ -38,14 +38,15 @@ class Services:
         await self.start_shuffler()
         await self.start_user_agent()
 
-    async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
-        """Start the analyzer."""
+    async def start_analyzer(self, listen: str = "127.0.0.1:0", **changes: object) -> None:
+        """Start the analyzer, with some settings changed."""
         self.analyzer: AnalyzerService = await analyzer.server.start(
             AnalyzerSettings(
                 state_directory=self.directory / "analyzer",
                 listen=listen,
                 tls_directory=self.directory / "tls",
                 opening_processes=1,
+                **changes,  # type: ignore[arg-type]  # names of settings
             )
         )
         self.identity = (self.directory / "analyzer" / "identity.pub").read_text(encoding="ascii")

@@ -8,11 +8,14 @@ import numpy as np
 from common.batch import BatchState
 from common.hpke_pool import Pool
 from common.runtime.state import StateDirectory
+from common.runtime.vitals import Vitals
 from common.submission import Outcome
 from common.user_token import TokenIdentity
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
+from shuffler.metrics import BatchMetrics
+from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
 from shuffler.spool import Spool
 from shuffler.token_check import TokenCheck
@@ -49,7 +52,9 @@ class Shuffler:
         """Start, or start again after a crash."""
         state = StateDirectory.open(self.path)
         self.keys = store_holding(state, self.case.shuffler_key, now=self.clock.now())
-        self.spool = Spool(self.path / "spool.sqlite")
+        self.vitals = Vitals("shuffler", self.clock)
+        self.metrics = BatchMetrics(self.vitals)
+        self.spool = Spool(self.path / "spool.sqlite", self.metrics)
         self.rounds = Rounds(
             spool=self.spool,
             state=state,
@@ -61,7 +66,9 @@ class Shuffler:
             rng=self.rng,
         )
         await self.rounds.resume()
+        self.metrics.resume(await self.spool.states(), self.rounds.deadlines())
         pool = self.pool or InlinePool()
+        self.refusals = Refusals(self.spool)
         self.collection = Collection(
             rounds=self.rounds,
             spool=self.spool,
@@ -69,6 +76,7 @@ class Shuffler:
             pool=pool,
             clock=self.clock,
             tokens=TokenCheck(self.token_identity) if self.token_identity else None,
+            refusals=self.refusals,
         )
         self.inclusions = Inclusions(
             directory=self.path / "inclusion",
@@ -84,6 +92,8 @@ class Shuffler:
             clock=self.clock,
             rng=self.rng,
             inclusions=self.inclusions,
+            metrics=self.metrics,
+            refusals=self.refusals,
         )
 
     def envelope(self, value: int = 0) -> bytes:

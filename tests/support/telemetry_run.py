@@ -27,6 +27,7 @@ from tests.support.children import publish
 from tests.support.markers import ITEMS, Markers
 from tests.support.recording import RecordingContributor
 from tests.support.relays import AnalyzerRelay, Client
+from tests.support.scrapes import ask, series_in
 
 USERS: Final = 288
 _LABELLED_USERS: Final = 12
@@ -59,19 +60,24 @@ class Evidence:
     logs: dict[str, bytes]
     relay: AnalyzerRelay
     numbers: tuple[float, ...]
-    """Every number in a column of the databases."""
+    """Every number in a column of the databases, and every metric."""
+    metrics: dict[str, bytes]
+    """What shuffler and analyzer answered whoever asks for metrics, by moment and party."""
 
     def everything(self) -> bytes:
         """Give all that was written or sent, by the shuffler or by the analyzer."""
         parts = (*self.collecting.values(), *self.files.values(), *self.logs.values())
-        return b"\n".join((*parts, self.relay.everything()))
+        return b"\n".join((*parts, *self.metrics.values(), self.relay.everything()))
 
     def without_ciphertexts(self) -> bytes:
-        """Give what short patterns can be searched for in: logs, and what was sent but reports."""
+        """
+        Give what short patterns can be searched for in: logs, metrics, and what was sent but
+        reports.
+        """
         sent = self.relay.everything()
         for report in self.delivered():
             sent = sent.replace(report, b"")
-        return b"\n".join((*self.logs.values(), sent))
+        return b"\n".join((*self.logs.values(), *self.metrics.values(), sent))
 
     def delivered(self) -> list[bytes]:
         """Give the sealed reports of the first task in the order in which the analyzer got them."""
@@ -90,7 +96,8 @@ class Evidence:
 async def run(directory: Path) -> Evidence:
     """Start the three, let everybody answer both tasks, and wait until the batches are over."""
     markers, begun = Markers.drawn(USERS), time.time()
-    cluster, relay = Cluster(directory, log_level="DEBUG", environment=LOUD), AnalyzerRelay()
+    cluster = Cluster(directory, log_level="DEBUG", environment=LOUD, metrics=True)
+    relay = AnalyzerRelay()
     try:
         await cluster.start_analyzer()
         await relay.start(directory / "tls", cluster.analyzer.address)
@@ -119,15 +126,18 @@ async def run(directory: Path) -> Evidence:
             for user in range(USERS)
         ]
         collecting: dict[str, bytes] = {}
+        metrics: dict[str, bytes] = {}
         for user, envelope in enumerate(envelopes):
             if user == USERS - 1:
                 collecting = _files(cluster.shuffler.state, "collecting")
+                metrics |= await _metrics(cluster, "collecting")
             await answers.submit(user, signed, envelope)
         labelled = RecordingContributor(Task.from_bytes(named.task_bytes), named.digest())
         for user in range(_LABELLED_USERS):
             await answers.submit(user, named, labelled.prepare(user % 6, rng))
         await _over(cluster)
         await answers.stop()
+        metrics |= await _metrics(cluster, "over")
         files = {k: v for p in parties for k, v in _files(p.state, "running").items()}
     finally:
         await cluster.stop()
@@ -144,7 +154,11 @@ async def run(directory: Path) -> Evidence:
         files=files,
         logs={party.party: party.log.read_bytes() for party in parties},
         relay=relay,
-        numbers=tuple(number for party in parties for number in _numbers(party.state)),
+        numbers=(
+            *(number for party in parties for number in _numbers(party.state)),
+            *(number for page in metrics.values() for number in series_in(page.decode()).values()),
+        ),
+        metrics=metrics,
     )
 
 
@@ -197,6 +211,17 @@ async def _over(cluster: Cluster) -> None:
             await asyncio.sleep(0.05)
         while list(cluster.shuffler.state.glob("batch-*.key")):
             await asyncio.sleep(0.05)
+
+
+async def _metrics(cluster: Cluster, moment: str) -> dict[str, bytes]:
+    """Ask shuffler and analyzer for their metrics."""
+    found = {}
+    for party in (cluster.shuffler, cluster.analyzer):
+        address = (party.state / "metrics_address").read_text(encoding="ascii")
+        line, body = await ask(address)
+        assert line == "HTTP/1.1 200 OK"
+        found[f"{moment} {party.party}"] = body.encode()
+    return found
 
 
 def _files(state: Path, moment: str) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ from common.errors import TaskError
 from common.runtime.settings import load
 from common.signing import PublicIdentity
 from deploy.commands.options import hexadecimal
-from deploy.commands.services import _item
+from deploy.commands.person import _item
 from deploy.datasets.choice import dataset
 from deploy.plan import parse_cap, parse_head, parse_trust
 from deploy.question import Rappor, parse_epsilon, parse_law
@@ -67,7 +67,7 @@ TEXT_PARSERS: Final = (
         ("00" * 32,),
         "deploy.commands.options.hexadecimal",
     ),
-    _typed("value", _item, ("0", "41269\n"), "deploy.commands.services._item"),
+    _typed("value", _item, ("0", "41269\n"), "deploy.commands.person._item"),
     _typed(
         "environment",
         _environment,

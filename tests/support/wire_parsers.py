@@ -6,14 +6,15 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from analyzer.registry import complete
-from common import draft_wire, ledger_wire, wire
-from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
+from common import draft_wire, ledger_wire, task_summary_wire, wire
+from common.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
 from common.dummy_spec import DummySpec
 from common.ledger_entry import verify
 from common.runtime.gate import read_message
 from common.shuffler_spec import ShufflerSpec
 from common.submission import Outcome
 from common.task_digest import TaskDigest
+from common.task_summary import TaskState, TaskSummary
 from deploy.ledger import as_json as ledger_as_json
 from deploy.result_json import as_json, dumps
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
@@ -51,6 +52,21 @@ _DRAFTS: Final = (
         ),
     ),
 )
+
+
+def _summary(state: TaskState) -> TaskSummary:
+    return TaskSummary(
+        task_digest=_DIGEST,
+        state=state,
+        protocol="od-hp",
+        domain_size=9,
+        population="staff",
+        n_min=2,
+        target_size=3,
+        deadline=2**31,
+        n_users=5,
+        failure="none could be counted",
+    )
 
 
 def message_parser(
@@ -144,6 +160,51 @@ WIRE_PARSERS: Final = (
             for state in BatchState
         ],
         "common.wire.status_from_wire",
+    ),
+    message_parser(
+        "batch progress",
+        shuffler_pb2.GetBatchProgressResponse,
+        wire.progress_from_wire,
+        [
+            wire.progress_to_wire(
+                BatchProgress(
+                    state=BatchState.COLLECTING,
+                    n_users=5,
+                    n_min=2,
+                    target_size=9,
+                    deadline=2**31,
+                    refused={"malformed": 3, "token used": 1},
+                    repeated=4,
+                )
+            )
+        ],
+        "common.wire.progress_from_wire",
+    ),
+    message_parser(
+        "tasks page",
+        analyzer_pb2.ListTasksRequest,
+        task_summary_wire.after_from_wire,
+        [analyzer_pb2.ListTasksRequest(), analyzer_pb2.ListTasksRequest(after=_DIGEST)],
+        "common.task_summary_wire.after_from_wire",
+    ),
+    message_parser(
+        "list of tasks",
+        analyzer_pb2.ListTasksResponse,
+        task_summary_wire.summaries_from_wire,
+        [task_summary_wire.summaries_to_wire([_summary(state) for state in TaskState][:1])],
+        "common.task_summary_wire.summaries_from_wire",
+        "common.task_summary_wire._from_wire",
+    ),
+    message_parser(
+        "description of a task",
+        analyzer_pb2.DescribeTaskResponse,
+        task_summary_wire.description_from_wire,
+        [
+            task_summary_wire.description_to_wire(published().signed, _summary(state))
+            for state in TaskState
+        ],
+        "common.task_summary_wire.description_from_wire",
+        share=8,
     ),
     message_parser(
         "manifest",

@@ -31,7 +31,7 @@ def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> Non
     assert outcome.returncode == 0, outcome.stderr
     result = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
 
-    assert "The 15 largest of 915 cities" in outcome.stdout
+    assert "The 15 largest of 915 values" in outcome.stdout
     assert {
         "task_digest",
         "protocol",
@@ -64,6 +64,10 @@ def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> Non
         assert {"coalition", "epsilon", "delta", "neighbouring", "theorem", "assumptions"} == set(
             guarantee
         )
+    page = (tmp_path / "result.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert result["task_digest"] in page
+    assert (tmp_path / "result.html").as_uri() in outcome.stdout
     cities = load(IPUMS_1940_CITY)
     truth = cities.draw(3000, np.random.default_rng(11))
     shares = np.bincount(truth, minlength=915) / 3000

@@ -3,8 +3,9 @@ Nothing crosses the shuffler but ciphertexts in random order, whatever is switch
 
 A batch is run over three child processes at level DEBUG, with every trace that gRPC has asked for
 by the environment, and with the headers that tracing libraries and gateways add. Then everything
-that shuffler and analyzer wrote to files and logs, and every byte that the shuffler sent to the
-analyzer, is searched for what was planted. SHUFFLEDP_MARKERS_SEED plants other markers.
+that shuffler and analyzer wrote to files and logs, their metrics before and after the batch, and
+every byte that the shuffler sent to the analyzer, is searched for what was planted.
+SHUFFLEDP_MARKERS_SEED plants other markers.
 
 Allowed, and therefore not looked for:
 
@@ -91,6 +92,11 @@ def test_what_is_searched_was_written_and_sent(evidence: Evidence, everything: b
     assert 3 * (USERS + len(evidence.markers.persons)) == len(evidence.delivered())
     assert evidence.delivered()[0] in everything
     assert len(evidence.markers.addresses) <= len(evidence.ports)
+    assert ["collecting analyzer", "collecting shuffler", "over analyzer", "over shuffler"] == (
+        sorted(evidence.metrics)
+    )
+    for page in evidence.metrics.values():
+        assert b"\nshuffledp_batches{" in page
     assert 2 == sum(path.endswith("/DeliverBatch") for path, _ in evidence.relay.calls)
 
 

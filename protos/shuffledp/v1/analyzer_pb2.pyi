@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from protos.shuffledp.v1 import inclusion_pb2 as _inclusion_pb2
 from protos.shuffledp.v1 import task_pb2 as _task_pb2
 import builtins as _builtins
@@ -19,6 +20,37 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _TaskState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TaskStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TaskState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TASK_STATE_UNSPECIFIED: _TaskState.ValueType  # 0
+    TASK_STATE_OPEN: _TaskState.ValueType  # 1
+    """no batch has come yet"""
+    TASK_STATE_OVERDUE: _TaskState.ValueType  # 2
+    """the deadline has passed, and no batch has come"""
+    TASK_STATE_STAGED: _TaskState.ValueType  # 3
+    """the batch has come, and is being estimated"""
+    TASK_STATE_RELEASED: _TaskState.ValueType  # 4
+    TASK_STATE_UNUSABLE: _TaskState.ValueType  # 5
+    """the batch has come, and is never released"""
+
+class TaskState(_TaskState, metaclass=_TaskStateEnumTypeWrapper): ...
+
+TASK_STATE_UNSPECIFIED: TaskState.ValueType  # 0
+TASK_STATE_OPEN: TaskState.ValueType  # 1
+"""no batch has come yet"""
+TASK_STATE_OVERDUE: TaskState.ValueType  # 2
+"""the deadline has passed, and no batch has come"""
+TASK_STATE_STAGED: TaskState.ValueType  # 3
+"""the batch has come, and is being estimated"""
+TASK_STATE_RELEASED: TaskState.ValueType  # 4
+TASK_STATE_UNUSABLE: TaskState.ValueType  # 5
+"""the batch has come, and is never released"""
+Global___TaskState: _TypeAlias = TaskState  # noqa: Y015
 
 @_typing.final
 class CreateTaskRequest(_message.Message):
@@ -534,6 +566,142 @@ class GetResultResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
+
+@_typing.final
+class ListTasksRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    after: _builtins.bytes
+    """give tasks with higher digests, at most 50 of them; empty: from the first on"""
+    def __init__(
+        self,
+        *,
+        after: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTasksRequest: _TypeAlias = ListTasksRequest  # noqa: Y015
+
+@_typing.final
+class TaskSummary(_message.Message):
+    """What became of a task, and what tells it from others."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PROTOCOL_FIELD_NUMBER: _builtins.int
+    DOMAIN_SIZE_FIELD_NUMBER: _builtins.int
+    POPULATION_FIELD_NUMBER: _builtins.int
+    N_MIN_FIELD_NUMBER: _builtins.int
+    TARGET_SIZE_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    N_USERS_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    state: Global___TaskState.ValueType
+    protocol: _builtins.str
+    domain_size: _builtins.int
+    population: _builtins.str
+    n_min: _builtins.int
+    target_size: _builtins.int
+    deadline: _builtins.int
+    """seconds since 1970 UTC"""
+    n_users: _builtins.int
+    """of the batch, as it was delivered; 0 before"""
+    failure: _builtins.str
+    """why it is unusable"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+        state: Global___TaskState.ValueType = ...,
+        protocol: _builtins.str = ...,
+        domain_size: _builtins.int = ...,
+        population: _builtins.str = ...,
+        n_min: _builtins.int = ...,
+        target_size: _builtins.int = ...,
+        deadline: _builtins.int = ...,
+        n_users: _builtins.int = ...,
+        failure: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "domain_size", b"domain_size", "failure", b"failure", "n_min", b"n_min", "n_users", b"n_users", "population", b"population", "protocol", b"protocol", "state", b"state", "target_size", b"target_size", "task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskSummary: _TypeAlias = TaskSummary  # noqa: Y015
+
+@_typing.final
+class ListTasksResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedCompositeFieldContainer[Global___TaskSummary]: ...
+    def __init__(
+        self,
+        *,
+        tasks: _abc.Iterable[Global___TaskSummary] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tasks", b"tasks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListTasksResponse: _TypeAlias = ListTasksResponse  # noqa: Y015
+
+@_typing.final
+class DescribeTaskRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTaskRequest: _TypeAlias = DescribeTaskRequest  # noqa: Y015
+
+@_typing.final
+class DescribeTaskResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def task(self) -> _task_pb2.SignedTask: ...
+    @_builtins.property
+    def summary(self) -> Global___TaskSummary: ...
+    def __init__(
+        self,
+        *,
+        task: _task_pb2.SignedTask | None = ...,
+        summary: Global___TaskSummary | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeTaskResponse: _TypeAlias = DescribeTaskResponse  # noqa: Y015
 
 @_typing.final
 class GetLedgerRequest(_message.Message):

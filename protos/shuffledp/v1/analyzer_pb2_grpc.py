@@ -60,6 +60,16 @@ class AnalyzerStub:
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.FromString,
                 _registered_method=True)
+        self.ListTasks = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/ListTasks',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.ListTasksRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.ListTasksResponse.FromString,
+                _registered_method=True)
+        self.DescribeTask = channel.unary_unary(
+                '/shuffledp.v1.Analyzer/DescribeTask',
+                request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskResponse.FromString,
+                _registered_method=True)
         self.GetLedger = channel.unary_unary(
                 '/shuffledp.v1.Analyzer/GetLedger',
                 request_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetLedgerRequest.SerializeToString,
@@ -108,6 +118,20 @@ class AnalyzerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTasks(self, request, context):
+        """Lists tasks and what became of each. Needs an operator's token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeTask(self, request, context):
+        """Gives a published task and what became of it. Needs an operator's token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetLedger(self, request, context):
         """Gives what every released batch cost. Needs an operator's token.
         """
@@ -142,6 +166,16 @@ def add_AnalyzerServicer_to_server(servicer, server):
                     servicer.GetResult,
                     request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.SerializeToString,
+            ),
+            'ListTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTasks,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.ListTasksRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.ListTasksResponse.SerializeToString,
+            ),
+            'DescribeTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeTask,
+                    request_deserializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskResponse.SerializeToString,
             ),
             'GetLedger': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLedger,
@@ -285,6 +319,60 @@ class Analyzer:
             '/shuffledp.v1.Analyzer/GetResult',
             shuffledp_dot_v1_dot_analyzer__pb2.GetResultRequest.SerializeToString,
             shuffledp_dot_v1_dot_analyzer__pb2.GetResultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/ListTasks',
+            shuffledp_dot_v1_dot_analyzer__pb2.ListTasksRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.ListTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Analyzer/DescribeTask',
+            shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskRequest.SerializeToString,
+            shuffledp_dot_v1_dot_analyzer__pb2.DescribeTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,10 @@ class AnalyzerStub:
     """
     GetResult: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]
     """Gives the released result. Needs an operator's token."""
+    ListTasks: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.ListTasksRequest, _analyzer_pb2.ListTasksResponse]
+    """Lists tasks and what became of each. Needs an operator's token."""
+    DescribeTask: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]
+    """Gives a published task and what became of it. Needs an operator's token."""
     GetLedger: _grpc.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]
     """Gives what every released batch cost. Needs an operator's token."""
 
@@ -69,6 +73,10 @@ class AnalyzerAsyncStub(AnalyzerStub):
     """
     GetResult: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetResultRequest, _analyzer_pb2.GetResultResponse]  # type: ignore[assignment]
     """Gives the released result. Needs an operator's token."""
+    ListTasks: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.ListTasksRequest, _analyzer_pb2.ListTasksResponse]  # type: ignore[assignment]
+    """Lists tasks and what became of each. Needs an operator's token."""
+    DescribeTask: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.DescribeTaskRequest, _analyzer_pb2.DescribeTaskResponse]  # type: ignore[assignment]
+    """Gives a published task and what became of it. Needs an operator's token."""
     GetLedger: _aio.UnaryUnaryMultiCallable[_analyzer_pb2.GetLedgerRequest, _analyzer_pb2.GetLedgerResponse]  # type: ignore[assignment]
     """Gives what every released batch cost. Needs an operator's token."""
 
@@ -118,6 +126,22 @@ class AnalyzerServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_analyzer_pb2.GetResultResponse, _abc.Awaitable[_analyzer_pb2.GetResultResponse]]:
         """Gives the released result. Needs an operator's token."""
+
+    @_abc_1.abstractmethod
+    def ListTasks(
+        self,
+        request: _analyzer_pb2.ListTasksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.ListTasksResponse, _abc.Awaitable[_analyzer_pb2.ListTasksResponse]]:
+        """Lists tasks and what became of each. Needs an operator's token."""
+
+    @_abc_1.abstractmethod
+    def DescribeTask(
+        self,
+        request: _analyzer_pb2.DescribeTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_analyzer_pb2.DescribeTaskResponse, _abc.Awaitable[_analyzer_pb2.DescribeTaskResponse]]:
+        """Gives a published task and what became of it. Needs an operator's token."""
 
     @_abc_1.abstractmethod
     def GetLedger(

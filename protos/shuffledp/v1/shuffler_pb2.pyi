@@ -322,6 +322,90 @@ class CloseBatchResponse(_message.Message):
 Global___CloseBatchResponse: _TypeAlias = CloseBatchResponse  # noqa: Y015
 
 @_typing.final
+class GetBatchProgressRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_DIGEST_FIELD_NUMBER: _builtins.int
+    task_digest: _builtins.bytes
+    """32 bytes"""
+    def __init__(
+        self,
+        *,
+        task_digest: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["task_digest", b"task_digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBatchProgressRequest: _TypeAlias = GetBatchProgressRequest  # noqa: Y015
+
+@_typing.final
+class GetBatchProgressResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RefusedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    STATE_FIELD_NUMBER: _builtins.int
+    N_USERS_FIELD_NUMBER: _builtins.int
+    N_MIN_FIELD_NUMBER: _builtins.int
+    TARGET_SIZE_FIELD_NUMBER: _builtins.int
+    DEADLINE_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    REPEATED_FIELD_NUMBER: _builtins.int
+    state: Global___BatchState.ValueType
+    n_users: _builtins.int
+    """so far"""
+    n_min: _builtins.int
+    """the task's, or what this shuffler has raised it to"""
+    target_size: _builtins.int
+    deadline: _builtins.int
+    """seconds since 1970 UTC"""
+    repeated: _builtins.int
+    """that came again, byte for byte"""
+    @_builtins.property
+    def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """submissions that were not stored, by cause"""
+
+    def __init__(
+        self,
+        *,
+        state: Global___BatchState.ValueType = ...,
+        n_users: _builtins.int = ...,
+        n_min: _builtins.int = ...,
+        target_size: _builtins.int = ...,
+        deadline: _builtins.int = ...,
+        refused: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        repeated: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deadline", b"deadline", "n_min", b"n_min", "n_users", b"n_users", "refused", b"refused", "repeated", b"repeated", "state", b"state", "target_size", b"target_size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBatchProgressResponse: _TypeAlias = GetBatchProgressResponse  # noqa: Y015
+
+@_typing.final
 class GetInclusionRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -60,6 +60,11 @@ class ShufflerStub:
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
                 response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
                 _registered_method=True)
+        self.GetBatchProgress = channel.unary_unary(
+                '/shuffledp.v1.Shuffler/GetBatchProgress',
+                request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchProgressRequest.SerializeToString,
+                response_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchProgressResponse.FromString,
+                _registered_method=True)
         self.GetInclusion = channel.unary_unary(
                 '/shuffledp.v1.Shuffler/GetInclusion',
                 request_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetInclusionRequest.SerializeToString,
@@ -106,6 +111,13 @@ class ShufflerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBatchProgress(self, request, context):
+        """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetInclusion(self, request, context):
         """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
         a task that samples.
@@ -141,6 +153,11 @@ def add_ShufflerServicer_to_server(servicer, server):
                     servicer.CloseBatch,
                     request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.FromString,
                     response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.SerializeToString,
+            ),
+            'GetBatchProgress': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBatchProgress,
+                    request_deserializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchProgressRequest.FromString,
+                    response_serializer=shuffledp_dot_v1_dot_shuffler__pb2.GetBatchProgressResponse.SerializeToString,
             ),
             'GetInclusion': grpc.unary_unary_rpc_method_handler(
                     servicer.GetInclusion,
@@ -284,6 +301,33 @@ class Shuffler:
             '/shuffledp.v1.Shuffler/CloseBatch',
             shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchRequest.SerializeToString,
             shuffledp_dot_v1_dot_shuffler__pb2.CloseBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBatchProgress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shuffledp.v1.Shuffler/GetBatchProgress',
+            shuffledp_dot_v1_dot_shuffler__pb2.GetBatchProgressRequest.SerializeToString,
+            shuffledp_dot_v1_dot_shuffler__pb2.GetBatchProgressResponse.FromString,
             options,
             channel_credentials,
             insecure,

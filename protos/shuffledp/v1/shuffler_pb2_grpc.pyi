@@ -44,6 +44,8 @@ class ShufflerStub:
     """Closes a batch before its deadline, if it has enough users. Needs the token of this
     shuffler's operator. Closing again changes nothing.
     """
+    GetBatchProgress: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]
+    """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator."""
     GetInclusion: _grpc.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]
     """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
     a task that samples.
@@ -65,6 +67,8 @@ class ShufflerAsyncStub(ShufflerStub):
     """Closes a batch before its deadline, if it has enough users. Needs the token of this
     shuffler's operator. Closing again changes nothing.
     """
+    GetBatchProgress: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetBatchProgressRequest, _shuffler_pb2.GetBatchProgressResponse]  # type: ignore[assignment]
+    """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator."""
     GetInclusion: _aio.UnaryUnaryMultiCallable[_shuffler_pb2.GetInclusionRequest, _shuffler_pb2.GetInclusionResponse]  # type: ignore[assignment]
     """Relays what the analyzer signed, and one bucket of the tree over what was delivered. Nothing of
     a task that samples.
@@ -113,6 +117,14 @@ class ShufflerServicer(metaclass=_abc_1.ABCMeta):
         """Closes a batch before its deadline, if it has enough users. Needs the token of this
         shuffler's operator. Closing again changes nothing.
         """
+
+    @_abc_1.abstractmethod
+    def GetBatchProgress(
+        self,
+        request: _shuffler_pb2.GetBatchProgressRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_shuffler_pb2.GetBatchProgressResponse, _abc.Awaitable[_shuffler_pb2.GetBatchProgressResponse]]:
+        """Tells how far a batch is, while it collects too. Needs the token of this shuffler's operator."""
 
     @_abc_1.abstractmethod
     def GetInclusion(

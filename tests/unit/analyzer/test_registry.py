@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry, _budget_epsilon, complete
 from analyzer.spending import Spending
 from analyzer.store import Store
@@ -15,6 +16,7 @@ from common.errors import KeyFormatError, SettingsError, ShuffleDpError, TaskErr
 from common.hpke import HpkePrivateKey
 from common.operator_token import OperatorToken
 from common.runtime.state import StateDirectory
+from common.runtime.vitals import Vitals
 from common.suites import SUITES
 from common.task import Task
 from common.task_digest import TaskDigest
@@ -32,6 +34,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
         keys=keys,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
+        metrics=ReleaseMetrics(Vitals("analyzer", ManualClock())),
     )
     return registry, store, keys
 

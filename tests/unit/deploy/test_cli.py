@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from common.errors import SettingsError, ValueRangeError
 from deploy.cli import app
-from deploy.commands.services import _item
+from deploy.commands.person import _item
 from deploy.operator_client import read_token
 
 

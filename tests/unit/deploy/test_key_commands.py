@@ -80,17 +80,3 @@ def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
     assert first.stat().st_mode & 0o777 == 0o600
     with pytest.raises(SettingsError, match="is there already"):
         _run("tokens", "make", "3", "--out", str(first), *key)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(("keys", verb) for verb in ("make", "renew", "show", "identity")),
-        ("tokens", "make"),
-        ("sentinels", "plant"),
-        ("close",),
-    ],
-)
-def test_every_command_shows_an_example(command: tuple[str, ...]) -> None:
-    """With --help."""
-    assert f"Example: shuffledp {' '.join(command)}" in _run(*command, "--help")

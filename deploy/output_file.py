@@ -26,4 +26,9 @@ def write(path: Path, text: str) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise SettingsError(f"{path} cannot be written: {error.strerror}") from error
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: OSError) -> SettingsError:
+    """Say why a file cannot be written."""
+    return SettingsError(f"{path} cannot be written: {error.strerror or 'its disk fails'}")

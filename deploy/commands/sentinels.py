@@ -1,4 +1,4 @@
-"""Commands that watch the shuffler: receipt for a person, sentinels for an operator."""
+"""`shuffledp sentinels`: an operator's test submissions."""
 
 import asyncio
 import sys
@@ -12,82 +12,42 @@ from rich.console import Console
 
 from common.randomness import secure_generator
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.commands.example import example
 from deploy.commands.options import (
-    AgentAddress,
     AnalyzerAddress,
     AsJson,
     Authority,
     Certificate,
     CertificateKey,
-    Person,
     TokenFile,
     hexadecimal,
     read_identity,
 )
-from deploy.commands.output import check_folder
 from deploy.operator_client import OperatorClient
-from deploy.person_client import ask_for_receipt
+from deploy.output_file import check_folder
 from deploy.result_json import dumps
 from deploy.sentinel_file import Planted, State
 from deploy.sentinels import Planting, shuffler_at
-from deploy.shuffler_operator import read_authority
+from deploy.shuffler_client import read_authority
 from user_agent.token_file import TokenFile as UserTokens
 
 app = typer.Typer()
 sentinels_app = typer.Typer(
-    help="Test submissions that the analyzer looks out for.", no_args_is_help=True
+    help="Test submissions that the analyzer looks out for.",
+    no_args_is_help=True,
+    epilog=example("shuffledp sentinels plant --help"),
 )
 app.add_typer(sentinels_app, name="sentinels")
-
-_MEANING = {
-    "unchecked": "No proof has been seen yet: as a rule the batch has not been delivered, or this "
-    "device has not asked since.",
-    "counted": "The analyzer has signed for all its reports.",
-    "missing": "The analyzer has signed for a batch without it. With the receipt this shows that "
-    "the shuffler lost what it had acknowledged.",
-    "sampled": "This task lets the shuffler drop reports: one answer cannot be checked.",
-    "unproven": "Long after the deadline the shuffler has shown no proof: the batch expired, or "
-    "it shows none.",
-}
-
-
-@app.command(
-    epilog="Example: shuffledp receipt 5b1f… --agent unix:state/user_agent.sock",
-)
-def receipt(
-    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
-    agent: AgentAddress,
-    person: Person = "",
-    json: AsJson = False,
-) -> None:
-    """Tell whether your answer arrived and was counted, and print the shuffler's receipt."""
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
-    answer = asyncio.run(ask_for_receipt(agent, digest, person))
-    if json:
-        fields = {
-            "task_digest": digest.hex(),
-            "state": answer.state,
-            "inclusion": answer.inclusion,
-            "envelope_hash": answer.envelope_hash.hex(),
-            "receipt": answer.receipt.hex(),
-            "receipt_verified": answer.receipt_verified,
-        }
-        sys.stdout.write(dumps(fields) + "\n")
-        return
-    console = Console()
-    console.print(f"Your answer: {answer.state}. Proof: {answer.inclusion}.")
-    console.print(_MEANING.get(answer.inclusion, ""))
-    if answer.receipt:
-        verified = "verified" if answer.receipt_verified else "kept, no shuffler is pinned"
-        console.print(f"Receipt ({verified}): {answer.receipt.hex()}")
-        console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}")
 
 
 @sentinels_app.command(
     "plant",
-    epilog="Example: shuffledp sentinels plant --task 5b1f… --count 300 --over 86400 "
-    "--shuffler 127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file "
-    "state/analyzer/operator.token --authority state/tls/authority.pem --output sentinels.jsonl",
+    short_help="Send and register test submissions.",
+    epilog=example(
+        "shuffledp sentinels plant --task 5b1f… --count 300 --over 86400 --shuffler "
+        "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+        "--authority state/tls/authority.pem --output sentinels.jsonl",
+    ),
 )
 def plant(
     task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],

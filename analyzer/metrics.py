@@ -1,0 +1,109 @@
+"""What the analyzer's metrics tell of its batches: rows of common/runtime/metric_table.py."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from common.result import Result
+from common.runtime.vitals import Vitals
+from common.task_digest import TaskDigest
+
+BatchEnd = Literal["staged", "released", "unusable"]
+"""How far a batch is at the analyzer."""
+
+
+class ReleaseMetrics:
+    """Counts batches and what was released. Digests and populations stay in here."""
+
+    def __init__(self, vitals: Vitals) -> None:
+        self._metrics = vitals.metrics
+        self._now = vitals.now
+        self._note = vitals.incidents.note
+        self._states: dict[TaskDigest, BatchEnd] = {}
+        self._deadlines: dict[TaskDigest, int] = {}
+        self._entries = 0
+        self._shares: dict[str, float] = {}
+        self._metrics.ask(self._count_open_tasks)
+
+    def resume(
+        self,
+        states: Mapping[TaskDigest, BatchEnd],
+        deadlines: Mapping[TaskDigest, int],
+        ledger_entries: int,
+    ) -> None:
+        """
+        Take up what an earlier run left.
+
+        Args:
+            states: Of the batches that came.
+            deadlines: Of the tasks that have no result.
+            ledger_entries: Of the ledger.
+        """
+        self._states = dict(states)
+        self._deadlines = dict(deadlines)
+        self._entries = ledger_entries
+        self._show()
+
+    def published(self, digest: TaskDigest, deadline: int) -> None:
+        """Take note of a new task."""
+        self._deadlines[digest] = deadline
+
+    def staged(self, digest: TaskDigest) -> None:
+        """Take note of a batch that came whole."""
+        self._move(digest, "staged")
+
+    def given_up(self, digest: TaskDigest, *, suspect: bool) -> None:
+        """Take note of a batch that will never be released."""
+        if self._states.get(digest) != "unusable":
+            self._move(digest, "unusable", "quarantined" if suspect else "unusable")
+
+    def released(self, result: Result) -> None:
+        """Count what was released."""
+        self._entries += 1
+        self._move(result.task_digest, "released")
+        add = self._metrics.add
+        add("shuffledp_releases_total")
+        add("shuffledp_users_counted_total", result.n_users)
+        add("shuffledp_reports_received_total", result.n_reports)
+        for cause, count in result.refused.items():
+            add("shuffledp_reports_refused_total", count, {"cause": cause})
+        self._metrics.set("shuffledp_open_seconds", result.open_seconds)
+        self._metrics.set("shuffledp_estimate_seconds", result.estimate_seconds)
+
+    def sentinels_missing(self, count: int) -> None:
+        """Count sentinels that should have been in a batch."""
+        self._metrics.add("shuffledp_sentinels_missing_total", count)
+
+    def failed(self, error: Exception) -> None:
+        """Count a release that is tried again."""
+        self._metrics.add("shuffledp_release_failures_total")
+        self._note(error)
+
+    def spent(self, shares: Iterable[tuple[str, float]]) -> None:
+        """Take note of how much of their budgets some populations have spent."""
+        self._shares.update(shares)
+        self._metrics.set("shuffledp_budget_spent_ratio", max(self._shares.values(), default=0.0))
+
+    def _move(
+        self,
+        digest: TaskDigest,
+        state: BatchEnd,
+        came_to: Literal["staged", "released", "unusable", "quarantined"] | None = None,
+    ) -> None:
+        self._states[digest] = state
+        if state != "staged":
+            self._deadlines.pop(digest, None)
+        self._metrics.add("shuffledp_batches_moved_total", 1, {"state": came_to or state})
+        self._show()
+
+    def _show(self) -> None:
+        counts = Counter(self._states.values())
+        for state in ("staged", "released", "unusable"):
+            self._metrics.set("shuffledp_batches", counts[state], {"state": state})
+        self._metrics.set("shuffledp_ledger_entries", self._entries)
+
+    async def _count_open_tasks(self) -> None:
+        now = self._now()
+        for digest in [digest for digest, end in self._deadlines.items() if end <= now]:
+            del self._deadlines[digest]
+        self._metrics.set("shuffledp_tasks_open", len(self._deadlines))

@@ -1,0 +1,104 @@
+"""
+Where metrics are served: `GET /metrics` over plain HTTP, and nothing else.
+
+A connection is one request and one answer, within seconds. Whoever connects and says nothing is cut
+off, at once if there are many: a scrape comes whole, and always finds room.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+
+from common.errors import SettingsError
+
+_MOST_HEAD_BYTES: Final = 8192
+_SECONDS: Final = 5.0
+"""For the request to come, and again for the answer to go."""
+_AT_ONCE: Final = 16
+"""Connections; one more, and the oldest is cut off."""
+_REQUEST_WORDS: Final = 3
+
+
+def parse_request(head: bytes) -> HTTPStatus:
+    """Say how a request is answered, by its first line: OK for `GET /metrics` alone."""
+    words = head.partition(b"\r\n")[0].split(b" ")
+    if len(words) != _REQUEST_WORDS or not words[2].startswith(b"HTTP/1."):
+        return HTTPStatus.BAD_REQUEST
+    if words[1] != b"/metrics":
+        return HTTPStatus.NOT_FOUND
+    return HTTPStatus.OK if words[0] == b"GET" else HTTPStatus.METHOD_NOT_ALLOWED
+
+
+class MetricsEndpoint:
+    """An HTTP server of one page, in the event loop."""
+
+    def __init__(self, page: Callable[[], Awaitable[bytes]]) -> None:
+        self._page = page
+        self._one_at_a_time = asyncio.Lock()
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+        self._server: asyncio.Server
+        self.address = ""
+
+    @classmethod
+    async def start(cls, listen: str, page: Callable[[], Awaitable[bytes]]) -> "MetricsEndpoint":
+        """
+        Listen on host:port; port 0 takes a free one, which `address` then tells.
+
+        Raises:
+            SettingsError: The address is taken or not one.
+        """
+        endpoint = cls(page)
+        host, _, port = listen.rpartition(":")
+        try:
+            server = await asyncio.start_server(
+                endpoint._serve, host.strip("[]"), int(port), limit=_MOST_HEAD_BYTES
+            )
+        except OSError as error:
+            raise SettingsError(
+                f"cannot serve metrics on {listen}: it is taken, or none of this machine's "
+                "addresses"
+            ) from error
+        endpoint._server = server
+        endpoint.address = f"{host}:{server.sockets[0].getsockname()[1]}"
+        return endpoint
+
+    async def stop(self) -> None:
+        """Stop listening, and cut off whoever is connected."""
+        self._server.close()
+        serving = [task for task in self._open.values() if task is not None]
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= _AT_ONCE:
+            next(iter(self._open)).transport.abort()
+        self._open[writer] = asyncio.current_task()
+        try:
+            with suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                answer = await self._answer(parse_request(head))
+                async with asyncio.timeout(_SECONDS):
+                    writer.write(answer)
+                    await writer.drain()
+                    writer.close()
+                    await writer.wait_closed()
+        finally:
+            del self._open[writer]
+            writer.transport.abort()
+
+    async def _answer(self, status: HTTPStatus) -> bytes:
+        async with self._one_at_a_time:
+            body = await self._page() if status is HTTPStatus.OK else b""
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+            f"Content-Type: {CONTENT_TYPE_PLAIN_0_0_4}\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode("ascii") + body

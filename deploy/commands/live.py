@@ -1,0 +1,80 @@
+"""`shuffledp live`: the shuffler's operator watches a batch being collected."""
+
+import asyncio
+import secrets
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from common.errors import CredentialError, PeerError, PeerRefusalError
+from common.runtime.clock import SystemClock
+from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.commands.example import example
+from deploy.commands.options import Authority, ShufflerAddress, TokenFile, hexadecimal
+from deploy.pages.live_server import serve_live_page
+from deploy.screen import show_in_browser
+from deploy.shuffler_client import ShufflerClient
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="Watch a batch being collected, in a browser.",
+    epilog=example(
+        "shuffledp live 5b1f… --shuffler 127.0.0.1:7002 --token-file state/shuffler/operator.token "
+        "--authority state/tls/authority.pem",
+    ),
+)
+def live(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    shuffler: ShufflerAddress,
+    token_file: TokenFile,
+    authority: Authority = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Of this machine; 0 takes a free one.")
+    ] = 0,
+    open_it: Annotated[
+        bool, typer.Option("--open", help="Open the page in this machine's browser.")
+    ] = False,
+) -> None:
+    """Serve a page, to this machine alone, that shows how far a batch is. Ctrl-C ends it.
+
+    Users so far, when n_min will be reached, and what was refused. Needs the token of the
+    shuffler's operator. How a count grows tells when each submission came: do not show the page to
+    whoever runs the analyzer.
+    """
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    console = Console()
+
+    def started(address: str) -> None:
+        console.print(f"The page is at {address}", soft_wrap=True)
+        if open_it:
+            show_in_browser(address)
+
+    async def serve() -> None:
+        async with ShufflerClient.connect(shuffler, authority, token_file) as client:
+            await _check_token(client, digest)
+            await serve_live_page(
+                lambda: client.progress(digest),
+                digest=digest,
+                clock=SystemClock(),
+                secret=secrets.token_urlsafe(16),
+                version=version("shuffledp"),
+                started=started,
+                port=port,
+            )
+
+    asyncio.run(serve())
+
+
+async def _check_token(client: ShufflerClient, digest: TaskDigest) -> None:
+    """Ask once, so that a wrong token is said here; anything else may pass, and is shown there."""
+    try:
+        with suppress(PeerError):
+            await client.progress(digest)
+    except PeerRefusalError as error:
+        if error.status == CredentialError.status:
+            raise

@@ -1,0 +1,100 @@
+"""A person's commands to their own user agent: contribute and receipt."""
+
+import asyncio
+import sys
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from common.errors import ValueRangeError
+from common.guarantee import rounded_up
+from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.commands.example import example
+from deploy.commands.options import AgentAddress, AsJson, Person, hexadecimal
+from deploy.person_client import ask_for_receipt, send
+from deploy.result_json import dumps
+
+_ITEM_DIGITS: Final = 20
+"""Of the largest number that a call carries, 2^64 - 1."""
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="Contribute a value through your user agent.",
+    epilog=example(
+        "shuffledp contribute 5b1f… --agent unix:state/user_agent.sock < value.txt",
+    ),
+)
+def contribute(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    agent: AgentAddress,
+    person: Person = "",
+) -> None:
+    """Contribute one value, an item's number, through your own user agent."""
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    # Asked for, or read from standard input: an argument would stay in the shell's history.
+    value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
+    receipt = asyncio.run(send(agent, digest, _item(value), person))
+    Console().print(
+        "This task had been answered before; the value was not used. What had not arrived of the "
+        "earlier answer has been sent."
+        if receipt.repeated
+        else f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
+    )
+
+
+def _item(text: str) -> int:
+    """Read a value; the message never repeats it."""
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _ITEM_DIGITS):
+        raise ValueRangeError("a value is an item's number, 0 or more")
+    return int(digits)
+
+
+_MEANING = {
+    "unchecked": "No proof has been seen yet: as a rule the batch has not been delivered, or this "
+    "device has not asked since.",
+    "counted": "The analyzer has signed for all its reports.",
+    "missing": "The analyzer has signed for a batch without it. With the receipt this shows that "
+    "the shuffler lost what it had acknowledged.",
+    "sampled": "This task lets the shuffler drop reports: one answer cannot be checked.",
+    "unproven": "Long after the deadline the shuffler has shown no proof: the batch expired, or "
+    "it shows none.",
+}
+
+
+@app.command(
+    short_help="Tell whether your answer was counted.",
+    epilog=example(
+        "shuffledp receipt 5b1f… --agent unix:state/user_agent.sock",
+    ),
+)
+def receipt(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    agent: AgentAddress,
+    person: Person = "",
+    json: AsJson = False,
+) -> None:
+    """Tell whether your answer arrived and was counted, and print the shuffler's receipt."""
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    answer = asyncio.run(ask_for_receipt(agent, digest, person))
+    if json:
+        fields = {
+            "task_digest": digest.hex(),
+            "state": answer.state,
+            "inclusion": answer.inclusion,
+            "envelope_hash": answer.envelope_hash.hex(),
+            "receipt": answer.receipt.hex(),
+            "receipt_verified": answer.receipt_verified,
+        }
+        sys.stdout.write(dumps(fields) + "\n")
+        return
+    console = Console()
+    console.print(f"Your answer: {answer.state}. Proof: {answer.inclusion}.")
+    console.print(_MEANING.get(answer.inclusion, ""))
+    if answer.receipt:
+        verified = "verified" if answer.receipt_verified else "kept, no shuffler is pinned"
+        console.print(f"Receipt ({verified}): {answer.receipt.hex()}")
+        console.print(f"of the envelope with SHA-256 {answer.envelope_hash.hex()}")

@@ -1,0 +1,144 @@
+"""What an operator reads from the analyzer: released results and the ledger."""
+
+import asyncio
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from common.result import Result
+from common.task import Task
+from deploy import ledger as ledger_table
+from deploy import result_rows
+from deploy.commands.example import example
+from deploy.commands.options import (
+    AnalyzerAddress,
+    AsJson,
+    Authority,
+    Certificate,
+    CertificateKey,
+    TaskArgument,
+    TokenFile,
+)
+from deploy.operator_client import OperatorClient
+from deploy.output_file import check_folder, write
+from deploy.pages.releases_page import releases_page
+from deploy.pages.result_page import result_page
+from deploy.promise_table import show_promises
+from deploy.result_json import as_json, dumps
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="Print a released result, or write it.",
+    epilog=example(
+        "shuffledp result 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem",
+    ),
+)
+def result(
+    task: TaskArgument,
+    analyzer: AnalyzerAddress,
+    token_file: TokenFile,
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
+    top: Annotated[int, typer.Option(min=1, help="How many of the largest values to print.")] = 20,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page that a browser shows, without network.")
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(help="Write every value as Parquet; needs pyarrow.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Print a released result with 95 % intervals, or write it. Needs the operator's token."""
+    for path in (html, csv, parquet):
+        check_folder(path)
+
+    async def read() -> tuple[Task, Result]:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
+            digest = await operator.find(task)
+            found = await operator.result(digest)
+            published, _ = await operator.describe(digest)
+            return published, found
+
+    published, found = asyncio.run(read())
+    if csv is not None:
+        result_rows.write_csv(csv, found.histogram, published.labels)
+    if parquet is not None:
+        result_rows.write_parquet(parquet, found, published.labels)
+    if html is not None:
+        write(html, result_page(found, published, version=version("shuffledp")))
+    if json:
+        sys.stdout.write(dumps({**as_json(found), "labels": published.labels}) + "\n")
+        return
+    console = Console()
+    _show(found, published, console, top)
+    for path in (html, csv, parquet):
+        if path is not None:
+            console.print(f"Written to {path}.")
+
+
+def _show(found: Result, published: Task, console: Console, top: int) -> None:
+    console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
+    n_refused = sum(found.refused.values())
+    causes = ", ".join(f"{n:,} {cause}" for cause, n in found.refused.items() if n)
+    console.print(
+        f"{found.n_users:,} users by {found.protocol}; {found.n_reports:,} reports, of them "
+        f"{n_refused:,} refused{f': {causes}' * bool(n_refused)}."
+    )
+    result_rows.show(found, published.labels, console, most=top)
+    console.print(
+        "Each interval covers its true share with 95 % probability, by itself: of many values, "
+        "some are missed. Refined shares are no less than 0 and sum to 1."
+    )
+    title = "What each user is promised"
+    show_promises(found.guarantees, title, console)
+    console.print(f"Published claim, for comparison: {found.published_claim}.", style="dim")
+
+
+@app.command(
+    short_help="Print what every release cost.",
+    epilog=example(
+        "shuffledp ledger --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+        "--authority state/tls/authority.pem",
+    ),
+)
+def ledger(
+    analyzer: AnalyzerAddress,
+    token_file: TokenFile,
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write one page that a browser shows, without network.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Print what every release cost, and verify the chain. Needs the operator's token."""
+    check_folder(html)
+
+    async def read() -> None:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
+            entries, head = await operator.ledger()
+        if html is not None:
+            write(html, releases_page(entries, head, version=version("shuffledp")))
+        if json:
+            sys.stdout.write(dumps(ledger_table.as_json(entries, head)) + "\n")
+            return
+        console = Console()
+        ledger_table.show(entries, head, console)
+        if html is not None:
+            console.print(f"Written to {html}.")
+
+    asyncio.run(read())

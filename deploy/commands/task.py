@@ -1,0 +1,275 @@
+"""`shuffledp task`: create, list, show and close tasks."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from common.draft import TaskDraft
+from common.errors import KeyFormatError, SettingsError
+from common.hpke import HpkePrivateKey, HpkePublicKey
+from common.suites import DEFAULT_SUITE
+from common.task import Task
+from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy import draft_file, task_view
+from deploy.commands.example import example
+from deploy.commands.options import (
+    AnalyzerAddress,
+    AsJson,
+    Authority,
+    Certificate,
+    CertificateKey,
+    ShufflerAddress,
+    TaskArgument,
+    TokenFile,
+    hexadecimal,
+)
+from deploy.operator_client import OperatorClient
+from deploy.result_json import dumps, guarantee_as_json
+from deploy.shuffler_client import ShufflerClient
+
+app = typer.Typer()
+task_app = typer.Typer(
+    help="Tasks: what is collected, under which promise. Published once, never changed.",
+    no_args_is_help=True,
+    epilog=example(
+        "shuffledp task create draft.toml --dry-run",
+    ),
+)
+app.add_typer(task_app, name="task")
+
+_TO_PUBLISH: Final = "needed to publish; without them use --dry-run"
+
+
+@task_app.command(
+    "create",
+    epilog=example(
+        "shuffledp task create draft.toml --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem --shuffler-key "
+        "state/shuffler/envelope.pub",
+        "shuffledp task create draft.toml --dry-run",
+    ),
+)
+def create(
+    draft: Annotated[
+        Path, typer.Argument(help="A TOML file: your own, or what shuffledp plan wrote.")
+    ],
+    analyzer: Annotated[str, typer.Option(help="Address of the analyzer, host:port.")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(help="The operator's token: STATE/operator.token.")
+    ] = None,
+    shuffler_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="The shuffler's public key: STATE/envelope.pub, or STATE/envelope-SUITE.pub if "
+            "the draft names a suite."
+        ),
+    ] = None,
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print what users will be promised, and publish nothing."),
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Publish a task, signed by the analyzer. Needs the operator's token, unless it is a dry run.
+
+    A dry run needs no service: it works out by itself what the task would promise.
+    """
+    if dry_run:
+        _preview(_read(draft, shuffler_key), json=json)
+        return
+    if not (analyzer and token_file and shuffler_key):
+        raise SettingsError(f"--analyzer, --token-file and --shuffler-key are {_TO_PUBLISH}")
+    wanted = _read(draft, shuffler_key)
+
+    async def publish() -> None:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
+            signed = await operator.create_task(wanted)
+        task = Task.from_bytes(signed.task_bytes)
+        if json:
+            fields = {"task_digest": signed.digest().hex(), "task": task_view.as_json(task)}
+            sys.stdout.write(dumps(fields) + "\n")
+            return
+        Console().print(
+            f"Task {signed.digest().hex()}\n{task_view.promise_as_text(task)}", soft_wrap=True
+        )
+
+    asyncio.run(publish())
+
+
+@task_app.command(
+    "list",
+    short_help="List every task and what became of it.",
+    epilog=example(
+        "shuffledp task list --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem",
+    ),
+)
+def list_tasks(
+    analyzer: AnalyzerAddress,
+    token_file: TokenFile,
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
+    json: AsJson = False,
+) -> None:
+    """List every task and what became of it, the earliest deadline first."""
+
+    async def read() -> None:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
+            summaries = await operator.tasks()
+        if json:
+            fields = [task_view.summary_as_json(summary) for summary in summaries]
+            sys.stdout.write(dumps(fields) + "\n")
+            return
+        task_view.show_list(summaries, Console())
+
+    asyncio.run(read())
+
+
+@task_app.command(
+    "show",
+    short_help="Print one task, its promise and its state.",
+    epilog=example(
+        "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem",
+    ),
+)
+def show(
+    task: TaskArgument,
+    analyzer: AnalyzerAddress,
+    token_file: TokenFile,
+    shuffler: Annotated[
+        str, typer.Option(help="Address of the shuffler: also show how far the batch is there.")
+    ] = "",
+    authority: Authority = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
+    json: AsJson = False,
+) -> None:
+    """Print a task's parameters, what its users are promised, and what became of it."""
+
+    async def read() -> None:
+        async with OperatorClient.connect(
+            analyzer, authority, token_file, certificate, key
+        ) as operator:
+            digest = await operator.find(task)
+            found, summary = await operator.describe(digest)
+        status = None
+        if shuffler:
+            async with ShufflerClient.connect(shuffler, authority) as client:
+                status = await client.status_or_none(digest)
+        if json:
+            fields = {
+                **task_view.summary_as_json(summary),
+                "task": task_view.as_json(found),
+                "guarantees": [guarantee_as_json(one) for one in task_view.promises(found)],
+                "batch": None if status is None else status.state.value,
+            }
+            sys.stdout.write(dumps(fields) + "\n")
+            return
+        console = Console()
+        task_view.show(digest, found, summary, console)
+        if shuffler:
+            task_view.show_batch(status, console)
+
+    asyncio.run(read())
+
+
+@task_app.command(
+    "close",
+    epilog=example(
+        "shuffledp task close 5b1f… --shuffler 127.0.0.1:7002 --token-file "
+        "state/shuffler/operator.token --authority state/tls/authority.pem",
+    ),
+)
+def close(
+    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    shuffler: ShufflerAddress,
+    token_file: TokenFile,
+    authority: Authority = None,
+    json: AsJson = False,
+) -> None:
+    """Close a task's batch now, if it has enough users. Needs the token of the shuffler's operator.
+
+    Nothing of the batch is told but that it is closed; the result comes as it would have after the
+    deadline.
+    """
+    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+
+    async def ask() -> None:
+        async with ShufflerClient.connect(shuffler, authority, token_file) as client:
+            await client.close_batch(digest)
+
+    asyncio.run(ask())
+    if json:
+        sys.stdout.write(dumps({"task_digest": digest.hex(), "closed": True}) + "\n")
+        return
+    Console().print("The batch is closed: nobody else is taken in.")
+
+
+def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
+    """Read a draft; without the shuffler's key, for a dry run, with one that nobody has."""
+    if shuffler_key is None:
+        suite = draft_file.read(draft, b"").suite or DEFAULT_SUITE
+        return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw)
+    _check_no_identity(shuffler_key)
+    wanted = draft_file.read(draft, _hexadecimal_file(shuffler_key))
+    HpkePublicKey(wanted.suite, wanted.shuffler_key)  # said here, where the file was named
+    return wanted
+
+
+def _preview(wanted: TaskDraft, *, json: bool) -> None:
+    task = task_view.preview(wanted)
+    if json:
+        fields = {
+            "task": task_view.as_json(task),
+            "guarantees": [guarantee_as_json(one) for one in task_view.promises(task)],
+        }
+        sys.stdout.write(dumps(fields) + "\n")
+        return
+    console = Console()
+    console.print("A dry run: nothing is published.")
+    console.print(task_view.promise_as_text(task))
+    task_view.show_parameters(task, console)
+    task_view.show_promise(task, console)
+    if task.population:
+        console.print("Not looked at: what the population has left of its budget.")
+
+
+def _check_no_identity(path: Path) -> None:
+    """
+    Refuse the file beside the right one, which looks like it: no envelope would ever open.
+
+    Raises:
+        SettingsError: It is, or says the same as, a signing identity.
+    """
+    identity = path.with_name("identity.pub")
+    if identity.exists() and path.exists() and identity.read_bytes() == path.read_bytes():
+        raise SettingsError(
+            f"{path} holds the shuffler's signing identity; the key that tasks name is in "
+            "envelope.pub"
+        )
+
+
+def _hexadecimal_file(path: Path) -> bytes:
+    try:
+        text = path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise KeyFormatError(f"{path} must hold hexadecimal digits") from error

@@ -1,0 +1,82 @@
+"""How a result is cited: a sentence and a BibTeX entry with its task, its size and its cost."""
+
+import math
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from common.guarantee import claimed, rounded_up
+from common.result import Result
+from common.task import Task
+
+_SHORT: Final = 12
+"""Hexadecimal digits of the digest that name an entry."""
+_SPECIAL: Final = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_"},
+}
+
+
+def citation(result: Result, task: Task | None, *, version: str) -> str:
+    """Give a sentence that says what was collected, how privately, and which task it was."""
+    return (
+        f"{_title(result, task)}. Collected with shuffledp {version} (protocol {result.protocol}), "
+        f"{_privacy(result)}. Task {result.task_digest.hex()}."
+    )
+
+
+def bibtex(result: Result, task: Task | None, *, version: str) -> str:
+    """
+    Give a BibTeX entry. Whatever the population is called, it stays inside its field.
+
+    It has no author: whoever collected is not named in a task.
+    """
+    digest = result.task_digest.hex()
+    fields = {"title": f"{{{_escaped(_title(result, task))}}}"}
+    year = _year(task)
+    if year:
+        fields["year"] = year
+    fields["howpublished"] = _escaped(
+        f"Collected with shuffledp {version}, protocol {result.protocol}"
+    )
+    fields["note"] = _escaped(f"{_privacy(result)}; task {digest}").replace(
+        "epsilon", "$\\epsilon$"
+    )
+    fields["note"] = fields["note"].replace("delta", "$\\delta$")
+    body = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
+    return f"@misc{{shuffledp-{digest[:_SHORT]},\n{body}}}"
+
+
+def _title(result: Result, task: Task | None) -> str:
+    of_whom = f" of the population {task.population}" if task and task.population else ""
+    return (
+        f"Histogram of {len(result.histogram.frequencies):,} values from {result.n_users:,} "
+        f"users{of_whom}"
+    )
+
+
+def _privacy(result: Result) -> str:
+    promise = claimed(result.guarantees)
+    if math.isinf(promise.epsilon):
+        return "without a guarantee against the analyzer"
+    return (
+        f"differentially private with epsilon = {rounded_up(promise.epsilon)} and "
+        f"delta = {rounded_up(promise.delta)} against the analyzer"
+    )
+
+
+def _year(task: Task | None) -> str:
+    """Give the year of the deadline, if a calendar has it."""
+    try:
+        return str(datetime.fromtimestamp(task.deadline, UTC).year) if task else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _escaped(text: str) -> str:
+    """Write text so that LaTeX shows it."""
+    return re.sub(r"[\\{}~^&%$#_]", lambda found: _SPECIAL[found.group()], text)

@@ -1,0 +1,65 @@
+// Refined against unrefined: a point for each value.
+
+function makeComparison(canvas) {
+  const margin = { left: 58, right: 10, top: 10, bottom: 40 };
+
+  function draw() {
+    const { context, width, height } = begun(canvas, 320);
+    const bend = typicalReach();
+    let low = -bend, high = bend;
+    for (let i = 0; i < values.held; i++) {
+      low = Math.min(low, values.estimate[i], values.refined[i]);
+      high = Math.max(high, values.estimate[i], values.refined[i]);
+    }
+    const across = bentScale(low, high, margin.left, width - margin.right, bend);
+    const up = bentScale(-bend / 6, high, height - margin.bottom, margin.top, bend);
+    drawFrame(context, width, height, across, up, bend);
+    context.fillStyle = colour("--second");
+    context.globalAlpha = values.held > 2000 ? 0.35 : 0.6;
+    for (let i = 0; i < values.held; i++) {
+      context.beginPath();
+      context.arc(across.place(values.estimate[i]), up.place(values.refined[i]), 2.5, 0, 7);
+      context.fill();
+    }
+    context.globalAlpha = 1;
+  }
+
+  function drawFrame(context, width, height, across, up, bend) {
+    const right = width - margin.right, bottom = height - margin.bottom;
+    context.fillStyle = colour("--band");
+    context.fillRect(across.place(-bend), margin.top, across.place(bend) - across.place(-bend), bottom - margin.top);
+    context.fillStyle = colour("--muted");
+    context.textAlign = "right";
+    for (const share of up.ticks) {
+      context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
+      line(context, margin.left, up.place(share), right, up.place(share));
+      context.fillText(tick(share), margin.left - 8, up.place(share));
+    }
+    context.textAlign = "center";
+    for (const share of across.ticks) {
+      context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
+      line(context, across.place(share), margin.top, across.place(share), bottom);
+      const edge = Math.min(across.place(share), width - 20);
+      context.fillText(tick(share), edge, bottom + 12);
+    }
+    context.fillText("Unrefined share (refined share upwards)", (margin.left + right) / 2, height - 8);
+    context.save();
+    context.beginPath();
+    context.rect(margin.left, margin.top, right - margin.left, bottom - margin.top);
+    context.clip();
+    context.strokeStyle = colour("--strong-line");
+    context.setLineDash([4, 4]);
+    context.beginPath();
+    diagonal(context, across, up, bend);
+    context.stroke();
+    context.restore();
+  }
+
+  // Both scales bend at the same shares, so the diagonal is made of straight pieces.
+  function diagonal(context, across, up, bend) {
+    const shares = [...across.ticks, ...up.ticks, -bend, bend].sort((a, b) => a - b);
+    shares.forEach((share, n) => context[n ? "lineTo" : "moveTo"](across.place(share), up.place(share)));
+  }
+
+  return keepDrawn(canvas, draw);
+}

@@ -1,0 +1,81 @@
+"""Numbers as a reader is shown them."""
+
+import math
+from datetime import UTC, datetime
+from typing import Final
+
+from common.guarantee import rounded_up
+
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_EXACT_POWER: Final = 30.0
+"""Above this ε the odds are beyond anything that a reader can picture."""
+
+
+def count(number: int) -> str:
+    """Write a whole number with its thousands apart."""
+    return f"{number:,}"
+
+
+def privacy(figure: float) -> str:
+    """Write an ε or a δ, rounded up to four digits; infinity is what it means."""
+    return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
+
+
+def odds(epsilon: float) -> str:
+    """Write e^ε, rounded up: how many times as likely anything may become."""
+    if epsilon > _EXACT_POWER:
+        return "more than 10¹³"
+    # exp is right to less than one place in the last digit; the next number is above it.
+    power = 1.0 if epsilon == 0 else math.nextafter(math.exp(epsilon), math.inf)
+    return _typeset(rounded_up(power))
+
+
+def certainty(epsilon: float) -> str:
+    """
+    Write how sure somebody may become, at most, who began with even odds between two values.
+
+    e^ε / (1 + e^ε), in percent with one more digit than it needs, rounded up; below 100 % for
+    every ε that is finite.
+    """
+    if epsilon == 0:
+        return "50 %"
+    left = 100 / (1 + math.exp(min(epsilon, 700.0)))  # of 100 %
+    digits = max(1, 1 - math.floor(math.log10(left)))
+    if digits > 6:  # noqa: PLR2004  # six nines
+        return "nearly 100 %"
+    shown = math.ceil((100 - left) * 10**digits) / 10**digits
+    return f"{shown:.{digits}f} %"
+
+
+def scientific(number: float) -> str:
+    """Write a number that is no promise, such as a mean squared error, in three digits."""
+    return "0" if number == 0 else _typeset(f"{number:.3g}")
+
+
+def percent(share: float, error: float) -> str:
+    """Write a share in percent, with the digits that its standard error leaves."""
+    digits = 1 if not error > 0 else max(0, 1 - math.floor(math.log10(100 * error)))
+    return f"{100 * share:.{min(digits, 9)}f} %".replace("-", "\N{MINUS SIGN}")
+
+
+def moment(seconds: float) -> str:
+    """Write a time, given in seconds since 1970 UTC, to the minute; where there is a calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:,.0f} seconds after 1970"
+
+
+def seconds(duration: float) -> str:
+    """Write how long something took."""
+    return f"{duration:.1f} s" if duration < 100 else f"{duration:,.0f} s"  # noqa: PLR2004
+
+
+def _typeset(text: str) -> str:
+    """Write 1e-06 as 10⁻⁶, 4.852e+08 as 4.852 × 10⁸, and set thousands apart."""
+    mantissa, _, exponent = text.partition("e")
+    if not exponent:
+        whole, point, fraction = mantissa.partition(".")
+        return f"{int(whole):,}{point}{fraction}"
+    power = "10" + str(int(exponent)).translate(_SUPERSCRIPTS)
+    return power if mantissa == "1" else f"{mantissa}\N{NO-BREAK SPACE}×\N{NO-BREAK SPACE}{power}"

@@ -1,0 +1,91 @@
+"""When a batch will have its users, from how many came in the last minutes. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from scipy.special import fdtri
+
+Sample = tuple[float, int]
+"""Seconds since some moment, and how many users there were."""
+
+WINDOWS: Final = (60.0, 600.0)
+"""Seconds that are looked back: arrivals are seldom even, so the range spans both."""
+SHORTEST: Final = 15.0
+"""Seconds of watching below which nothing is foretold."""
+_TAIL: Final = 0.05
+"""Chance left on either side of a range if users went on coming as in a window."""
+
+Verdict = Literal["yes", "no", "perhaps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """How many seconds from now, if users go on coming as they did."""
+
+    soonest: float
+    latest: float
+
+    def within(self, seconds: float) -> Verdict:
+        """Say whether it will be in so many seconds."""
+        if self.latest <= seconds:
+            return "yes"
+        return "no" if self.soonest > seconds else "perhaps"
+
+
+def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
+    """
+    Foretell when there will be `wanted` users; None if nobody came at all, or too little was seen.
+
+    If k users came in T seconds and go on coming at the same rate, independently, then the time
+    until r more have come is T · r / (k + 1/2) times a number with the F distribution of 2r and
+    2k + 1 degrees of freedom, by Jeffreys' prior for the rate. The range is the widest of 90 %
+    ranges over the WINDOWS; it has no end if in one of them nobody came.
+
+    Args:
+        history: Samples in their order, the last one of now.
+        wanted: Users; more than there are, or the answer is now.
+    """
+    if not history:
+        return None
+    now, n_users = history[-1]
+    if n_users >= wanted:
+        return Forecast(soonest=0.0, latest=0.0)
+    windows = [_window(history, now - window) for window in WINDOWS]
+    seen = [(seconds, came) for seconds, came in windows if seconds >= SHORTEST]
+    ranges = [_range(seconds, came, wanted - n_users) for seconds, came in seen if came > 0]
+    if not ranges:
+        return None
+    dried_up = any(came == 0 for _, came in seen)
+    return Forecast(
+        soonest=min(low for low, _ in ranges),
+        latest=math.inf if dried_up else max(high for _, high in ranges),
+    )
+
+
+def quiet_seconds(history: Sequence[Sample]) -> float:
+    """Give for how long nobody came, as far as was seen."""
+    if not history:
+        return 0.0
+    now, n_users = history[-1]
+    since = now
+    for seconds, there in reversed(history):
+        if there < n_users:
+            break
+        since = seconds
+    return now - since
+
+
+def _window(history: Sequence[Sample], since: float) -> Sample:
+    """Give how long was watched since a moment, and how many came in that time."""
+    first = next(sample for sample in history if sample[0] >= since)
+    return history[-1][0] - first[0], history[-1][1] - first[1]
+
+
+def _range(seconds: float, came: int, missing: int) -> tuple[float, float]:
+    scale = seconds * missing / (came + 0.5)
+    low, high = (
+        scale * float(fdtri(2 * missing, 2 * came + 1, chance)) for chance in (_TAIL, 1 - _TAIL)
+    )
+    return low, high if math.isfinite(high) else math.inf

@@ -1,0 +1,39 @@
+// Numbers as a reader is shown them: percent, with the digits that the noise leaves.
+
+// Digits behind the point, so that two of a standard error are shown.
+function digitsFor(error) {
+  return error > 0 ? Math.min(9, Math.max(0, 1 - Math.floor(Math.log10(100 * error)))) : 2;
+}
+
+function withMinus(text) {
+  // A share that rounds to nothing has no sign.
+  return /^-0\.?0*$/.test(text) ? text.slice(1) : text.replace("-", "\u2212");
+}
+
+function percent(share, digits) {
+  return withMinus((100 * share).toFixed(digits)) + "\u202f%";
+}
+
+function interval(i, digits) {
+  const low = withMinus((100 * values.low(i)).toFixed(digits));
+  return low + " to " + percent(values.high(i), digits);
+}
+
+function users(share) {
+  return withMinus(Math.round(share * values.users).toLocaleString("en"));
+}
+
+function userInterval(i) {
+  return users(values.low(i)) + " to " + users(values.high(i));
+}
+
+function whole(number) {
+  return number.toLocaleString("en");
+}
+
+// A tick's number, with the digits that its step has.
+function tick(share) {
+  if (share === 0) return "0";
+  const digits = Math.max(0, -Math.floor(Math.log10(Math.abs(100 * share)) + 1e-9));
+  return withMinus((100 * share).toFixed(Math.min(digits, 9))) + "\u202f%";
+}

@@ -1,0 +1,120 @@
+// The result page: what the reader chose, and what is shown of it.
+
+const byId = (id) => document.getElementById(id);
+const chosen = { order: "estimate", descending: true, text: "", distinct: false, page: 0, length: 15 };
+let listed = new Uint32Array();
+
+const showOverview = makeOverview(byId("overview"), (rank) => goTo(rank));
+const redrawComparison = makeComparison(byId("comparison"));
+
+const axisNames = {
+  estimate: "Rank by share (logarithmic)",
+  refined: "Rank by refined share (logarithmic)",
+  width: "Rank by width of the interval (logarithmic)",
+  label: values.labels === null ? "Place by number" : "Place by name",
+};
+
+function list() {
+  const matches = matcher(chosen.text);
+  const distinct = chosen.distinct ? (i) => !values.unsure(i) : () => true;
+  listed = sorted(chosen.order, chosen.descending).filter((i) => matches(i) && distinct(i));
+}
+
+function show() {
+  const pages = Math.max(1, Math.ceil(listed.length / chosen.length));
+  chosen.page = Math.min(chosen.page, pages - 1);
+  const first = chosen.page * chosen.length;
+  const shown = listed.slice(first, first + chosen.length);
+  showRows(byId("rows"), byId("axis"), shown);
+  byId("place").textContent = shown.length === 0
+    ? "0 values"
+    : whole(first + 1) + "\u2013" + whole(first + shown.length) + " of " + whole(listed.length);
+  byId("previous").disabled = chosen.page === 0;
+  byId("next").disabled = chosen.page >= pages - 1;
+  showHeads();
+  const all = sorted(chosen.order, chosen.descending);
+  const part = listed.length < all.length;
+  showOverview({
+    order: all,
+    logarithmic: chosen.order !== "label",
+    matches: part ? new Set(listed) : null,
+    first,
+    length: shown.length,
+    axis: axisNames[chosen.order],
+  });
+}
+
+function showHeads() {
+  byId("order").value = chosen.order;
+  byId("direction").textContent = chosen.descending
+    ? (chosen.order === "label" ? "Last first" : "Largest first")
+    : (chosen.order === "label" ? "First first" : "Smallest first");
+  for (const head of document.querySelectorAll("#bars .sort")) {
+    const column = head.closest("th");
+    if (head.dataset.order === chosen.order) column.setAttribute("aria-sort", chosen.descending ? "descending" : "ascending");
+    else column.removeAttribute("aria-sort");
+  }
+  byId("interval-head").textContent = intervalName();
+}
+
+function found() {
+  let distinct = 0;
+  for (let i = 0; i < values.held; i++) if (!values.unsure(i)) distinct++;
+  const apart = whole(distinct) + " of " + whole(values.held) + " values are distinguishable from none.";
+  byId("found").textContent = chosen.text.trim() === "" ? apart : whole(listed.length) + (listed.length === 1 ? " value matches." : " values match.");
+}
+
+function refresh() {
+  list();
+  show();
+  found();
+}
+
+function change(changes) {
+  Object.assign(chosen, { page: 0 }, changes);
+  refresh();
+}
+
+// Show the page of rows that a value of the overview is on, and mark it.
+function goTo(rank) {
+  const i = sorted(chosen.order, chosen.descending)[rank];
+  if (!listed.includes(i)) {
+    byId("search").value = "";
+    byId("shown").value = "any";
+    Object.assign(chosen, { text: "", distinct: false });
+    refresh();
+  }
+  chosen.page = Math.floor(listed.indexOf(i) / chosen.length);
+  hideTooltip();
+  show();
+  const row = byId("rows").querySelector('[data-value="' + i + '"]');
+  row.classList.add("chosen");
+  row.scrollIntoView({ block: "center" });
+}
+
+function sortBy(order) {
+  const same = order === chosen.order;
+  change({ order, descending: same ? !chosen.descending : order !== "label" });
+}
+
+byId("search").addEventListener("input", (event) => change({ text: event.target.value }));
+byId("order").addEventListener("change", (event) => change({ order: event.target.value, descending: event.target.value !== "label" }));
+byId("direction").addEventListener("click", () => change({ descending: !chosen.descending }));
+byId("shown").addEventListener("change", (event) => change({ distinct: event.target.value === "distinct" }));
+byId("length").addEventListener("change", (event) => change({ length: Number(event.target.value) }));
+byId("previous").addEventListener("click", () => { chosen.page--; show(); });
+byId("next").addEventListener("click", () => { chosen.page++; show(); });
+byId("download").addEventListener("click", download);
+byId("simultaneous").addEventListener("change", (event) => {
+  values.reach = event.target.checked ? given.reach.all : given.reach.own;
+  refresh();
+  redrawComparison();
+});
+for (const head of document.querySelectorAll("#bars .sort")) {
+  head.addEventListener("click", () => sortBy(head.dataset.order));
+}
+readRows(byId("rows"));
+byId("browser").hidden = false;
+// A handful of values is at a glance already.
+byId("glance").hidden = values.held <= chosen.length;
+refresh();

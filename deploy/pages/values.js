@@ -1,0 +1,65 @@
+// The values of the histogram: what the page embeds, unpacked, and their orders.
+
+const given = JSON.parse(document.getElementById("page-data").textContent);
+
+function unpacked(text, Type) {
+  const raw = atob(text);
+  const bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  const view = new DataView(bytes.buffer);
+  const read = Type === Uint32Array ? view.getUint32 : view.getFloat32;
+  return Type.from({ length: bytes.length / 4 }, (_, i) => read.call(view, 4 * i, true));
+}
+
+const values = {
+  size: given.size,
+  users: given.users,
+  labels: given.labels,
+  estimate: unpacked(given.estimate, Float32Array),
+  error: unpacked(given.error, Float32Array),
+  refined: unpacked(given.refined, Float32Array),
+  truth: given.truth === null ? null : unpacked(given.truth, Float32Array),
+  reach: given.reach.own,
+
+  get held() { return this.estimate.length; },
+  item(i) { return items === null ? i : items[i]; },
+  name(i) { return this.labels === null ? String(this.item(i)) : this.labels[i]; },
+  low(i) { return this.estimate[i] - this.reach * this.error[i]; },
+  high(i) { return this.estimate[i] + this.reach * this.error[i]; },
+  // A value that nobody holds has such an interval as a rule.
+  unsure(i) { return this.low(i) <= 0; },
+};
+const items = given.items === null ? null : unpacked(given.items, Uint32Array);
+const searchable = values.labels === null ? null : values.labels.map((label) => label.toLowerCase());
+
+// What separates noise from shares: the reach of a typical interval.
+function typicalReach() {
+  const sorted = Float32Array.from(values.error).sort();
+  const middle = sorted[sorted.length >> 1] || sorted[sorted.length - 1];
+  return values.reach * (middle || 1e-9);
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+const ranks = {
+  estimate: (a, b) => values.estimate[a] - values.estimate[b] || b - a,
+  refined: (a, b) => values.refined[a] - values.refined[b] || values.estimate[a] - values.estimate[b] || b - a,
+  width: (a, b) => values.error[a] - values.error[b] || b - a,
+  label: values.labels === null
+    ? (a, b) => a - b
+    : (a, b) => collator.compare(values.labels[a], values.labels[b]),
+};
+const sortedOrders = {};
+
+// All values in an order: kept, since sorting many names takes a while.
+function sorted(order, descending) {
+  sortedOrders[order] ??= Uint32Array.from({ length: values.held }, (_, i) => i).sort(ranks[order]);
+  return descending ? sortedOrders[order].slice().reverse() : sortedOrders[order];
+}
+
+// A value is found by a part of its name, or by its whole number.
+function matcher(text) {
+  const wanted = text.trim().toLowerCase();
+  if (wanted === "") return () => true;
+  if (searchable === null) return (i) => String(values.item(i)).includes(wanted);
+  return (i) => searchable[i].includes(wanted) || String(values.item(i)) === wanted;
+}

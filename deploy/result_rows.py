@@ -1,0 +1,119 @@
+"""A result's rows, an item each: for the terminal, CSV and Parquet."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from common.errors import SettingsError
+from common.result import Histogram, Result
+from deploy.output_file import cannot_write
+
+CONFIDENCE: Final = 0.95
+"""Of the intervals that are shown, each by itself."""
+COLUMNS: Final = ("item", "label", "share", "standard_error", "low", "high", "refined")
+
+
+def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
+    """Give a task's labels, or the items' numbers where it has none."""
+    return labels or [str(item) for item in range(n_items)]
+
+
+def rows(histogram: Histogram, labels: Sequence[str]) -> Iterator[tuple[object, ...]]:
+    """Give a row for each item, in the order of COLUMNS."""
+    low, high = histogram.interval(CONFIDENCE)
+    columns = (
+        histogram.frequencies,
+        histogram.standard_errors,
+        low,
+        high,
+        histogram.refined,
+    )
+    named = labels_of(labels, len(histogram.frequencies))
+    yield from zip(range(len(named)), named, *(column.tolist() for column in columns), strict=True)
+
+
+def write_csv(path: Path, histogram: Histogram, labels: Sequence[str]) -> None:
+    """
+    Write every item as CSV, with a line of headings; shares in full precision.
+
+    Raises:
+        SettingsError: The file cannot be written.
+    """
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            writer.writerows(rows(histogram, labels))
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
+    """
+    Write every item as Parquet; task, users and confidence are in the file's metadata.
+
+    Raises:
+        SettingsError: The file cannot be written, or pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415  # of the extra `research`
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise SettingsError("Parquet needs pyarrow: pip install 'shuffledp[research]'") from error
+    columns = list(zip(*rows(result.histogram, labels), strict=True))
+    table = pa.table(dict(zip(COLUMNS, columns, strict=True))).replace_schema_metadata(
+        {
+            "task_digest": result.task_digest.hex(),
+            "n_users": str(result.n_users),
+            "confidence": str(CONFIDENCE),
+        }
+    )
+    try:
+        parquet.write_table(table, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def show(
+    result: Result,
+    labels: Sequence[str],
+    console: Console,
+    *,
+    most: int,
+    truth: NDArray[np.float64] | None = None,
+) -> None:
+    """
+    Print the items with the largest shares.
+
+    Args:
+        result: What was released.
+        labels: The task's; empty for none.
+        console: Where to.
+        most: How many items.
+        truth: The true shares, in a demo; the order is then theirs.
+    """
+    histogram = result.histogram
+    named = labels_of(labels, len(histogram.frequencies))
+    low, high = histogram.interval(CONFIDENCE)
+    shown = min(most, len(named))
+    table = Table(title=f"The {shown:,} largest of {len(named):,} values, share of users")
+    table.add_column("value", overflow="fold")
+    headings = (*(["truth"] if truth is not None else []), "estimate")
+    for heading in (*headings, f"{CONFIDENCE:.0%} interval", "refined"):
+        table.add_column(heading, justify="right")
+    for item in np.argsort(histogram.frequencies if truth is None else truth)[::-1][:shown]:
+        table.add_row(
+            escape(named[item]),
+            *([f"{truth[item]:.4f}"] if truth is not None else []),
+            f"{histogram.frequencies[item]:.4f}",
+            f"{low[item]:.4f} … {high[item]:.4f}",
+            f"{histogram.refined[item]:.4f}",
+        )
+    console.print(table)

@@ -1,0 +1,179 @@
+"""A task as its operator looks at it: the promise, the parameters, and what became of it."""
+
+import datetime
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from analyzer.registry import complete
+from common.accounting.coalitions import Terms, guarantees_under
+from common.batch import BatchStatus
+from common.draft import TaskDraft
+from common.guarantee import Guarantee, rounded_up
+from common.hpke import HpkePrivateKey
+from common.task import NONCE_BYTES, Task
+from common.task_digest import TaskDigest
+from common.task_summary import TaskState, TaskSummary
+from deploy.batch_words import BATCH_STATES
+from deploy.promise_table import show_promises
+
+_TASK_STATES: Final = {
+    TaskState.OPEN: "collecting: no batch has come to the analyzer yet",
+    TaskState.OVERDUE: "overdue: its deadline has passed, and no batch has come",
+    TaskState.STAGED: "staged: the batch has come and is being estimated",
+    TaskState.RELEASED: "released: shuffledp result prints it",
+    TaskState.UNUSABLE: "unusable: the batch has come and is never released",
+}
+
+
+def preview(draft: TaskDraft) -> Task:
+    """
+    Make the task that a draft would become, but for the analyzer's key and the nonce.
+
+    What its population has left of its budget only the analyzer knows.
+
+    Raises:
+        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
+    """
+    key = HpkePrivateKey.generate(draft.suite).public_key().raw
+    return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))
+
+
+def promise_as_text(task: Task) -> str:
+    """Say what users will be promised, in two sentences."""
+    return (
+        f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
+        f"{rounded_up(task.delta)} against the analyzer, if "
+        f"{task.honest_users(task.n_min)} users are honest; "
+        f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
+        "All releases to this population together may cost at most epsilon "
+        f"{rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)} "
+        "against the analyzer."
+    )
+
+
+def promises(task: Task) -> tuple[Guarantee, ...]:
+    """Give what is promised against each coalition if n_min users come."""
+    return guarantees_under(Terms.of(task), task.n_min)
+
+
+def show_promise(task: Task, console: Console) -> None:
+    """Print what is promised against each coalition if n_min users come."""
+    title = f"What each of {task.n_min:,} users or more is promised"
+    show_promises(promises(task), title, console)
+
+
+def parameters(task: Task) -> list[tuple[str, str]]:
+    """Give a task's parameters in words, for a table."""
+    mechanism, dummies, shuffler = task.mechanism, task.dummies, task.shuffler
+    hashed = f" into {mechanism.buckets:,} buckets" if mechanism.buckets < task.domain_size else ""
+    return [
+        ("protocol", task.protocol),
+        ("values", f"{task.domain_size:,}{', labelled' * bool(task.labels)}"),
+        ("mechanism", f"{mechanism.name}{hashed}"),
+        ("local epsilon", rounded_up(task.local_epsilon)),
+        ("dummies by users", f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"),
+        (
+            "shuffler",
+            "permutes" if shuffler.idle else f"permutes, adds dummies: {shuffler.law}",
+        ),
+        ("delta", f"{task.delta:g}"),
+        ("fewest users (n_min)", f"{task.n_min:,}"),
+        ("target size", f"{task.target_size:,}"),
+        ("deadline", moment(task.deadline)),
+        ("assumed honest share", f"{task.assumed_honest_fraction:g}"),
+        ("population", task.population or "none: nobody is asked again"),
+        (
+            "budget",
+            f"epsilon {rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)}",
+        ),
+        ("suite", task.suite),
+        ("bytes a user sends", f"{task.envelope_bytes:,}"),
+    ]
+
+
+def moment(seconds: int) -> str:
+    """Write a time, in UTC."""
+    try:
+        return f"{datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC):%Y-%m-%d %H:%M UTC}"
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:,} seconds after 1970"
+
+
+def show(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
+    """Print a task, its promise, and what the analyzer knows of it."""
+    console.print(f"Task {digest.hex()}", soft_wrap=True)
+    console.print(f"At the analyzer: {_TASK_STATES[summary.state]}.", markup=False)
+    if summary.failure:
+        console.print(f"Because {summary.failure}.", markup=False)
+    if summary.n_users:
+        console.print(f"Its batch has {summary.n_users:,} users.")
+    show_parameters(task, console)
+    show_promise(task, console)
+
+
+def show_parameters(task: Task, console: Console) -> None:
+    """Print a task's parameters."""
+    table = Table(show_header=False)
+    for name, value in parameters(task):
+        table.add_row(name, escape(value))
+    console.print(table)
+
+
+def show_batch(status: BatchStatus | None, console: Console) -> None:
+    """Print what the shuffler tells of a task's batch; None if nobody has asked it for the task."""
+    if status is None:
+        console.print("At the shuffler: nobody has asked for this task yet.")
+        return
+    headline, meaning = BATCH_STATES[status.state]
+    users = f", with {status.n_users:,} users" if status.n_users else ""
+    console.print(
+        f"At the shuffler: {headline.lower()}{users}. {meaning} It releases nothing of fewer than "
+        f"{status.n_min:,} users."
+    )
+
+
+def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:
+    """Print a line for each task."""
+    table = Table(title=f"{len(summaries):,} tasks")
+    for heading in ("task", "state", "protocol", "values", "population", "deadline", "n_min"):
+        table.add_column(heading)
+    table.add_column("users", justify="right")
+    for summary in summaries:
+        table.add_row(
+            summary.task_digest.hex()[:12],
+            summary.state.value,
+            summary.protocol,
+            f"{summary.domain_size:,}",
+            escape(summary.population) or "(alone)",
+            moment(summary.deadline),
+            f"{summary.n_min:,}",
+            f"{summary.n_users:,}" if summary.n_users else "",
+        )
+    console.print(table)
+
+
+def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
+    """Give a summary's fields."""
+    return {
+        "task_digest": summary.task_digest.hex(),
+        "state": summary.state.value,
+        "protocol": summary.protocol,
+        "domain_size": summary.domain_size,
+        "population": summary.population,
+        "n_min": summary.n_min,
+        "target_size": summary.target_size,
+        "deadline": summary.deadline,
+        "n_users": summary.n_users,
+        "failure": summary.failure,
+    }
+
+
+def as_json(task: Task) -> dict[str, Any]:
+    """Give a task's fields as they are published."""
+    fields: dict[str, Any] = json.loads(task.to_bytes())
+    return fields

@@ -1,0 +1,64 @@
+"""
+How many submissions a batch did not take, by cause, for the shuffler's operator.
+
+Counted in memory and written every second: a crash forgets the last second's refusals, never a
+submission.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from common.batch import BatchId
+from common.errors import StorageError
+from common.submission import Outcome
+from shuffler.spool import Spool
+
+_PAUSE: Final = 1.0
+
+
+class Refusals:
+    """What was counted of every batch, and is repeated or refused."""
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._unsaved: dict[BatchId, Counter[Outcome]] = {}
+
+    def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
+        """Count what was not stored among some outcomes."""
+        found = Counter(outcomes)
+        del found[Outcome.STORED]
+        if found:
+            self._unsaved.setdefault(batch_id, Counter()).update(found)
+
+    async def of(self, batch_id: BatchId) -> Counter[Outcome]:
+        """Give what was counted of a batch so far."""
+        await self.save()
+        return await self._spool.refusals(batch_id)
+
+    async def save(self) -> None:
+        """
+        Write what is not written yet.
+
+        Raises:
+            StorageError: The disk is full or damaged; it is written the next time.
+        """
+        unsaved, self._unsaved = self._unsaved, {}
+        if not unsaved:
+            return
+        try:
+            await self._spool.add_refusals(unsaved)
+        except StorageError:
+            for batch_id, counted in unsaved.items():
+                self.count(batch_id, counted.elements())
+            raise
+
+    async def keep_saving(self) -> None:
+        """Write what is new, every second."""
+        while True:
+            await asyncio.sleep(_PAUSE)
+            try:
+                await self.save()
+            except StorageError:
+                continue  # whoever submits is told

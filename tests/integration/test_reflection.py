@@ -1,0 +1,140 @@
+"""gRPC's reflection: off unless it is asked for, and then bounded as every call is."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from common.errors import SettingsError
+from common.runtime.calls import LONG_MESSAGE, Kind
+from common.runtime.settings import load
+from tests.support.services import Services
+from user_agent.settings import UserAgentSettings
+
+_DEADLINE = 10.0
+_LIST = reflection_pb2.ServerReflectionRequest(list_services="")
+_SHUFFLER = "shuffledp.v1.Shuffler"
+
+
+@pytest.fixture
+async def reflecting(services: Services) -> Services:
+    """The services, with reflection at the shuffler."""
+    await services.shuffler.stop()
+    await services.start_shuffler(services.shuffler.address, reflection=True)
+    return services
+
+
+async def _answers(
+    channel: grpc.aio.Channel, requests: list[reflection_pb2.ServerReflectionRequest]
+) -> list[reflection_pb2.ServerReflectionResponse]:
+    stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+    return [each async for each in stub.ServerReflectionInfo(iter(requests), timeout=_DEADLINE)]
+
+
+def _names(answer: reflection_pb2.ServerReflectionResponse) -> set[str]:
+    return {service.name for service in answer.list_services_response.service}
+
+
+async def test_without_the_setting_there_is_no_reflection(services: Services) -> None:
+    """At none of the three, whoever asks."""
+    channels = (
+        services.channel("shuffler", services.shuffler.address),
+        services.channel("user_agent", services.user_agent.address),
+        services.channel_as("operator"),
+    )
+    for channel in channels:
+        async with channel:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await _answers(channel, [_LIST])
+            assert grpc.StatusCode.UNIMPLEMENTED is caught.value.code()
+
+
+async def test_with_the_setting_calls_are_listed_and_described(reflecting: Services) -> None:
+    """Several requests in one call: the services, then one of them."""
+    described = reflection_pb2.ServerReflectionRequest(file_containing_symbol=_SHUFFLER)
+    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
+        listed, file = await _answers(channel, [_LIST, described])
+
+    assert {_SHUFFLER, "grpc.health.v1.Health"} < _names(listed)
+    assert b"SubmitBulk" in b"".join(file.file_descriptor_response.file_descriptor_proto)
+
+
+async def test_a_conversation_goes_on_before_its_requests_end(reflecting: Services) -> None:
+    """As command-line clients hold it: the next question comes after the last answer."""
+    asked: asyncio.Queue[reflection_pb2.ServerReflectionRequest] = asyncio.Queue()
+
+    async def requests() -> AsyncIterator[reflection_pb2.ServerReflectionRequest]:
+        while True:
+            yield await asked.get()
+
+    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        call = stub.ServerReflectionInfo(requests(), timeout=_DEADLINE)
+        for _ in range(2):
+            await asked.put(_LIST)
+            assert _SHUFFLER in _names(await call.read())
+        call.cancel()
+
+
+async def test_one_connection_holds_one_conversation(reflecting: Services) -> None:
+    """Its second is refused for lack of room, another connection's is not."""
+    held = Kind.REFLECTION.value.share
+    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        calls = [stub.ServerReflectionInfo(timeout=_DEADLINE) for _ in range(held)]
+        for call in calls:
+            await call.write(_LIST)
+            await call.read()
+        extra = stub.ServerReflectionInfo(timeout=2)
+        await extra.write(_LIST)
+        assert (await extra.code()).name == "RESOURCE_EXHAUSTED"
+        for call in calls:
+            call.cancel()
+
+
+@pytest.mark.slow
+async def test_a_conversation_in_which_nothing_is_said_is_ended(reflecting: Services) -> None:
+    """After the time that a request may take to come."""
+    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        call = stub.ServerReflectionInfo(timeout=30)
+        await call.write(_LIST)
+        await call.read()
+        async with asyncio.timeout(2 * Kind.REFLECTION.value.read_seconds):
+            assert (await call.code()).name == "DEADLINE_EXCEEDED"
+        assert await call.details() == "the call took too long"
+
+
+async def test_a_question_has_a_length(reflecting: Services) -> None:
+    """Names are short; a longer one is not parsed."""
+    long = reflection_pb2.ServerReflectionRequest(file_by_filename="x" * LONG_MESSAGE)
+    async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="of this call has at most"):
+            await _answers(channel, [long])
+
+
+async def test_the_analyzer_reflects_to_who_shows_a_certificate(tmp_path: Path) -> None:
+    """As with every other call there."""
+    services = Services(tmp_path)
+    await services.start_analyzer(reflection=True)
+    async with services.channel_as("operator") as channel:
+        [listed] = await _answers(channel, [_LIST])
+    async with services.channel("analyzer", services.analyzer.address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _answers(channel, [_LIST])
+    await services.analyzer.stop()
+
+    assert "shuffledp.v1.Analyzer" in _names(listed)
+    assert grpc.StatusCode.UNAVAILABLE is caught.value.code()
+
+
+def test_the_user_agent_has_no_such_setting(tmp_path: Path) -> None:
+    """It is told true values; who calls it knows what it offers."""
+    file = tmp_path / "user_agent.toml"
+    file.write_text("reflection = true\n", encoding="utf-8")
+
+    with pytest.raises(SettingsError, match="unknown setting: reflection"):
+        load(UserAgentSettings, file, {}, "SHUFFLEDP_USER_AGENT")

@@ -1,0 +1,206 @@
+"""A task's life as its operators see it, against real servers."""
+
+import asyncio
+import json
+import signal
+import sys
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from common.batch import BatchState
+from common.errors import UnknownTaskError
+from common.signing import SignedTask
+from common.task import Task
+from common.task_digest import TaskDigest
+from common.task_summary import TaskState
+from deploy.shuffler_client import ShufflerClient
+from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.services import Services
+from user_agent.contribution import Contributor
+
+_DEADLINE = 20.0
+
+
+def _envelopes(signed: SignedTask, count: int) -> list[bytes]:
+    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+    rng = np.random.default_rng(2)
+    return [contributor.prepare(0, rng) for _ in range(count)]
+
+
+def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  # noqa: S107  # a folder
+    return ShufflerClient.connect(
+        services.shuffler.address,
+        services.directory / "tls" / "authority.pem",
+        services.directory / token / "operator.token",
+    )
+
+
+async def _command(services: Services, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from deploy.cli import main; main()", *arguments),
+        *("--analyzer", services.analyzer.address),
+        *("--token-file", str(services.directory / "analyzer" / "operator.token")),
+        *("--authority", str(services.directory / "tls" / "authority.pem")),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await process.communicate()
+    assert 0 == process.returncode
+    return printed.decode()
+
+
+async def test_the_shufflers_operator_sees_how_far_a_batch_is(services: Services) -> None:
+    """Users so far, and what was refused by cause, of submissions alone and in bulk."""
+    signed = await services.publish(n_min=4, target_size=9)
+    digest, [first, second, third] = signed.digest(), _envelopes(signed, 3)
+    broken = first[:-1] + bytes([first[-1] ^ 1])
+    async with services.stubs() as (_, shuffler, _analyzer):
+        for envelope in (first, broken, first[:-1]):
+            request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope)
+            with suppress(grpc.aio.AioRpcError):
+                await shuffler.Submit(request, timeout=_DEADLINE)
+        bulk = [first, second, third, broken, third + b"x"]
+        await shuffler.SubmitBulk(
+            shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=bulk), timeout=_DEADLINE
+        )
+    async with _shuffler(services) as operator:
+        progress = await operator.progress(digest)
+
+    assert (BatchState.COLLECTING, 3, 4, 9) == (
+        progress.state,
+        progress.n_users,
+        progress.n_min,
+        progress.target_size,
+    )
+    assert ({"malformed": 4}, 1) == (progress.refused, progress.repeated)
+
+
+async def test_nobody_else_sees_how_far_a_batch_is(services: Services) -> None:
+    """Not with another service's token; what everybody may ask tells no number."""
+    signed = await services.publish(n_min=4, target_size=9)
+    async with services.stubs() as (_, shuffler, _analyzer):
+        bulk = shuffler_pb2.SubmitBulkRequest(
+            task_digest=signed.digest(), envelopes=_envelopes(signed, 3)
+        )
+        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+        with pytest.raises(grpc.aio.AioRpcError, match="needs an operator's token"):
+            await shuffler.GetBatchProgress(
+                shuffler_pb2.GetBatchProgressRequest(task_digest=signed.digest()),
+                timeout=_DEADLINE,
+            )
+    async with _shuffler(services, "analyzer") as stranger:
+        with pytest.raises(Exception, match="is not this service"):
+            await stranger.progress(signed.digest())
+        status = await stranger.status_or_none(signed.digest())
+        assert await stranger.status_or_none(TaskDigest(bytes(32))) is None
+
+    assert status is not None
+    assert 0 == status.n_users
+
+
+async def test_a_list_tells_what_became_of_every_task(services: Services) -> None:
+    """Open, and released with its users; found by the first digits of a digest."""
+    waiting = await services.publish(n_min=4, target_size=9, population="staff", budget_epsilon=9.0)
+    done = await services.publish(n_min=3, target_size=3)
+    async with services.stubs() as (_, shuffler, _analyzer):
+        bulk = shuffler_pb2.SubmitBulkRequest(
+            task_digest=done.digest(), envelopes=_envelopes(done, 3)
+        )
+        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
+        await operator.wait_for_result(done.digest())
+        summaries = {summary.task_digest: summary for summary in await operator.tasks()}
+        found = await operator.find(done.digest().hex()[:8].upper())
+        task, summary = await operator.describe(waiting.digest())
+        with pytest.raises(UnknownTaskError, match="0 tasks have a digest that begins with"):
+            await operator.find("0" * 30)
+
+    assert {waiting.digest(): TaskState.OPEN, done.digest(): TaskState.RELEASED} == {
+        digest: summary.state for digest, summary in summaries.items()
+    }
+    assert (0, 3) == (summaries[waiting.digest()].n_users, summaries[done.digest()].n_users)
+    assert done.digest() == found
+    assert (waiting.task_bytes, "staff") == (task.to_bytes(), summary.population)
+
+
+async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
+    services: Services, tmp_path: Path
+) -> None:
+    """List, show, and the result as a table and in files."""
+    signed = await services.publish(n_min=3, target_size=3, labels=tuple(map(str, range(100))))
+    async with services.stubs() as (_, shuffler, _analyzer):
+        bulk = shuffler_pb2.SubmitBulkRequest(
+            task_digest=signed.digest(), envelopes=_envelopes(signed, 3)
+        )
+        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+    async with services.operator() as operator, asyncio.timeout(_DEADLINE):
+        await operator.wait_for_result(signed.digest())
+    digits = signed.digest().hex()[:6]
+    listed = json.loads(await _command(services, "task", "list", "--json"))
+    shown = await _command(
+        services, "task", "show", digits, "--shuffler", services.shuffler.address
+    )
+    table = await _command(services, "result", digits, "--csv", str(tmp_path / "result.csv"))
+
+    assert ["released"] == [task["state"] for task in listed]
+    assert "At the analyzer: released" in shown
+    assert "At the shuffler: delivered" in shown
+    assert "shuffler+analyzer" in shown
+    assert "The 20 largest of 100 values" in table
+    lines = (tmp_path / "result.csv").read_text(encoding="utf-8").splitlines()
+    assert (101, "item,label,share,standard_error,low,high,refined") == (len(lines), lines[0])
+
+
+async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Services) -> None:
+    """The command serves the page and the numbers, and ends when it is told to."""
+    signed = await services.publish(n_min=4, target_size=9)
+    async with services.stubs() as (_, shuffler, _analyzer):
+        bulk = shuffler_pb2.SubmitBulkRequest(
+            task_digest=signed.digest(), envelopes=_envelopes(signed, 3)
+        )
+        await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-u", "-c", "from deploy.cli import main; main()", "live"),
+        *(signed.digest().hex(), "--shuffler", services.shuffler.address),
+        *("--token-file", str(services.directory / "shuffler" / "operator.token")),
+        *("--authority", str(services.directory / "tls" / "authority.pem")),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(_DEADLINE):
+        address = (await process.stdout.readline()).decode().split()[-1]
+        page = await asyncio.to_thread(_read, address)
+        told = '"batch": null'
+        while '"batch": null' in told:
+            await asyncio.sleep(0.1)
+            told = await asyncio.to_thread(_read, f"{address}progress.json")
+        process.send_signal(signal.SIGINT)
+        await process.wait()
+
+    assert signed.digest().hex()[:12] in page
+    assert "3" == json.loads(told)["batch"]["users"]
+
+
+def _read(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=_DEADLINE) as answer:  # noqa: S310  # our own page
+        return str(answer.read().decode())
+
+
+async def test_a_wrong_token_is_said_before_a_page_is_served(services: Services) -> None:
+    """In a sentence, on the terminal."""
+    signed = await services.publish(n_min=4, target_size=9)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from deploy.cli import main; main()", "live"),
+        *(signed.digest().hex(), "--shuffler", services.shuffler.address),
+        *("--token-file", str(services.directory / "analyzer" / "operator.token")),
+        *("--authority", str(services.directory / "tls" / "authority.pem")),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, complaint = await process.communicate()
+
+    assert 1 == process.returncode
+    assert b"is not this service" in complaint

@@ -1,0 +1,94 @@
+"""Results with their task, large and small, for tests of pages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.guarantee import REPLACE_ONE, Coalition, Guarantee
+from common.result import Histogram, Result
+from common.task import Task
+from tests.support.tasks import PublishedTask, published
+
+N_USERS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Collected:
+    """A result, its task, and the truth that only a test knows."""
+
+    result: Result
+    task: Task
+    truth: NDArray[np.float64]
+
+
+@cache
+def _published(labels: tuple[str, ...], size: int) -> PublishedTask:
+    return published(
+        domain_size=size,
+        labels=labels,
+        population="staff & {guests}",
+        local_epsilon=4.0,
+        n_min=N_USERS // 2,
+        target_size=N_USERS,
+    )
+
+
+def collected(
+    *, size: int = 915, labels: Sequence[str] = (), refused: tuple[int, int, int] = (3, 2, 1)
+) -> Collected:
+    """
+    Give a result of `size` values: shares that fall as 1 / rank, and normal noise of seed 7.
+
+    The last value has a share of 0 in truth, and an estimate below it.
+    """
+    signed = _published(tuple(labels), size)
+    rng = np.random.default_rng(7)
+    truth = 1 / np.arange(1, size + 1)
+    truth[-1] = 0
+    truth /= truth.sum()
+    errors = np.sqrt(1e-6 + truth / N_USERS)
+    frequencies = truth + errors * rng.standard_normal(size)
+    frequencies[0] = truth[0]
+    frequencies[-1] = -errors[-1]
+    refined = np.maximum(frequencies, 0)
+    result = Result(
+        task_digest=signed.signed.digest(),
+        protocol="od-hp",
+        mechanism="local-hashing",
+        buckets=13,
+        local_epsilon=4.0,
+        n_users=N_USERS,
+        n_reports=2 * N_USERS,
+        n_dummies=N_USERS,
+        refused=dict(zip(("repeated", "unreadable", "malformed"), refused, strict=True)),
+        histogram=Histogram(
+            frequencies=frequencies,
+            standard_errors=errors,
+            refined=refined / refined.sum(),
+            mse_theory=float(np.mean(errors**2)),
+        ),
+        guarantees=(
+            guarantee("analyzer", 0.108_169_5, 1e-6),
+            guarantee("shuffler+analyzer", 4.0, 0.0),
+            guarantee("network", 0.0, 0.0),
+        ),
+        published_claim="Theorem 1 would claim epsilon 0.6194 at delta 1e-06",
+        open_seconds=1.5,
+        estimate_seconds=0.25,
+    )
+    return Collected(result=result, task=signed.task, truth=truth)
+
+
+def guarantee(coalition: Coalition, epsilon: float, delta: float) -> Guarantee:
+    """Give a guarantee with some theorem and assumption."""
+    return Guarantee(
+        coalition=coalition,
+        epsilon=epsilon,
+        delta=delta,
+        neighbouring=REPLACE_ONE,
+        theorem="a theorem",
+        assumptions=("the encryption holds",),
+    )

@@ -1,0 +1,117 @@
+"""What operators look at, in a real browser: a batch as it grows, and what was released."""
+
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from common.batch import BatchState
+from common.ledger_entry import verify
+from common.task_digest import TaskDigest
+from deploy.pages.live_feed import LiveFeed
+from deploy.pages.live_page import live_page
+from deploy.pages.live_server import LivePage, LiveServer
+from deploy.pages.releases_page import releases_page
+from tests.support.batch_progress import progress
+from tests.support.browser import PHONE, Watched, show, watch
+from tests.support.clocks import ManualClock
+from tests.support.ledger_entries import first_entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A live page that is open, and what feeds it."""
+
+    watched: Watched
+    feed: LiveFeed
+    server: LiveServer
+    address: str
+
+
+@pytest.fixture
+def shown(browser: Browser) -> Iterator[Shown]:
+    """A batch of 100 users that two a second join, open at phone width in the dark."""
+    clock = ManualClock()
+    feed = LiveFeed(clock)
+    for moment in range(0, 101, 2):
+        feed.take(progress(100 + 2 * moment))
+        clock.seconds += 2
+    html = live_page(TaskDigest(bytes(32)), version="1").encode()
+    server = LiveServer(LivePage(page=html, feed=feed, secret="s3cret"))  # noqa: S106  # of a test
+    address = server.start()
+    watched = watch(browser, size=PHONE, scheme="dark")
+    # Time is the test's: the page asks when the test lets two seconds pass.
+    watched.page.clock.install()
+    watched.page.goto(address)
+    expect(watched.page.locator("#users")).to_have_text("300")
+    yield Shown(watched=watched, feed=feed, server=server, address=address)
+    watched.close()
+    server.stop()
+
+
+def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:
+    """Users, forecast, refused submissions; and two seconds later the next figures."""
+    page = shown.watched.page
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Collecting")
+    expect(page.locator("#forecast")).to_contain_text("n_min, 1,000 users, is reached in")
+    expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "15")
+    expect(page.locator("#refused tr", has_text="Token used")).to_contain_text("12")
+    shown.feed.take(progress(1500))
+    page.clock.run_for(2000)
+    expect(page.locator("#users")).to_have_text("1,500")
+    assert "1,500 users" in page.title()
+
+
+def test_a_page_asks_its_own_server_and_nobody_else(shown: Shown) -> None:
+    """It fits on a phone, and the browser has nothing to complain of."""
+    page = shown.watched.page
+    wide: Any = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    base = urllib.parse.urlsplit(shown.address).path
+
+    assert {base, base + "progress.json"} == {
+        urllib.parse.urlsplit(url).path for url in shown.watched.requests
+    }
+    assert [] == shown.watched.complaints
+    assert wide <= 0
+
+
+def test_the_end_of_a_batch_is_told_and_no_more_is_asked(shown: Shown) -> None:
+    """Expired: nothing was released, and the page stops asking."""
+    page = shown.watched.page
+    shown.feed.take(progress(300, state=BatchState.EXPIRED))
+    page.clock.run_for(2000)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Expired: nothing was released")
+    asked = len(shown.watched.requests)
+    page.clock.run_for(60_000)
+
+    assert asked == len(shown.watched.requests)
+
+
+def test_a_server_that_has_gone_is_said_to_have(shown: Shown) -> None:
+    """The figures stay, with a word about it."""
+    page = shown.watched.page
+    page.route("**/progress.json", lambda route: route.abort())
+    page.clock.run_for(2000)
+
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    expect(page.locator("#users")).to_have_text("300")
+
+
+def test_releases_fit_and_ask_for_nothing(browser: Browser, tmp_path: Path) -> None:
+    """A population of 64 letters without a blank fits on a phone."""
+    entry = first_entry(population="w" * 64, n_users=123_456_789)
+    watched = show(
+        browser, releases_page([entry], verify([entry]), version="1"), tmp_path, size=PHONE
+    )
+    expect(watched.page.locator(".releases")).to_contain_text("123,456,789")
+    wide: Any = watched.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    watched.close()
+
+    assert wide <= 0
+    assert [] == watched.complaints
+    assert 1 == len(watched.requests)

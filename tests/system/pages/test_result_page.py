@@ -1,0 +1,278 @@
+"""The page of a result in a real browser, at desktop and phone width, light and dark."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, ViewportSize, expect
+
+from deploy.pages.result_page import result_page
+from tests.support.browser import DESKTOP, PHONE, Scheme, Watched, show
+from tests.support.result_pages import N_USERS, collected
+
+_LABELS: Final = tuple(f"city {1000 + 2 * item}" for item in range(915))
+_COLLECTED: Final = collected(labels=_LABELS)
+_PAGE: Final = result_page(
+    _COLLECTED.result, _COLLECTED.task, truth=_COLLECTED.truth, version="1.2.3"
+)
+
+
+@pytest.fixture(scope="module")
+def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """The page at desktop width; tests put back what they change by loading it again."""
+    watched = show(browser, _PAGE, tmp_path_factory.mktemp("page"))
+    yield watched
+    watched.close()
+
+
+@pytest.fixture
+def page(shown: Watched) -> Watched:
+    """The same, fresh."""
+    shown.page.reload()
+    return shown
+
+
+def _names(watched: Watched) -> list[str]:
+    return watched.page.locator("#rows .name").all_inner_texts()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_page_asks_for_nothing_and_fits(
+    browser: Browser, tmp_path: Path, size: ViewportSize, scheme: Scheme
+) -> None:
+    """No request, no complaint, nothing wider than the window, and dark where that is asked for."""
+    watched = show(browser, _PAGE, tmp_path, size=size, scheme=scheme)
+    expect(watched.page.locator("#overview")).to_have_attribute("data-drawn", "915")
+    watched.page.mouse.wheel(0, 20_000)
+    wide: Any = watched.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+    paper: Any = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    watched.close()
+
+    assert [(tmp_path / "page.html").as_uri()] == watched.requests
+    assert [] == watched.complaints
+    assert wide <= 0
+    assert (sum(map(int, re.findall(r"\d+", paper))) < 200) == (scheme == "dark")
+
+
+def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
+    """Also where the reader's windows are dark; the charts are drawn in its colours."""
+    watched = show(browser, _PAGE, tmp_path, scheme="dark")
+    overview = watched.page.locator("#overview")
+    expect(overview).to_have_attribute("data-drawn", "915")
+    dark: Any = overview.evaluate("x => x.toDataURL()")
+    watched.page.emulate_media(media="print")
+    paper: Any = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    printed: Any = overview.evaluate("x => x.toDataURL()")
+    watched.close()
+
+    assert "rgb(255, 255, 255)" == paper
+    assert dark != printed
+
+
+def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None:
+    """Share, interval, users and refined share of the value that most have."""
+    first = page.page.locator("#rows tr").first
+    histogram = _COLLECTED.result.histogram
+    low, high = (ends[0] for ends in histogram.interval(0.95))
+
+    assert "city 1000" == _names(page)[0]
+    assert 15 == len(_names(page))
+    for text in (
+        f"{100 * histogram.frequencies[0]:.2f}",
+        f"{100 * low:.2f} to {100 * high:.2f}",
+        f"{histogram.frequencies[0] * N_USERS:,.0f}",
+        f"{100 * histogram.refined[0]:.2f}",
+        f"{100 * _COLLECTED.truth[0]:.2f}",
+    ):
+        expect(first).to_contain_text(text)
+
+
+def test_a_value_is_found_by_a_part_of_its_name_or_by_its_number(page: Watched) -> None:
+    """Case and blanks around do not matter; what is not there is said not to be."""
+    search = page.page.get_by_label("Find a value")
+
+    search.fill(" ITY 282 ")
+    assert set(_LABELS[-5:]) == set(_names(page))
+    expect(page.page.locator("#found")).to_have_text("5 values match.")
+    search.fill("77")
+    assert "city 1154" in _names(page)
+    search.fill("nowhere")
+    expect(page.page.locator("#rows")).to_contain_text("No value matches.")
+
+
+def test_sorting_sorts(page: Watched) -> None:
+    """By each order, each way round, from the menu or from a column's head."""
+    refined = np.argsort(_COLLECTED.result.histogram.refined)[::-1]
+
+    page.page.get_by_label("Sort by").select_option("refined")
+    assert [_LABELS[item] for item in refined[:15]] == _names(page)
+    page.page.get_by_role("button", name="Value").click()
+    assert list(_LABELS[:15]) == _names(page)
+    page.page.get_by_role("button", name="Reverse the order").click()
+    assert list(_LABELS[:-16:-1]) == _names(page)
+    expect(page.page.locator("th.value-head")).to_have_attribute("aria-sort", "descending")
+
+
+def test_pages_of_rows_follow_one_another(page: Watched) -> None:
+    """Until there are none left."""
+    page.page.get_by_label("Rows").select_option("200")
+    for _ in range(4):
+        page.page.get_by_role("button", name="Next").click()
+
+    assert 115 == len(_names(page))
+    expect(page.page.locator("#place")).to_have_text("801–915 of 915")
+    expect(page.page.get_by_role("button", name="Next")).to_be_disabled()
+
+
+def test_pointing_at_a_row_tells_its_interval(page: Watched) -> None:
+    """In percent, and in users."""
+    low, high = (ends[0] for ends in _COLLECTED.result.histogram.interval(0.95))
+
+    page.page.locator("#rows tr").first.hover()
+    tooltip = page.page.get_by_role("tooltip")
+    expect(tooltip).to_contain_text(f"{100 * low:.2f} to {100 * high:.2f}")
+    expect(tooltip).to_contain_text(f"{low * N_USERS:,.0f} to {high * N_USERS:,.0f}")
+
+
+def test_all_values_can_be_read_with_the_keyboard(page: Watched) -> None:
+    """Rows by arrows down, the overview by arrows right; what is read is said aloud."""
+    page.page.locator("#rows tr").first.focus()
+    page.page.keyboard.press("ArrowDown")
+    expect(page.page.get_by_role("tooltip")).to_contain_text("city 1002")
+    overview = page.page.get_by_role("slider")
+    overview.focus()
+    page.page.keyboard.press("ArrowRight")
+    page.page.keyboard.press("ArrowRight")
+    expect(overview).to_have_attribute("aria-valuenow", "3")
+    expect(overview).to_have_attribute("aria-valuetext", re.compile("city 1004: Share"))
+
+
+def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
+    """The last value by share is on the last page of rows."""
+    overview = page.page.locator("#overview")
+    overview.focus()
+    page.page.keyboard.press("End")
+    page.page.keyboard.press("Enter")
+
+    expect(page.page.locator("#place")).to_have_text("901–915 of 915")
+    expect(page.page.locator("#rows tr.chosen")).to_have_count(1)
+
+
+def test_values_that_may_be_none_are_marked_and_can_be_left_out(page: Watched) -> None:
+    """As many as have an interval that includes 0."""
+    low, _ = _COLLECTED.result.histogram.interval(0.95)
+    distinct = int((low > 0).sum())
+
+    expect(page.page.locator("#found")).to_contain_text(f"{distinct} of 915 values")
+    page.page.get_by_label("Show").select_option("distinct")
+    expect(page.page.locator("#place")).to_contain_text(f"of {distinct}")
+    expect(page.page.locator("#rows tr.unsure")).to_have_count(0)
+    page.page.get_by_label("Show").select_option("any")
+    page.page.get_by_role("button", name="Reverse the order").click()
+    expect(page.page.locator("#rows tr").first).to_contain_text("not distinguishable from none")
+
+
+def test_simultaneous_intervals_are_wider(page: Watched) -> None:
+    """Bonferroni over 915 values reaches 4.02 standard errors."""
+    histogram = _COLLECTED.result.histogram
+    share, error = histogram.frequencies[0], histogram.standard_errors[0]
+
+    page.page.get_by_label("Simultaneous intervals").check()
+
+    low = f"{100 * (share - 4.0352 * error):.2f}"
+    expect(page.page.locator("#rows tr").first).to_contain_text(f"{low} to")
+    expect(page.page.locator("#interval-head")).to_contain_text("for all")
+
+
+def test_the_csv_holds_every_value(page: Watched, tmp_path: Path) -> None:
+    """As the page has them: seven digits."""
+    with page.page.expect_download() as download:
+        page.page.get_by_role("button", name="Download CSV").click()
+    download.value.save_as(tmp_path / "histogram.csv")
+    lines = (tmp_path / "histogram.csv").read_text(encoding="utf-8").splitlines()
+
+    assert 916 == len(lines)
+    assert lines[0].startswith("item,label,share,standard_error,interval_low")
+    item, label, share, *_ = lines[1].split(",")
+    assert ("0", '"city 1000"') == (item, label)
+    assert pytest.approx(_COLLECTED.result.histogram.frequencies[0], rel=1e-6) == float(share)
+
+
+def test_every_control_has_a_name_and_headings_are_in_order(page: Watched) -> None:
+    """What a screen reader goes by; and there is one main part, one title, one level at a time."""
+    nameless: Any = page.page.evaluate(
+        """[...document.querySelectorAll("button, input, select, a, [tabindex='0']")]
+        .filter((x) => !(x.labels?.length || x.ariaLabel || x.textContent.trim() || x.title))
+        .map((x) => x.outerHTML)"""
+    )
+    levels: Any = page.page.evaluate(
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map((x) => Number(x.tagName[1]))"
+    )
+    captionless: Any = page.page.locator("table:not(:has(caption))").count()
+
+    assert [] == nameless
+    assert 0 == captionless
+    assert 1 == page.page.get_by_role("main").count()
+    assert [1] == levels[:1]
+    assert 1 == levels.count(1)
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_all_text_stands_out_from_its_ground(browser: Browser, tmp_path: Path) -> None:
+    """Contrast of at least 4.5 : 1 [WCAG 2.2, 1.4.3], light and dark, of every piece of text."""
+    schemes: tuple[Scheme, ...] = ("light", "dark")
+    for scheme in schemes:
+        watched = show(browser, _PAGE, tmp_path, scheme=scheme)
+        faint: Any = watched.page.evaluate(_FAINT_TEXT)
+        watched.close()
+
+        assert [] == faint, scheme
+
+
+_FAINT_TEXT: Final = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((x) => x / 255)
+      .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length < 4 || colour[3] === 1) return colour.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const faint = new Set();
+  for (const node of document.querySelectorAll("body *")) {
+    const texts = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    const drawn = node.closest("script, style, noscript, svg, button:disabled");
+    if (!texts || drawn || !node.checkVisibility()) continue;
+    const a = light(parse(getComputedStyle(node).color).slice(0, 3)), b = light(ground(node));
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) faint.add(node.tagName + "." + node.className + " " + contrast.toFixed(2));
+  }
+  return [...faint];
+}"""
+
+
+def test_what_is_said_of_the_collection_is_on_the_page(page: Watched) -> None:
+    """Promise, refused reports by cause, parameters, and how to cite it."""
+    text = page.page.locator("body").inner_text()
+
+    for part in (
+        "at most 1.115 times as likely",
+        "The shuffler and the analyzer together weakest",
+        "Repeated\n",
+        "staff & {guests}",
+        "@misc{shuffledp-",
+        "shuffledp 1.2.3",
+    ):
+        assert re.sub(r"\s+", " ", part) in re.sub(r"\s+", " ", text), part
+    refused = page.page.locator("#reports table").nth(1).locator("td").all_inner_texts()
+    assert ["3", "2", "1"] == refused

@@ -1,0 +1,28 @@
+import time
+
+import pytest
+
+from common.hpke import HpkePrivateKey, report_context
+from common.hpke_pool import HpkePool
+from common.runtime.usage import measure
+from common.suites import DEFAULT_SUITE
+from common.task_digest import TaskDigest
+
+_CONTEXT = report_context(TaskDigest(bytes(32)))
+
+
+@pytest.mark.slow
+def test_the_time_of_workers_counts_while_they_run_and_when_they_have_ended() -> None:
+    """Some thousand seals take a worker's time and memory; ended, its time stays."""
+    key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key()
+    before, started = measure(), time.process_time()
+    pool = HpkePool(1)
+    pool.seal(key, bytes(16 * 20_000), 16, _CONTEXT).result()
+    here = time.process_time() - started
+    running = measure()
+    pool.close()
+    ended = measure()
+
+    assert running.cpu_seconds - before.cpu_seconds > here + 0.5
+    assert running.resident_bytes - ended.resident_bytes > 10 * 2**20
+    assert ended.cpu_seconds >= running.cpu_seconds - 0.02

@@ -1,0 +1,64 @@
+import math
+
+import pytest
+
+from deploy.pages import figures
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [
+        (0.0, "0"),
+        (0.108_169_5, "0.1082"),
+        (4.0, "4"),
+        (1e-6, "10⁻⁶"),
+        (1.23e-7, "1.23\u00a0×\u00a010⁻⁷"),
+        (math.inf, "no guarantee"),
+    ],
+)
+def test_a_privacy_figure_is_rounded_up_and_typeset(epsilon: float, shown: str) -> None:
+    """Never below what it stands for, and infinity says what it means."""
+    assert shown == figures.privacy(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [
+        (0.0, "1"),
+        (0.108_169_5, "1.115"),
+        (4.0, "54.6"),
+        (8.0, "2,981"),
+        (10.0, "2.203\u00a0×\u00a010⁴"),
+        (700.0, "more than 10¹³"),
+    ],
+)
+def test_odds_are_e_to_the_epsilon_rounded_up(epsilon: float, shown: str) -> None:
+    """e⁴ is 54.598, e⁸ 2980.96, e¹⁰ 22026.5."""
+    assert shown == figures.odds(epsilon)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [(0.0, "50 %"), (0.108_169_5, "52.8 %"), (4.0, "98.3 %"), (8.0, "99.967 %")],
+)
+def test_certainty_starts_from_even_odds(epsilon: float, shown: str) -> None:
+    """e^ε / (1 + e^ε), rounded up: .5270, .9820, .99966."""
+    assert shown == figures.certainty(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [12.0, 20.0, 1000.0])
+def test_nobody_is_ever_shown_to_become_certain(epsilon: float) -> None:
+    """A finite ε leaves a doubt, however small."""
+    assert not figures.certainty(epsilon).startswith("100")
+
+
+def test_a_share_has_the_digits_that_its_error_leaves() -> None:
+    """Two digits of the error, and a real minus."""
+    assert "\N{MINUS SIGN}1.23 %" == figures.percent(-0.01234, 0.0036)
+    assert "12.346 %" == figures.percent(0.123_456, 0.000_31)
+
+
+def test_a_moment_beyond_the_calendar_is_still_told() -> None:
+    """A task may have a deadline in the year 36812."""
+    assert "1 January 2030, 00:00 UTC" == figures.moment(1_893_456_000)
+    assert "1,099,511,627,776 seconds after 1970" == figures.moment(2**40)

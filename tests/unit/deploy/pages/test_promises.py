@@ -1,0 +1,43 @@
+import math
+
+from deploy.pages.promises import promises
+from tests.support.result_pages import guarantee
+
+
+def test_a_promise_says_how_many_times_as_likely_and_when_it_fails() -> None:
+    """e^0.1082 is 1.1143, rounded up."""
+    [promise] = promises([guarantee("analyzer", 0.108_169_5, 1e-6)])
+
+    assert "at most 1.115 times as likely" in promise.sentence
+    assert promise.sentence.endswith("except with probability 10⁻⁶.")
+
+
+def test_where_nothing_is_promised_no_number_is_shown() -> None:
+    """Infinity is in words."""
+    told = promises([guarantee("analyzer", 1, 0), guarantee("shuffler+analyzer", math.inf, 0)])
+
+    assert "no guarantee" == told[1].epsilon
+    assert "nothing is promised" in told[1].sentence
+    assert "" == told[1].odds == told[1].certainty
+
+
+def test_the_weakest_coalition_and_the_one_that_is_charged_are_marked() -> None:
+    """Of two promises to one coalition both hold, so that the better counts."""
+    told = promises(
+        [
+            guarantee("analyzer", 0.1, 1e-6),
+            guarantee("analyzer+users", 5.0, 1e-6),
+            guarantee("shuffler+analyzer", 8.0, 0),
+            guarantee("shuffler+analyzer", 4.0, 1e-6),
+        ]
+    )
+
+    assert ["analyzer+users"] == [promise.coalition for promise in told if promise.weakest]
+    assert ["analyzer+users"] == [promise.coalition for promise in told if promise.charged]
+
+
+def test_a_promise_of_nothing_is_told_apart_from_no_promise() -> None:
+    """ε = 0 with δ = 0 is the strongest there is."""
+    [_, promise] = promises([guarantee("analyzer", 1, 0), guarantee("network", 0.0, 0.0)])
+
+    assert "learn nothing of your value" in promise.sentence

@@ -1,0 +1,60 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from common.errors import WireError
+from common.protocols import PROTOCOLS
+from common.task_digest import TaskDigest
+from deploy.pages.collection_story import refinement_in_words, story
+from deploy.pages.result_page import result_page
+from tests.support.result_pages import collected
+
+_COLLECTED = collected(size=100)
+
+
+def test_every_parameter_of_the_task_is_on_the_page() -> None:
+    """By the name that it has in the task; of keys, the fingerprint."""
+    page = result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+
+    for field in dataclasses.fields(_COLLECTED.task):
+        if field.name not in {"mechanism", "dummies", "shuffler"}:
+            assert f">{field.name}</code>" in page, field.name
+    for part in ("true_weight", "other_weight", "dummies.law", "shuffler.law", "suite"):
+        assert part in page
+    assert _COLLECTED.result.task_digest.hex() in page
+
+
+def test_a_page_can_be_made_without_the_task() -> None:
+    """Then it says that the parameters are missing."""
+    page = result_page(_COLLECTED.result, None, version="1")
+
+    assert "was not at hand" in page
+
+
+def test_a_result_is_not_shown_under_another_task() -> None:
+    """Its labels and its promises would be wrong."""
+    result = dataclasses.replace(_COLLECTED.result, task_digest=TaskDigest(bytes(32)))
+
+    with pytest.raises(WireError, match="the task is"):
+        result_page(result, _COLLECTED.task, version="1")
+
+
+def test_a_truth_of_another_length_is_refused() -> None:
+    """It belongs to another domain."""
+    with pytest.raises(WireError, match="3 true shares"):
+        result_page(_COLLECTED.result, _COLLECTED.task, truth=np.zeros(3), version="1")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_every_protocol_has_words(protocol: str) -> None:
+    """For its mechanisms, with noise or without, and for its refinement."""
+    row = PROTOCOLS[protocol]
+    for mechanism in row.mechanisms:
+        epsilon = float("inf") if row.local_noise == "none" else 4.0
+        result = dataclasses.replace(
+            _COLLECTED.result, protocol=protocol, mechanism=mechanism, local_epsilon=epsilon
+        )
+
+        assert f"by {mechanism}." not in story(result, None)
+        assert refinement_in_words(result)

@@ -1,0 +1,69 @@
+"""A result's rows as files and as a table."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+from rich.console import Console
+
+from common.errors import SettingsError
+from common.task_digest import TaskDigest
+from deploy.result_rows import COLUMNS, rows, show, write_csv, write_parquet
+from tests.support.results import result
+
+_RESULT = result(TaskDigest(b"\xd1" * 32))
+_LABELS = ("a,b", '"q"\n', "ü")
+
+
+def test_a_csv_file_holds_every_value_exactly(tmp_path: Path) -> None:
+    """Labels with commas, quotes and line breaks too."""
+    write_csv(tmp_path / "result.csv", _RESULT.histogram, _LABELS)
+    with (tmp_path / "result.csv").open(encoding="utf-8", newline="") as file:
+        heading, *found = csv.reader(file)
+
+    assert COLUMNS == tuple(heading)
+    assert list(_LABELS) == [row[1] for row in found]
+    assert _RESULT.histogram.frequencies.tolist() == [float(row[2]) for row in found]
+
+
+def test_a_parquet_file_says_of_what_task_it_is(tmp_path: Path) -> None:
+    """Beside every value."""
+    write_parquet(tmp_path / "result.parquet", _RESULT, ())
+    table = parquet.read_table(tmp_path / "result.parquet")
+
+    assert list(COLUMNS) == table.column_names
+    assert ["0", "1", "2"] == table["label"].to_pylist()
+    assert _RESULT.histogram.refined.tolist() == table["refined"].to_pylist()
+    assert (b"d1" * 32, b"10") == (
+        table.schema.metadata[b"task_digest"],
+        table.schema.metadata[b"n_users"],
+    )
+
+
+@pytest.mark.parametrize("write", [write_csv, write_parquet])
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, write: object) -> None:
+    """Its name and why."""
+    target = _RESULT if write is write_parquet else _RESULT.histogram
+    with pytest.raises(SettingsError, match="cannot be written"):
+        write(tmp_path / "no" / "file", target, ())  # type: ignore[operator]  # one of two functions
+
+
+def test_intervals_are_of_the_unrefined_shares() -> None:
+    """1.96 standard errors on either side."""
+    item, label, share, error, low, high, refined = list(rows(_RESULT.histogram, ()))[2]
+
+    assert (2, "2", 0.6, 0.1, 0.55) == (item, label, share, error, refined)
+    assert (low, high) == (pytest.approx(0.6 - 0.19600, abs=1e-5), pytest.approx(0.79600, abs=1e-5))
+
+
+def test_a_table_shows_the_largest_and_no_markup() -> None:
+    """A label is text, whatever it looks like."""
+    console = Console(file=io.StringIO(), width=100)
+    show(_RESULT, ("[red]a", "b", "c"), console, most=2)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+    assert "The 2 largest of 3 values" in printed
+    assert printed.index(" c ") < printed.index("[red]a")
+    assert " b " not in printed

@@ -1,0 +1,96 @@
+"""`shuffledp task` without services: the dry run, and what is said when something is missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from common.batch import BatchState
+from common.errors import SettingsError
+from common.task_summary import TaskState
+from deploy.batch_words import BATCH_STATES
+from deploy.cli import app
+from deploy.task_view import _TASK_STATES, moment, preview, summary_as_json
+from tests.support.tasks import draft
+from tests.support.wire_parsers import _summary
+
+_DRAFT = """
+protocol = "od-hp"
+domain_size = 915
+buckets = 53
+dummies_per_user = 1
+local_epsilon = 4.0
+delta = 1e-6
+n_min = 10000
+target_size = 20000
+deadline = 2030-01-31T12:00:00Z
+assumed_honest_fraction = 0.9
+population = "staff"
+budget_epsilon = 1.0
+"""
+
+
+@pytest.fixture
+def draft_file(tmp_path: Path) -> Path:
+    """A draft as an operator writes it."""
+    path = tmp_path / "draft.toml"
+    path.write_text(_DRAFT, encoding="utf-8")
+    return path
+
+
+def test_a_dry_run_prints_what_users_will_be_promised(draft_file: Path) -> None:
+    """Against every coalition, and publishes nothing: there is no service."""
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+
+    assert 0 == outcome.exit_code
+    assert "nothing is published" in outcome.stdout
+    assert "if 9000 users are honest" in " ".join(outcome.stdout.split())
+    for coalition in ("analyzer+users", "analyzer+skippers", "shuffler+analyzer", "network"):
+        assert coalition in outcome.stdout
+    assert "what the population has left of its budget" in " ".join(outcome.stdout.split())
+
+
+def test_a_dry_run_promises_what_the_task_will_claim(draft_file: Path) -> None:
+    """The figure is the task's own, not another computation of it."""
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
+    found = json.loads(outcome.stdout)
+
+    assert preview(draft(domain_size=915, buckets=53)).central_epsilon > 0
+    assert found["task"]["central_epsilon"] == pytest.approx(0.168, abs=0.01)
+    assert found["task"]["local_epsilon"] == 4.0
+    claimed = [row for row in found["guarantees"] if row["coalition"] == "analyzer+users"]
+    assert 1 == len(claimed)
+    assert claimed[0]["epsilon"] <= found["task"]["central_epsilon"]
+
+
+def test_publishing_without_a_service_says_what_is_missing(draft_file: Path) -> None:
+    """And that a dry run needs none of it."""
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
+
+    assert isinstance(outcome.exception, SettingsError)
+    assert str(outcome.exception) == (
+        "--analyzer, --token-file and --shuffler-key are needed to publish; without them use "
+        "--dry-run"
+    )
+
+
+def test_every_state_has_words() -> None:
+    """Those of a task at the analyzer, and those of a batch at the shuffler."""
+    assert set(TaskState) == set(_TASK_STATES)
+    assert set(BatchState) == set(BATCH_STATES)
+
+
+def test_a_moment_beyond_the_calendar_is_written_as_seconds() -> None:
+    """A deadline may be 34,000 years away."""
+    assert "1970-01-01 00:01 UTC" == moment(60)
+    assert "1,099,511,627,776 seconds after 1970" == moment(2**40)
+
+
+def test_a_summary_for_programs_holds_every_field() -> None:
+    """Under the names of the message."""
+    summary = _summary(TaskState.UNUSABLE)
+    fields = summary_as_json(summary)
+
+    assert set(type(summary).__dataclass_fields__) == set(fields)
+    assert ("unusable", "d1" * 32) == (fields["state"], fields["task_digest"])
