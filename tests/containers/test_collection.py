@@ -93,7 +93,7 @@ def _result(deployment: Deployment, digest: str) -> dict[str, Any]:
     give_up = time.monotonic() + _RESULT_SECONDS
     while True:
         found: dict[str, Any] | None = operator(
-            deployment, "result", digest, check=time.monotonic() > give_up
+            deployment, "result", digest, "--json", check=time.monotonic() > give_up
         )
         if found is not None:
             return found

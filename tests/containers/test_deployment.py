@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from deploy.docker.deployment import SERVICES, Deployment
-from tests.support.containers import inside, inspect
+from tests.support.containers import TAG, inside, inspect
 
 _CONNECT: Final = """
 import json, socket
@@ -171,3 +171,35 @@ def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str)
     outside = [("192.0.2.1", 443), ("198.51.100.1", 53)]  # kept for documentation
 
     assert {"unreachable"} == _attempts(deployment, service, outside)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_metrics_are_read_in_a_network_of_their_own(deployment: Deployment, service: str) -> None:
+    """By whoever joins it, under the name that the Prometheus configuration has."""
+    engine, network = deployment.engine, f"metrics-{service.replace('_', '-')}"
+    page = engine.say(
+        *("run", "--rm", f"--network={deployment.project}_{network}", "--entrypoint=python3"),
+        *(f"shuffledp-operator:{TAG}", "-c"),
+        "from urllib.request import urlopen\n"
+        f"print(urlopen('http://{service}:9464/metrics', timeout=5).read().decode())",
+    )
+
+    assert "# HELP shuffledp_" in page
+
+
+@pytest.mark.parametrize(
+    ("service", "caller", "network"),
+    [
+        ("shuffler", "user_agent", "edge"),
+        ("shuffler", "analyzer", "core"),
+        ("analyzer", "shuffler", "core"),
+        ("user_agent", "shuffler", "edge"),
+    ],
+)
+def test_the_other_parties_cannot_read_metrics(
+    deployment: Deployment, service: str, caller: str, network: str
+) -> None:
+    """Nobody listens for them in the networks that parties share."""
+    address = _addresses(deployment, service)[network]
+
+    assert {"reached"} == _attempts(deployment, caller, [(address, 9464)])
