@@ -66,6 +66,7 @@ bench: install  ## measured ratios, as JSON lines
 	@$(BIN)/python -m tests.benchmarks.permuting
 	@$(BIN)/python -m tests.benchmarks.suites
 	@$(BIN)/python -m tests.benchmarks.ingest
+	@$(BIN)/python -m tests.benchmarks.load
 	@$(BIN)/python -m tests.benchmarks.large_batches
 	@$(BIN)/python -m tests.benchmarks.watching
 	@$(BIN)/python -m tests.benchmarks.accounting

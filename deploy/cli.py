@@ -12,6 +12,7 @@ from deploy.commands import (
     demo,
     keys,
     live,
+    load,
     person,
     plan,
     result,
@@ -30,7 +31,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for part in (demo, account, plan, simulate, task, live, result, person, sentinels, keys, tokens):
+for part in (
+    demo,
+    account,
+    plan,
+    simulate,
+    load,
+    task,
+    live,
+    result,
+    person,
+    sentinels,
+    keys,
+    tokens,
+):
     app.add_typer(part.app)
 
 

@@ -27,7 +27,7 @@ from common.wire import status_from_wire
 from deploy import result_rows
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
-from deploy.load import contribute_all
+from deploy.load.bulk import contribute_all
 from deploy.output_file import write
 from deploy.pages.result_page import result_page
 from deploy.person_client import send

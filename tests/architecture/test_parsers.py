@@ -59,6 +59,9 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
     "deploy.docker.wheels.download": "this repository's locks",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
+    "deploy.load.sink.sink": "the authority's certificate that its own child wrote; gRPC reads it",
+    "deploy.load.target.serving": "the authority's certificate that its own child wrote; gRPC "
+    "reads it",
     "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.shuffler_client.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",

@@ -112,6 +112,7 @@ def _examples(signed: SignedTask, services: Services) -> dict[str, Sequence[byte
             shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=[envelope, b"", b"x"])
         ],
         "GetBatchStatus": [asked],
+        "GetBatchProgress": [asked],
         "CloseBatch": [shuffler_pb2.CloseBatchRequest(task_digest=digest)],
         "GetInclusion": [prefix_to_wire(digest, None), prefix_to_wire(digest, 0)],
         "CreateTask": [draft_to_wire(draft(services.shuffler_key))],
@@ -122,6 +123,8 @@ def _examples(signed: SignedTask, services: Services) -> dict[str, Sequence[byte
             sentinels_to_wire(digest, [bytes(64)], acknowledged=True),
         ],
         "GetResult": [asked],
+        "ListTasks": [analyzer_pb2.ListTasksRequest(), analyzer_pb2.ListTasksRequest(after=digest)],
+        "DescribeTask": [asked],
         "GetLedger": [analyzer_pb2.GetLedgerRequest(after=0)],
         "Check": [health_pb2.HealthCheckRequest(service="")],
         "Watch": [health_pb2.HealthCheckRequest(service="")],

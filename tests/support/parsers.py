@@ -40,11 +40,12 @@ def parsers() -> dict[str, Parser]:
     from tests.support.evidence_parsers import EVIDENCE_PARSERS  # noqa: PLC0415
     from tests.support.file_parsers import FILE_PARSERS  # noqa: PLC0415
     from tests.support.key_parsers import KEY_PARSERS  # noqa: PLC0415
+    from tests.support.load_parsers import LOAD_PARSERS  # noqa: PLC0415
     from tests.support.text_parsers import TEXT_PARSERS  # noqa: PLC0415
     from tests.support.wire_parsers import WIRE_PARSERS  # noqa: PLC0415
 
     every = (
         *(*WIRE_PARSERS, *EVIDENCE_PARSERS, *BYTE_PARSERS),
-        *(*TEXT_PARSERS, *FILE_PARSERS, *KEY_PARSERS),
+        *(*TEXT_PARSERS, *FILE_PARSERS, *KEY_PARSERS, *LOAD_PARSERS),
     )
     return {parser.name: parser for parser in every}

@@ -16,7 +16,7 @@ from common.runtime.rpc import open_channel
 from common.submission import Outcome
 from common.task import Task
 from deploy.cluster import Cluster
-from deploy.load import contribute_all
+from deploy.load.bulk import contribute_all
 from deploy.simulate.collection import count, release
 
 _USERS = 5000

@@ -24,6 +24,7 @@ def test_help_names_every_command() -> None:
     assert 0 == result.exit_code
     for command in (
         "demo",
+        "load",
         "account",
         "plan",
         "result",

@@ -1,0 +1,1 @@
+"""Simulated users against running services, and what came of them."""

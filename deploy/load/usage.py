@@ -1,0 +1,211 @@
+"""What each service took while it was loaded: processor time, and memory at its peak."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTP_PORT, HTTPConnection, HTTPException
+from types import TracebackType
+from typing import Final, Protocol, Self
+from urllib.parse import urlsplit
+
+import psutil
+from prometheus_client.parser import text_string_to_metric_families
+
+from common.errors import SettingsError
+
+_PERIOD: Final = 0.5
+"""Seconds between looks: a peak that is shorter may be missed."""
+_TIMEOUT: Final = 5.0
+_MOST_BYTES: Final = 8 * 2**20
+_CPU: Final = "shuffledp_process_cpu_seconds_total"
+_MEMORY: Final = "shuffledp_process_resident_memory_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One party at one moment."""
+
+    cpu_seconds: float
+    """Since its start, with its workers."""
+    memory_bytes: int
+    """Resident, with its workers; pages that they share count for each."""
+
+
+class Source(Protocol):
+    """Where looks come from. Called beside the event loop."""
+
+    def __call__(self) -> Mapping[str, Look]:
+        """Look at each party that can be seen at the moment."""
+
+
+@dataclass(slots=True)
+class Usage:
+    """One party over a run. A service that was started again counts from nothing again."""
+
+    cpu_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    _last: float | None = None
+
+    def take(self, look: Look) -> None:
+        """Take note of a look."""
+        if self._last is not None:
+            started_again = look.cpu_seconds < self._last / 2
+            grown = look.cpu_seconds - self._last
+            self.cpu_seconds += look.cpu_seconds if started_again else max(0.0, grown)
+        self._last = look.cpu_seconds
+        self.peak_memory_bytes = max(self.peak_memory_bytes, look.memory_bytes)
+
+
+class Meter:
+    """Looks at all parties, before, during and after the block."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.usage: dict[str, Usage] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.look()
+        self._looking = asyncio.create_task(self._repeat())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._looking.cancel()
+        await asyncio.gather(self._looking, return_exceptions=True)
+        if kind is None:
+            await self.look()
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(_PERIOD)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look now."""
+        for party, look in (await asyncio.to_thread(self._source)).items():
+            self.usage.setdefault(party, Usage()).take(look)
+
+
+def process_tree(pid: int) -> Look | None:
+    """Look at a process of this machine and all that it started; None if it has ended."""
+    try:
+        root = psutil.Process(pid)
+        processes = [root, *root.children(recursive=True)]
+    except psutil.Error:
+        return None
+    seconds, memory = 0.0, 0
+    for process in processes:
+        with suppress(psutil.Error), process.oneshot():  # one that has just ended
+            times = process.cpu_times()
+            # Of children, those that have ended and were waited for; the others are looked at.
+            seconds += times.user + times.system + times.children_user + times.children_system
+            memory += process.memory_info().rss
+    return Look(seconds, memory)
+
+
+def local_source(processes: Callable[[], Mapping[str, Sequence[int]]]) -> Source:
+    """Look at processes of this machine, by party; they may be others after a restart."""
+
+    def look() -> Mapping[str, Look]:
+        found: dict[str, Look] = {}
+        for party, pids in processes().items():
+            looks = [seen for seen in map(process_tree, pids) if seen is not None]
+            if looks:
+                found[party] = Look(
+                    sum(one.cpu_seconds for one in looks), sum(one.memory_bytes for one in looks)
+                )
+        return found
+
+    return look
+
+
+def together(*sources: Source) -> Source:
+    """Look at what several sources look at."""
+
+    def look() -> Mapping[str, Look]:
+        return {party: seen for source in sources for party, seen in source().items()}
+
+    return look
+
+
+def remote_source(pages: Mapping[str, str]) -> Source:
+    """
+    Look at services' pages of metrics, by party. One that does not answer is left out.
+
+    Raises:
+        SettingsError: An address is not http://…
+    """
+    places = {party: _place(url) for party, url in pages.items()}
+
+    def look() -> Mapping[str, Look]:
+        found: dict[str, Look] = {}
+        for party, place in places.items():
+            with suppress(OSError, HTTPException, SettingsError):
+                found[party] = look_from(_page(*place))
+        return found
+
+    return look
+
+
+def _place(url: str) -> tuple[str, int, str]:
+    """Take an address apart: host, port, path."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # also a port that is none
+        host, port = None, None
+    path = f"{parts.path or '/'}?{parts.query}" if host else ""
+    if not host or parts.scheme != "http" or not (path + host).isprintable() or " " in path + host:
+        raise SettingsError(f"metrics are read from http://HOST:PORT/PATH, not from {url!r}")
+    return host, port or HTTP_PORT, path
+
+
+def _page(host: str, port: int, path: str) -> bytes:
+    """Read a page as it is there: redirected to nowhere, and through no proxy."""
+    connection = HTTPConnection(host, port, timeout=_TIMEOUT)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read(_MOST_BYTES)
+    except UnicodeError as error:
+        raise SettingsError("a page of metrics has an address that none can have") from error
+    finally:
+        connection.close()
+
+
+def look_from(page: bytes) -> Look:
+    """
+    Read a service's page of metrics.
+
+    Raises:
+        SettingsError: It is none, or does not say what the process takes.
+    """
+    found: dict[str, float] = {}
+    try:
+        for family in text_string_to_metric_families(page.decode("utf-8")):
+            for sample in family.samples:
+                if sample.name in {_CPU, _MEMORY}:
+                    found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
+        return Look(found[_CPU], int(found[_MEMORY]))
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
+        raise SettingsError("a page of metrics does not say what its process takes") from error
+
+
+def pages_from(texts: list[str]) -> dict[str, str]:
+    """
+    Read options PARTY=URL.
+
+    Raises:
+        SettingsError: One is none.
+    """
+    pages: dict[str, str] = {}
+    for text in texts:
+        party, equals, url = text.partition("=")
+        if not (party and equals and url):
+            raise SettingsError(f"metrics are named PARTY=URL, not {text}")
+        pages[party] = url
+    return pages

@@ -1,0 +1,189 @@
+"""Simulated users against the three real servers: every count to the last submission."""
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from common.errors import PlanError, SettingsError
+from common.submission import Outcome
+from deploy.cli import app
+from deploy.load import prepared_file
+from deploy.load.behaviour import MISBEHAVING, Behaviour
+from deploy.load.connection import Destination
+from deploy.load.job import Job, Remote, execute
+from deploy.load.plan import Crowd, LoadPlan, Ramp
+from deploy.load.progress import Bars
+from deploy.load.report import as_json
+from deploy.load.run import Finished, run
+from deploy.load.sealing import prepare
+from deploy.load.tally import Tally
+from deploy.load.target import Target
+from deploy.result_json import dumps
+from deploy.shuffler_client import ShufflerClient
+from tests.support.services import Services
+
+_USERS = 240
+_STORED = 228
+"""Of them: four misbehave in each way, and in three ways nothing of them is stored."""
+_SHARES: dict[Behaviour, float] = dict.fromkeys(MISBEHAVING, 4 / _USERS)
+
+
+class Silent:
+    """An `Observer` that remembers nothing but how often it was told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def begins(self, what: str, users: int | None) -> None:
+        """Do nothing."""
+
+    def sees(self, tally: Tally) -> None:
+        """Count."""
+        self.told += tally.finished >= 0
+
+
+async def _load(
+    services: Services,
+    folder: Path,
+    plan: LoadPlan,
+    *,
+    n_users: int = _USERS,
+    stored: int = _STORED,
+    target_size: int = 0,
+) -> Finished:
+    signed = await services.publish(n_min=stored, target_size=target_size or stored)
+    prepare(
+        folder / "users",
+        signed,
+        crowd=Crowd(n_users=n_users, shares=_SHARES),
+        dataset_name="zipf:100",
+        seed=4,
+        processes=1,
+    )
+    prepared = prepared_file.read(folder / "users")
+    authority = (services.directory / "tls" / "authority.pem").read_bytes()
+    shuffler = ShufflerClient.connect(
+        services.shuffler.address,
+        services.directory / "tls" / "authority.pem",
+        services.directory / "shuffler" / "operator.token",
+    )
+    async with services.operator() as operator, shuffler:
+        target = Target(
+            kind="services",
+            to=Destination(address=services.shuffler.address, authority=authority),
+            signed=signed,
+            operator=operator,
+            shuffler=shuffler,
+        )
+        return await run(plan, target, prepared, Silent())
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(LoadPlan(fetch_task=True, rate=400.0, seed=1), id="users"),
+        pytest.param(LoadPlan(mode="bulk", concurrency=2), id="bulk"),
+    ],
+)
+async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
+    services: Services, tmp_path: Path, plan: LoadPlan
+) -> None:
+    """Malformed, oversized, repeated, conflicting, flooding and leaving users among honest ones."""
+    finished = await _load(services, tmp_path, plan)
+
+    assert [] == [row for row in finished.rows if not row.holds]
+    assert finished.result is not None
+    assert _STORED == finished.result.n_users == finished.total.acknowledged
+    assert 4 == finished.total.dropped
+    assert {Outcome.STORED, Outcome.REPEATED, Outcome.CONFLICT, Outcome.MALFORMED} == set(
+        finished.total.answers
+    )
+    assert finished.seen.milliseconds()["max"] > 0
+    assert "malformed, by the shuffler" in {row.what for row in finished.rows}
+    assert '"counts_match": true' in dumps(as_json(finished))
+
+
+async def test_a_ramp_climbs_and_says_what_held(services: Services, tmp_path: Path) -> None:
+    """Two steps that any machine holds."""
+    plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, seconds=1.0))
+    finished = await _load(services, tmp_path, plan, n_users=50, stored=1, target_size=100)
+
+    assert finished.verdict is not None
+    assert [10, 20] == [step.offered for step in finished.steps]
+    assert 30 == finished.n_users
+    assert finished.counts_match
+    assert finished.result is None
+
+
+async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
+    services: Services, tmp_path: Path
+) -> None:
+    """The batch would close before the last of them, and nothing could be compared."""
+    with pytest.raises(PlanError, match="close before the last"):
+        await _load(services, tmp_path, LoadPlan(), stored=100)
+
+
+async def test_what_was_prepared_is_replayed_and_the_batch_closed(
+    services: Services, tmp_path: Path
+) -> None:
+    """By whoever holds both operators' tokens; and another task's file is refused."""
+    state, path = services.directory, tmp_path / "users"
+    signed = await services.publish(n_min=5, target_size=1000)
+    other = await services.publish(n_min=5, target_size=1000)
+    remote = {
+        "shuffler": services.shuffler.address,
+        "authority": state / "tls" / "authority.pem",
+        "analyzer": services.analyzer.address,
+        "token_file": state / "analyzer" / "operator.token",
+        "shuffler_token_file": state / "shuffler" / "operator.token",
+    }
+    plan = LoadPlan(mode="bulk")
+    sealing = Job(
+        kind="services",
+        plan=plan,
+        crowd=Crowd(n_users=30),
+        dataset_name="zipf:100",
+        remote=Remote(**remote, digest=signed.digest()),  # type: ignore[arg-type]  # as named
+        prepare=path,
+    )
+    replaying = Job(
+        kind="services",
+        plan=plan,
+        crowd=None,
+        remote=Remote(**remote),  # type: ignore[arg-type]  # as named
+        replay=path,
+        close=True,
+    )
+    wrong = Job(
+        kind="services",
+        plan=plan,
+        crowd=None,
+        remote=Remote(**remote, digest=other.digest()),  # type: ignore[arg-type]  # as named
+        replay=path,
+    )
+    with Bars(Console(quiet=True)) as bars:
+        assert await execute(sealing, bars) is None
+        with pytest.raises(SettingsError, match="prepared for another task"):
+            await execute(wrong, bars)
+        finished = await execute(replaying, bars)
+
+    assert finished is not None
+    assert finished.counts_match
+    assert finished.result is not None
+    assert 30 == finished.result.n_users
+
+
+@pytest.mark.parametrize("mode", ["users", "bulk"])
+def test_the_command_measures_itself_against_a_sink(mode: str) -> None:
+    """With nothing but itself, and says what came of it as JSON."""
+    asked = ["load", "--sink", "--users", "40", "--mode", mode, "--seed", "1", "--json"]
+    result = CliRunner().invoke(app, [*asked, "--misbehaving", "oversized=0.1"])
+
+    assert 0 == result.exit_code, result.output
+    said = json.loads(result.stdout)
+    assert {"stored": 36, "malformed": 4} == said["answers"]
+    assert 36 == said["users_acknowledged"]
+    assert {"load generator", "sink"} == set(said["services"])

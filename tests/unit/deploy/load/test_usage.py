@@ -1,0 +1,122 @@
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from common.errors import SettingsError
+from deploy.load.usage import (
+    Look,
+    Meter,
+    Usage,
+    local_source,
+    look_from,
+    pages_from,
+    remote_source,
+)
+
+_PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
+# TYPE shuffledp_process_cpu_seconds_total counter
+shuffledp_process_cpu_seconds_total 12.5
+# TYPE shuffledp_process_resident_memory_bytes gauge
+shuffledp_process_resident_memory_bytes 3.0e+06
+other_total{label="x"} 7
+"""
+
+
+def test_a_page_of_metrics_says_what_a_service_took() -> None:
+    """Two numbers of many."""
+    assert Look(12.5, 3_000_000) == look_from(_PAGE)
+
+
+@pytest.mark.parametrize("page", [b"", b"\xff", b"other 1\n", _PAGE.replace(b"12.5", b"x")])
+def test_another_page_is_refused(page: bytes) -> None:
+    """In words."""
+    with pytest.raises(SettingsError):
+        look_from(page)
+
+
+def test_processor_time_adds_up_over_a_restart() -> None:
+    """A service that was started again counts from nothing."""
+    usage = Usage()
+    for look in (Look(10.0, 5), Look(13.0, 9), Look(1.0, 2), Look(2.0, 2)):
+        usage.take(look)
+
+    assert (5.0, 9) == (usage.cpu_seconds, usage.peak_memory_bytes)
+
+
+def test_a_worker_that_has_just_ended_is_no_restart() -> None:
+    """Its time is its parent's a moment later."""
+    usage = Usage()
+    for look in (Look(10.0, 1), Look(9.9, 1), Look(10.0, 1)):
+        usage.take(look)
+
+    assert 0.1 == pytest.approx(usage.cpu_seconds)
+
+
+async def test_a_meter_looks_before_and_after() -> None:
+    """So that even a short run has a difference."""
+    looks: Iterator[Mapping[str, Look]] = iter([{"a": Look(1.0, 1)}, {"a": Look(4.0, 2)}])
+    async with Meter(lambda: next(looks)) as meter:
+        pass
+
+    assert Usage(3.0, 2, 4.0) == meter.usage["a"]
+
+
+def test_a_process_of_this_machine_is_looked_at() -> None:
+    """This one; and one that is not there is left out."""
+    source = local_source(lambda: {"here": [os.getpid()], "nowhere": [2**22 + 1]})
+
+    assert {"here"} == set(source())
+    assert source()["here"].memory_bytes > 10**6
+
+
+def test_a_page_that_does_not_answer_is_left_out() -> None:
+    """A service may be down for a moment."""
+    assert {} == remote_source({"shuffler": "http://127.0.0.1:9/metrics"})()
+
+
+@pytest.mark.parametrize(
+    "url", ["https://a/m", "file:///etc/passwd", "http:", "127.0.0.1:9", "http://a:b/", "http://[/"]
+)
+def test_metrics_are_read_over_http_alone(url: str) -> None:
+    """No file, and nothing else that an address may say."""
+    with pytest.raises(SettingsError, match="http://"):
+        remote_source({"shuffler": url})
+
+
+def test_pages_are_named_by_party() -> None:
+    """PARTY=URL."""
+    assert {"shuffler": "http://a/m?x=1"} == pages_from(["shuffler=http://a/m?x=1"])
+    with pytest.raises(SettingsError, match="PARTY=URL"):
+        pages_from(["http://a/m"])
+
+
+@pytest.fixture
+def served() -> Iterator[str]:
+    """A page of metrics on the loopback."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(_PAGE if self.path == "/metrics?x=1" else b"nothing")
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its own name
+            """Write nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_page_is_read_from_where_it_is(served: str) -> None:
+    """With its query; another page there says nothing."""
+    pages = {"shuffler": f"{served}/metrics?x=1", "analyzer": f"{served}/other"}
+
+    assert {"shuffler": Look(12.5, 3_000_000)} == remote_source(pages)()
