@@ -8,6 +8,7 @@ import numpy as np
 
 from deploy.docker.deployment import SERVICES, Deployment
 from tests.support.containers import (
+    ITEMS,
     inside,
     inspect,
     kill,
@@ -15,6 +16,7 @@ from tests.support.containers import (
     play_persons,
     play_users,
     say,
+    values_of_users,
 )
 
 _USERS: Final = 5000
@@ -70,12 +72,16 @@ def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment
     deployment.wait()
 
     assert [1, 1, 1] == [inspect(deployment, service)["RestartCount"] for service in SERVICES]
-    assert _USERS == sum(one["acknowledged"] for one in played) + _PERSONS
+    assert _USERS == sum(one["users_acknowledged"] for one in played) + _PERSONS
+    assert [0, 0] == [one["users_given_up"] + one["users_dropped"] for one in played]
+    assert played[1]["retries"] > 0
     result = _result(deployment, digest)
     say("the result is released")
     assert _USERS == result["n_users"]
     assert (2 * _USERS, 0) == (result["n_reports"], sum(result["refused"].values()))
-    counts = sum(np.array(one["counts"]) for one in played) + np.bincount(values, minlength=915)
+    counts = np.bincount(values, minlength=ITEMS)
+    for users, seed in zip((_BEFORE, rest), _SEEDS, strict=True):
+        counts += values_of_users(deployment, users, seed)
     _check_histogram(result, counts / _USERS)
 
 

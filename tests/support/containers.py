@@ -17,6 +17,8 @@ from deploy.docker.private_engine import private_engine
 TAG: Final = "test"
 PROJECT: Final = "shuffledp-test"
 AUTHORITY: Final = "/run/secrets/authority.pem"
+DATASET: Final = "ipums1940_city"
+ITEMS: Final = 915
 
 _HERE: Final = Path(__file__).parents[1] / "containers"
 _STARTED: Final = time.monotonic()
@@ -159,14 +161,29 @@ def operator(deployment: Deployment, *arguments: str, check: bool = True) -> Any
 
 
 def play_users(deployment: Deployment, digest: str, users: int, seed: int) -> dict[str, Any]:
-    """
-    Let users of the load generator submit, each until it is answered.
+    """Let users of the load generator submit, each until it is answered; give what it reports."""
+    outcome = deployment.compose(
+        *("run", "--rm", "-T", "loadgen", "load", digest, "--shuffler", "shuffler:7002"),
+        *("--authority", AUTHORITY, "--users", str(users), "--dataset", DATASET),
+        *("--seed", str(seed), "--mode", "users", "--concurrency", "4", "--json"),
+    )
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    return found
 
-    Returns:
-        acknowledged: how many were; counts: how many of them have each value.
-    """
-    arguments = ["shuffler:7002", AUTHORITY, digest, str(users), str(seed)]
-    found: dict[str, Any] = _play(deployment, "play_users.py", arguments)
+
+def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
+    """Give how many of the load generator's users have each value, by its own draws."""
+    program = (
+        "import json\n"
+        "import numpy as np\n"
+        "from deploy.load.behaviour import assign\n"
+        "from deploy.load.sealing import draw_values\n"
+        f"rng = np.random.default_rng({seed})\n"
+        f"kinds = assign({users}, {{}}, rng)\n"
+        f"values = draw_values('{DATASET}', kinds, {ITEMS}, rng)\n"
+        f"print(json.dumps(np.bincount(values, minlength={ITEMS}).tolist()))"
+    )
+    found: list[int] = _in_loadgen(deployment, "-c", program)
     return found
 
 
@@ -178,14 +195,15 @@ def play_persons(deployment: Deployment, digest: str, values: Sequence[int]) -> 
         For each, whether the agent had an answer of theirs already.
     """
     socket = "unix:/run/shuffledp/user_agent.sock"
-    arguments = [socket, digest, *(str(value) for value in values)]
-    found: list[bool] = _play(deployment, "play_persons.py", arguments)
+    script = (_HERE / "play_persons.py").read_text(encoding="utf-8")
+    numbers = [str(value) for value in values]
+    found: list[bool] = _in_loadgen(deployment, "-", socket, digest, *numbers, text=script)
     return found
 
 
-def _play(deployment: Deployment, script: str, arguments: Sequence[str]) -> Any:
+def _in_loadgen(deployment: Deployment, *arguments: str, text: str | None = None) -> Any:
+    """Run Python in the load generator's container, and read the JSON that it prints."""
     outcome = deployment.compose(
-        *("run", "--rm", "-T", "--entrypoint", "python3", "loadgen", "-", *arguments),
-        text=(_HERE / script).read_text(encoding="utf-8"),
+        *("run", "--rm", "-T", "--entrypoint", "python3", "loadgen", *arguments), text=text
     )
-    return json.loads(outcome.stdout.strip().splitlines()[-1])
+    return json.loads(outcome.stdout)
