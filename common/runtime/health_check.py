@@ -22,8 +22,6 @@ from common.runtime.tls import TlsFiles, TlsIdentity, files_in
 _SERVICES: Final = ("analyzer", "shuffler", "user_agent")
 _SECONDS: Final = 5.0
 """For the whole check. An engine that waits for less takes a slow service for a dead one."""
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # to listen on
-"""Hosts that a service may listen on and nobody can call, each with one that reaches it."""
 
 
 async def check(settings: ServiceSettings, party: str) -> None:
@@ -54,11 +52,9 @@ async def check(settings: ServiceSettings, party: str) -> None:
 def _address(file: Path) -> str:
     """Give the address to call."""
     try:
-        listening = file.read_text(encoding="ascii").strip()
+        return file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] reach this machine too
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file} does not say where the service listens") from error
-    host, colon, port = listening.rpartition(":")
-    return f"{_EVERYWHERE.get(host, host)}{colon}{port}"
 
 
 def _own_identity(settings: ServiceSettings, party: str) -> TlsIdentity | None:

@@ -44,8 +44,8 @@ async def test_a_service_on_a_unix_socket_is_asked_there(services: Services) -> 
     await device.stop()
 
 
-async def test_a_service_that_listens_everywhere_is_asked_on_loopback(services: Services) -> None:
-    """0.0.0.0 is nobody's address."""
+async def test_a_service_that_listens_everywhere_is_asked_here(services: Services) -> None:
+    """0.0.0.0 is nobody's address, and on Linux leads to this machine; as in a container."""
     port = services.shuffler.address.rpartition(":")[2]
     published = services.directory / "shuffler" / "address"
     for listening in (f"0.0.0.0:{port}", f"127.0.0.1:{port}\n"):

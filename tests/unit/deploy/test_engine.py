@@ -32,6 +32,11 @@ _NO_PLUGIN = "compose) exit 1;;\n*) exit 0;;"
         ({"docker": _NO_PLUGIN, "docker-compose": _ALL}, "docker", ("docker-compose",)),
         ({"podman": _ALL, "podman-compose": _ALL}, "podman", ("podman-compose",)),
         (
+            {"podman": _ALL, "podman-compose": _ALL, "docker": _ALL},
+            "docker",
+            ("docker", "compose"),
+        ),
+        (
             {"docker": "*) exit 1;;", "podman": _ALL, "podman-compose": _ALL},
             "podman",
             ("podman-compose",),
