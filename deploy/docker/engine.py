@@ -1,4 +1,4 @@
-"""The container engine of this machine, whichever it is, and what is missing if there is none."""
+"""The container engine of this machine, and what is missing if there is none that will do."""
 
 import os
 import shutil
@@ -16,7 +16,13 @@ _LONGEST: Final = 540.0
 _SHOWN: Final = 25
 """Last lines of what a failed command said."""
 
-INSTALL: Final = "Debian: apt-get install --no-install-recommends docker.io docker-compose"
+_COMMAND: Final = "docker"
+_COMPOSERS: Final = (("docker", "compose"), ("docker-compose",))
+_INSTALL: Final = "Debian: apt-get install --no-install-recommends docker.io docker-compose"
+_PODMAN: Final = (
+    "podman alone will not do: the podman-compose of Debian 12 knows neither profiles nor files of "
+    "variables"
+)
 
 
 class EngineError(ShuffleDpError):
@@ -25,12 +31,14 @@ class EngineError(ShuffleDpError):
     status = "FAILED_PRECONDITION"
 
 
+class SilentEngineError(EngineError):
+    """All that is needed is installed, and the service does not answer: nobody started it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """An engine that answers, with the command that reads compose files."""
+    """A docker service that answers, with the program that reads compose files."""
 
-    command: str
-    """docker or podman."""
     compose: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables beside this process's own."""
@@ -38,26 +46,25 @@ class Engine:
     @classmethod
     def find(cls, environment: Mapping[str, str] | None = None) -> Self:
         """
-        Find the first engine that answers: docker, then podman.
+        Find it.
 
         Raises:
-            EngineError: None does; says what is missing, and what installs it.
+            EngineError: There is none; says what is missing, and what installs it.
+            SilentEngineError: It is only not running.
         """
         given = dict(environment or {})
-        reasons = []
-        for command in ("docker", "podman"):
-            if shutil.which(command) is None:
-                continue
-            if not _answers((command, "info"), given):
-                reasons.append(_silence(command))
-                continue
-            for compose in _composers(command):
-                if shutil.which(compose[0]) and _answers((*compose, "version"), given):
-                    return cls(command=command, compose=compose, environment=given)
-            reasons.append(_no_composer(command))
-        raise EngineError(
-            " ".join(reasons) or f"there is no container engine here: docker or podman. {INSTALL}"
-        )
+        if shutil.which(_COMMAND) is None:
+            podman = f" ({_PODMAN})" if shutil.which("podman") else ""
+            raise EngineError(f"docker is not installed{podman}. {_INSTALL}")
+        composers = [one for one in _COMPOSERS if _answers((*one, "version"), given)]
+        if not composers:
+            raise EngineError("docker-compose is missing. Debian: apt-get install docker-compose")
+        if not _answers((_COMMAND, "info"), given):
+            raise SilentEngineError(
+                "docker is installed, and its service does not answer: start it (systemctl start "
+                "docker), and be root or in the group docker."
+            )
+        return cls(compose=composers[0], environment=given)
 
     def run(
         self,
@@ -78,7 +85,7 @@ class Engine:
         Raises:
             EngineError: It failed, or took too long.
         """
-        return self._call((self.command, *arguments), {}, text, seconds, check=check)
+        return self._call((_COMMAND, *arguments), {}, text, seconds, check=check)
 
     def say(self, *arguments: str, text: str | None = None) -> str:
         """Run a command of the engine, and give what it printed, without spaces around it."""
@@ -97,8 +104,7 @@ class Engine:
 
     def processors(self) -> int:
         """Give how many processors the engine's containers may have at most."""
-        form = "{{.NCPU}}" if self.command == "docker" else "{{.Host.CPUs}}"
-        return int(self.say("info", "--format", form))
+        return int(self.say("info", "--format", "{{.NCPU}}"))
 
     def has_image(self, name: str) -> bool:
         """Say whether an image is here."""
@@ -133,12 +139,6 @@ class Engine:
         return outcome
 
 
-def _composers(command: str) -> tuple[tuple[str, ...], ...]:
-    if command == "podman":
-        return (("podman-compose",),)
-    return (("docker", "compose"), ("docker-compose",))
-
-
 def _answers(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     """Say whether a command succeeds, soon."""
     try:
@@ -153,17 +153,3 @@ def _answers(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     except (subprocess.TimeoutExpired, OSError):
         return False
     return outcome.returncode == 0
-
-
-def _silence(command: str) -> str:
-    if command == "podman":
-        return "podman is installed, and `podman info` fails."
-    return (
-        "docker is installed, and its service does not answer: start it (systemctl start docker), "
-        "and be root or in the group docker."
-    )
-
-
-def _no_composer(command: str) -> str:
-    missing = "podman-compose" if command == "podman" else "docker-compose"
-    return f"{command} runs, and {missing} is missing: apt-get install {missing}."

@@ -70,7 +70,7 @@ class Base:
 def _make_stand_in(engine: Engine) -> None:
     script = str(Path(__file__).with_name("make_base.sh"))
     outcome = subprocess.run(  # noqa: S603  # our own script
-        [script, engine.command],
+        [script],
         env={**os.environ, **engine.environment},
         capture_output=True,
         text=True,
@@ -102,8 +102,6 @@ def build(engine: Engine, base: Base, tag: str, say: Say, *, from_host: bool) ->
         say(f"{count} packages downloaded in {time.monotonic() - before:.0f} s")
         options = ["--network=none"]
         options += ["--build-arg=PACKAGES_FROM=--no-index --find-links /build/wheels"]
-    if engine.command == "podman":
-        options.append("--format=docker")  # its own format has no health checks
     for image in wheels.IMAGES:
         before = time.monotonic()
         build_one(engine, base, image, f"shuffledp-{image}:{tag}", options)

@@ -5,16 +5,15 @@
 # the Dockerfile builds and the services run, and are not for anybody else's machine. Do not push
 # them.
 #
-# Usage: deploy/docker/make_base.sh [ENGINE]    ENGINE is docker (the default) or podman
+# Usage: deploy/docker/make_base.sh    MIRROR=URL names another mirror than this machine's own
 set -eu
 
-ENGINE="${1:-docker}"
 SUITE=bookworm
 
 missing() { echo "make_base.sh: $*" >&2; exit 1; }
 [ "$(id -u)" = 0 ] || missing "debootstrap needs root"
 command -v debootstrap >/dev/null || missing "debootstrap is missing: apt-get install debootstrap"
-command -v "$ENGINE" >/dev/null || missing "$ENGINE is missing: apt-get install docker.io"
+command -v docker >/dev/null || missing "docker is missing: apt-get install docker.io"
 
 # The mirror that this machine's own apt uses for Debian 12, or Debian's default.
 MIRROR="${MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' \
@@ -23,7 +22,7 @@ MIRROR="${MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COM
 MIRROR="${MIRROR:-http://deb.debian.org/debian}"
 
 ROOT="$(mktemp -d)"
-trap 'rm -rf "$ROOT"' EXIT
+trap 'rm -rf "$ROOT" "$ROOT.log"' EXIT
 trap 'exit 1' INT TERM
 
 in_root() { DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$ROOT" "$@"; }
@@ -39,15 +38,15 @@ import() {
         --exclude='./usr/share/doc/*/changelog*' --exclude='./usr/share/doc/*/NEWS*' \
         --exclude='*/__pycache__/*' --exclude='./etc/machine-id' --exclude='./etc/resolv.conf' \
         --exclude='./etc/hostname' \
-        -c . | "$ENGINE" import --change 'ENV LANG=C.UTF-8' --change 'CMD ["python3"]' - "$1"
+        -c . | docker import --change 'ENV LANG=C.UTF-8' --change 'CMD ["python3"]' - "$1"
 }
 
 echo "debootstrap of $SUITE with Debian's Python"
-debootstrap --variant=minbase --include=python3,ca-certificates "$SUITE" "$ROOT" "$MIRROR" >"$ROOT.log" 2>&1 \
-    || { tail -n 20 "$ROOT.log" >&2; rm -f "$ROOT.log"; missing "debootstrap failed"; }
-rm -f "$ROOT.log"
+debootstrap --variant=minbase --include=python3,ca-certificates "$SUITE" "$ROOT" "$MIRROR" \
+    >"$ROOT.log" 2>&1 || { tail -n 20 "$ROOT.log" >&2; missing "debootstrap failed"; }
 import shuffledp-base:$SUITE
 
 cp /etc/resolv.conf "$ROOT/etc/resolv.conf"
-in_root apt-get install --quiet=2 --yes --no-install-recommends python3-pip python3-venv >/dev/null
+in_root apt-get install --quiet=2 --yes --no-install-recommends python3-pip python3-venv \
+    >"$ROOT.log" 2>&1 || { tail -n 20 "$ROOT.log" >&2; missing "pip cannot be installed"; }
 import shuffledp-builder:$SUITE

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.docker.deployment import Deployment
-from deploy.docker.engine import Engine, EngineError
+from deploy.docker.engine import Engine, EngineError, SilentEngineError
 from deploy.docker.images import Base, build
 from deploy.docker.private_engine import private_engine
 
@@ -41,7 +41,7 @@ def engine_of_this_machine() -> Iterator[Engine]:
     with ExitStack() as held:
         try:
             engine = Engine.find()
-        except EngineError as error:
+        except SilentEngineError as error:
             try:
                 engine = held.enter_context(private_engine())
             except EngineError as other:

@@ -26,40 +26,25 @@ _NO_PLUGIN = "compose) exit 1;;\n*) exit 0;;"
 
 
 @pytest.mark.parametrize(
-    ("there", "command", "compose"),
-    [
-        ({"docker": _ALL, "docker-compose": _ALL}, "docker", ("docker", "compose")),
-        ({"docker": _NO_PLUGIN, "docker-compose": _ALL}, "docker", ("docker-compose",)),
-        ({"podman": _ALL, "podman-compose": _ALL}, "podman", ("podman-compose",)),
-        (
-            {"podman": _ALL, "podman-compose": _ALL, "docker": _ALL},
-            "docker",
-            ("docker", "compose"),
-        ),
-        (
-            {"docker": "*) exit 1;;", "podman": _ALL, "podman-compose": _ALL},
-            "podman",
-            ("podman-compose",),
-        ),
-    ],
+    ("does", "compose"), [(_ALL, ("docker", "compose")), (_NO_PLUGIN, ("docker-compose",))]
 )
-def test_the_first_engine_that_answers_is_taken(
-    programs: Path, there: dict[str, str], command: str, compose: tuple[str, ...]
+def test_the_newest_program_for_compose_files_is_taken(
+    programs: Path, does: str, compose: tuple[str, ...]
 ) -> None:
-    """With the newest of its programs for compose files."""
-    for name, does in there.items():
-        _install(programs, name, does)
+    """Docker's own, if it has one."""
+    _install(programs, "docker", does)
+    _install(programs, "docker-compose", _ALL)
 
-    assert Engine(command=command, compose=compose) == Engine.find()
+    assert Engine(compose=compose) == Engine.find()
 
 
 @pytest.mark.parametrize(
     ("there", "message"),
     [
-        ({}, "no container engine here.*apt-get install .*docker.io docker-compose"),
-        ({"docker": "*) exit 1;;"}, "does not answer: start it"),
-        ({"docker": _NO_PLUGIN}, "docker-compose is missing: apt-get install docker-compose"),
-        ({"podman": _ALL}, "podman-compose is missing: apt-get install podman-compose"),
+        ({}, r"docker is not installed\. .*apt-get install .*docker\.io docker-compose"),
+        ({"podman": _ALL}, "docker is not installed .podman alone will not do: .*apt-get install"),
+        ({"docker": "compose) exit 0;;\n*) exit 1;;"}, "does not answer: start it"),
+        ({"docker": _NO_PLUGIN}, "docker-compose is missing.*apt-get install docker-compose"),
     ],
 )
 def test_what_is_missing_is_said(programs: Path, there: dict[str, str], message: str) -> None:
@@ -74,7 +59,7 @@ def test_what_is_missing_is_said(programs: Path, there: dict[str, str], message:
 def test_a_failure_shows_what_the_engine_said(programs: Path) -> None:
     """The end of it, and which command it was."""
     _install(programs, "docker", "build) echo no such target >&2; exit 1;;")
-    engine = Engine(command="docker", compose=("docker-compose",))
+    engine = Engine(compose=("docker-compose",))
 
     with pytest.raises(EngineError, match=r"(?s)docker build x … failed:.*no such target"):
         engine.run("build", "x")
