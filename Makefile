@@ -4,7 +4,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help install demo test test-all lint protos bench vectors lock clean
+# Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip; WHEELS=1
+# downloads packages with this machine's own pip instead of the build's.
+IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_WHEELS="$(WHEELS)"
+LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
+
+.PHONY: help install demo test test-all containers-test images up down lint protos bench vectors lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +33,18 @@ test: install  ## everything that must hold (a few minutes)
 
 test-all: install  ## also the long suites
 	$(BIN)/python -m pytest -q -n logical --dist worksteal
+
+containers-test: install  ## build the images, run the three in containers, kill each, collect
+	$(IMAGES) $(BIN)/python -m pytest -q -s tests/containers
+
+images: install  ## build an image for each party, and one for operators
+	$(IMAGES) $(BIN)/python -m deploy.docker images
+
+up: install  ## build, prepare and start the three in containers
+	$(IMAGES) $(BIN)/python -m deploy.docker up
+
+down: install  ## stop them; keys and state stay
+	$(BIN)/python -m deploy.docker down
 
 lint: install  ## formatting, ruff, mypy, the floors, and generated code up to date
 	$(BIN)/ruff format --check .
@@ -56,7 +73,11 @@ bench: install  ## measured ratios, as JSON lines
 
 lock: install  ## pin every dependency again, with hashes
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --extra research --group dev pyproject.toml -o requirements.lock
+	$(LOCK) --extra research --group dev pyproject.toml -o requirements.lock
+	$(LOCK) --constraint requirements.lock pyproject.toml -o deploy/docker/operator.lock
+	for party in shuffler analyzer user_agent; do \
+	    $(LOCK) --constraint requirements.lock --group pyproject.toml:$$party -o deploy/docker/$$party.lock || exit 1; \
+	done
 
 clean:  ## remove what make made
 	rm -rf .venv result.json result.html

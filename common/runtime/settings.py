@@ -137,7 +137,14 @@ def is_local(address: str) -> bool:
     return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}
 
 
-def load(settings: type[S], path: Path | None, environment: Mapping[str, str], prefix: str) -> S:
+def load(
+    settings: type[S],
+    path: Path | None,
+    environment: Mapping[str, str],
+    prefix: str,
+    *,
+    leave_out_unknown: bool = False,
+) -> S:
     """
     Read settings of one party.
 
@@ -146,6 +153,7 @@ def load(settings: type[S], path: Path | None, environment: Mapping[str, str], p
         path: A flat TOML file, or None.
         environment: Variables; PREFIX_KEY in capitals overrides the file.
         prefix: Such as SHUFFLEDP_SHUFFLER.
+        leave_out_unknown: Take no notice of other keys, for who needs only what all parties have.
 
     Raises:
         SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. Keys are
@@ -162,7 +170,7 @@ def load(settings: type[S], path: Path | None, environment: Mapping[str, str], p
         if name.startswith(start)
     )
     unknown = sorted(set(found) - set(kinds))
-    if unknown:
+    if unknown and not leave_out_unknown:
         raise SettingsError(f"unknown setting: {', '.join(unknown)}")
     required = {
         field.name for field in dataclasses.fields(settings) if field.default is dataclasses.MISSING
@@ -170,7 +178,9 @@ def load(settings: type[S], path: Path | None, environment: Mapping[str, str], p
     missing = sorted(required - set(found))
     if missing:
         raise SettingsError(f"missing setting: {', '.join(missing)}")
-    return settings(**{key: _convert(key, value, kinds[key]) for key, value in found.items()})
+    return settings(
+        **{key: _convert(key, value, kinds[key]) for key, value in found.items() if key in kinds}
+    )
 
 
 def _convert(key: str, value: Any, kind: Any) -> Any:  # noqa: ANN401  # TOML holds anything

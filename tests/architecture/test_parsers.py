@@ -45,11 +45,19 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.mixing.Mixing._dummies": "what its own workers sealed",
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
+    "common.runtime.health_check._address": "a file that its own service wrote",
     "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",
     "deploy.cluster.Cluster.start_user_agent": "files that its own child wrote",
     "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.cluster.Cluster._start": "files that its own child wrote",
     "deploy.cluster._last_line": "its own child's log, with errors=replace",
+    "deploy.docker.deployment.Deployment._read": "lines that compose reads; the others are kept as "
+    "they are",
+    "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
+    "deploy.docker.images.Base.target": "what its own program printed in a base image that was "
+    "chosen by name",
+    "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
+    "deploy.docker.wheels.download": "this repository's locks",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
     "deploy.load.sink.sink": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.load.target.serving": "the authority's certificate that its own child wrote; gRPC "

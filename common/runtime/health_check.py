@@ -1,0 +1,94 @@
+"""
+Asks the service of this very machine whether it serves: what a container's engine runs.
+
+Run as `python -m common.runtime.health_check PARTY --settings FILE`, with the settings and the
+environment of the service. Where it listens stands in STATE/address.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from common.errors import PeerError, SettingsError, ShuffleDpError
+from common.runtime.rpc import open_channel, reply
+from common.runtime.settings import ServiceSettings, load
+from common.runtime.tls import TlsFiles, TlsIdentity, files_in
+
+_SERVICES: Final = ("analyzer", "shuffler", "user_agent")
+_SECONDS: Final = 5.0
+"""For the whole check. An engine that waits for less takes a slow service for a dead one."""
+
+
+async def check(settings: ServiceSettings, party: str) -> None:
+    """
+    Ask a service for its health, over its own transport and with its own certificate.
+
+    Args:
+        settings: The service's.
+        party: Whose service it is: the name in its certificate.
+
+    Raises:
+        SettingsError: It has not written its address, or its certificate cannot be read.
+        PeerError: It does not answer, or says that it does not serve.
+        PeerRefusalError: It refused to say.
+    """
+    address = _address(settings.state_directory / "address")
+    own = None if address.startswith("unix:") else _own_identity(settings, party)
+    authority = own.authority if own else None
+    async with open_channel(address, party, authority, own=own) as channel:
+        call = health_pb2_grpc.HealthStub(channel).Check(
+            health_pb2.HealthCheckRequest(), timeout=_SECONDS
+        )
+        answer = await reply(call, f"the service at {address}")
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        raise PeerError(f"the service at {address} does not serve")
+
+
+def _address(file: Path) -> str:
+    """Give the address to call."""
+    try:
+        return file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] reach this machine too
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} does not say where the service listens") from error
+
+
+def _own_identity(settings: ServiceSettings, party: str) -> TlsIdentity | None:
+    """Read what the service itself shows; None for plaintext."""
+    if settings.tls_directory is not None:
+        return files_in(settings.tls_directory, party).read()
+    if settings.tls_authority is None:
+        return None
+    return TlsFiles(
+        certificate=settings.tls_certificate,
+        key=settings.tls_key,
+        authority=settings.tls_authority,
+    ).read()
+
+
+def main() -> None:
+    """Check once; the exit status is 0 if the service serves, else 1 with one sentence."""
+    parser = argparse.ArgumentParser(
+        prog="python -m common.runtime.health_check",
+        description="Ask this machine's own service whether it serves.",
+        epilog="Example: python -m common.runtime.health_check analyzer --settings analyzer.toml",
+    )
+    parser.add_argument("party", choices=_SERVICES, help="whose service it is")
+    parser.add_argument("--settings", type=Path, help="the service's TOML file of settings")
+    arguments = parser.parse_args()
+    prefix = f"SHUFFLEDP_{arguments.party.upper()}"
+    try:
+        settings = load(
+            ServiceSettings, arguments.settings, os.environ, prefix, leave_out_unknown=True
+        )
+        asyncio.run(check(settings, arguments.party))
+    except ShuffleDpError as error:
+        sys.exit(f"{arguments.party}: {error}")
+
+
+if __name__ == "__main__":
+    main()

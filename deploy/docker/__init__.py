@@ -1,0 +1,1 @@
+"""Images of the three parties, and the three of them in containers on one machine."""

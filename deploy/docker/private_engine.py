@@ -1,0 +1,92 @@
+"""
+A docker service for one run, where docker is installed and its service is not running.
+
+It lives in a network namespace of its own: its bridges, its firewall rules and its forwarding are
+the namespace's, and go with it. The machine's own network is left as it is.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from deploy.docker.engine import Engine, EngineError, SilentEngineError
+
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.2
+_SHOWN: Final = 10
+
+_NEEDED: Final = ("docker", "dockerd", "unshare", "ip")
+
+
+@contextmanager
+def private_engine() -> Iterator[Engine]:
+    """
+    Start a docker service in a temporary folder; stop it and remove the folder afterwards.
+
+    Raises:
+        EngineError: It cannot be started here: not root, or not installed.
+    """
+    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    if os.geteuid() != 0 or missing:
+        raise EngineError(
+            f"a docker service for this run alone needs root and the commands {', '.join(_NEEDED)}"
+        )
+    with tempfile.TemporaryDirectory(prefix="shuffledp-docker-") as folder:
+        home = Path(folder)
+        daemon = _start(home)
+        try:
+            yield _wait(daemon, home)
+        finally:
+            _stop(daemon)
+
+
+def _start(home: Path) -> subprocess.Popen[bytes]:
+    options = [
+        f"--data-root={home}/data",
+        f"--exec-root={home}/exec",
+        f"--pidfile={home}/pid",
+        f"--host=unix://{home}/socket",
+    ]
+    begin = 'ip link set lo up; exec dockerd "$@"'
+    with (home / "log").open("wb") as log:
+        return subprocess.Popen(  # noqa: S603  # all of it stands here
+            ["unshare", "--net", "--mount", "sh", "-c", begin, "dockerd", *options],  # noqa: S607
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # an interrupt is for us; we stop it in order
+        )
+
+
+def _wait(daemon: subprocess.Popen[bytes], home: Path) -> Engine:
+    environment = {"DOCKER_HOST": f"unix://{home}/socket"}
+    give_up = time.monotonic() + _START_SECONDS
+    while True:
+        if (home / "socket").exists():
+            try:
+                return Engine.find(environment)
+            except SilentEngineError:
+                if time.monotonic() > give_up:
+                    raise
+        if daemon.poll() is not None or time.monotonic() > give_up:
+            said = (home / "log").read_text(encoding="utf-8", errors="replace").splitlines()
+            raise EngineError("dockerd does not start:\n" + "\n".join(said[-_SHOWN:]))
+        time.sleep(_POLL_SECONDS)
+
+
+def _stop(daemon: subprocess.Popen[bytes]) -> None:
+    """Let it stop its containers; then nothing is left of its namespaces."""
+    daemon.send_signal(signal.SIGTERM)
+    try:
+        daemon.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()

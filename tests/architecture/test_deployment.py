@@ -1,0 +1,147 @@
+"""Locks, images and compose file agree with each other and with the project."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from analyzer.settings import AnalyzerSettings
+from common.runtime.settings import ServiceSettings, load
+from deploy.docker.wheels import IMAGES, pins
+from shuffler.settings import ShufflerSettings
+from user_agent.settings import UserAgentSettings
+
+_ROOT: Final = Path(__file__).parents[2]
+_COMPOSE: Final = _ROOT / "deploy" / "compose.yaml"
+_SETTINGS: Final[dict[str, type[ServiceSettings]]] = {
+    "analyzer": AnalyzerSettings,
+    "shuffler": ShufflerSettings,
+    "user_agent": UserAgentSettings,
+}
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def _compose() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(_COMPOSE.read_text(encoding="utf-8"))
+    return read
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_an_image_has_packages_of_the_one_lock(image: str) -> None:
+    """The same versions, the same markers and the same hashes as everything that is tested here."""
+    whole = pins((_ROOT / "requirements.lock").read_text(encoding="utf-8"))
+    part = pins((_ROOT / "deploy" / "docker" / f"{image}.lock").read_text(encoding="utf-8"))
+
+    assert part
+    assert part == {pin: whole.get(pin) for pin in part}
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
+    """Nobody adds a package to a group and forgets `make lock`; groups name what is required."""
+    project = _project()
+    groups = project["dependency-groups"]
+    named: set[str] = set()
+    for entry in groups[party]:
+        named |= set(groups[entry["include-group"]]) if isinstance(entry, dict) else {entry}
+    locked = pins((_ROOT / "deploy" / "docker" / f"{party}.lock").read_text(encoding="utf-8"))
+
+    assert named <= {pin.partition("==")[0] for pin in locked}
+    assert named <= {Requirement(one).name for one in project["project"]["dependencies"]}
+
+
+def test_the_shufflers_lock_has_no_statistics() -> None:
+    """What it may not import it does not hold."""
+    lock = (_ROOT / "deploy" / "docker" / "shuffler.lock").read_text(encoding="utf-8")
+
+    assert not re.search("^(scipy|dp-accounting)==", lock, re.MULTILINE)
+
+
+def test_the_compose_file_keeps_to_its_specification() -> None:
+    """Which both generations of the program read."""
+    outcome = subprocess.run(
+        [
+            *(sys.executable, "-m", "check_jsonschema"),
+            *("--builtin-schema", "vendor.compose-spec", str(_COMPOSE)),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_agents_and_the_analyzer_are_given_no_network_together() -> None:
+    """Nor a way round through one that carries both; every network is closed to the outside."""
+    compose = _compose()
+    services = {name: set(one.get("networks", ())) for name, one in compose["services"].items()}
+
+    assert {"internal": True} in compose["networks"].values()
+    assert all(network == {"internal": True} for network in compose["networks"].values())
+    assert set() == services["user_agent"] & services["analyzer"]
+    for name, networks in services.items():
+        bridges = networks & services["user_agent"] and networks & services["analyzer"]
+        assert not bridges or name == "shuffler"
+
+
+@pytest.mark.parametrize("name", _compose()["services"])
+def test_every_container_is_hardened(name: str) -> None:
+    """The one that prepares is root for a moment, without a network."""
+    service = _compose()["services"][name]
+
+    assert service["read_only"] is True
+    assert ["ALL"] == service["cap_drop"]
+    assert ["no-new-privileges:true"] == service["security_opt"]
+    assert {"net.ipv4.ip_forward": "0"} == service["sysctls"]
+    assert {"mem_limit", "pids_limit", "cpus", "stop_grace_period"} <= service.keys()
+    assert "ports" not in service
+    assert ("user" in service or "cap_add" in service) == (name == "prepare")
+    assert ("unless-stopped" if name in _SETTINGS else "no") == service["restart"]
+    if name == "prepare":
+        assert "none" == service["network_mode"]
+
+
+@pytest.mark.parametrize("party", _SETTINGS)
+def test_the_settings_of_containers_are_settings(party: str) -> None:
+    """With what compose gives beside the file they make what the service starts with."""
+    given = _compose()["services"][party].get("environment", {})
+    environment = dict.fromkeys(given, "00" * 32)
+    file = _ROOT / "deploy" / "settings" / f"{party}.toml"
+    settings = load(_SETTINGS[party], file, environment, f"SHUFFLEDP_{party.upper()}")
+
+    secrets = {one["target"] for one in _compose()["services"][party]["secrets"]}
+    paths = (settings.tls_certificate, settings.tls_key, settings.tls_authority)
+    named = {path for path in (*paths, getattr(settings, "state_key", None)) if path}
+    assert {Path("/run/secrets") / one for one in secrets} == named
+    assert Path("/var/lib/shuffledp/state") == settings.state_directory
+
+
+def test_an_image_is_copied_folder_by_folder() -> None:
+    """The Dockerfile names what a party's image holds: protos, common and its own."""
+    text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    for party in _SETTINGS:
+        [stage] = re.findall(
+            rf"^FROM party AS {party}\n(.*?)(?=^FROM|\Z)", text, re.DOTALL | re.MULTILINE
+        )
+        copied = re.findall(r"^COPY --from=code (\S+)", stage, re.MULTILINE)
+        assert {"/app/protos", "/app/common", f"/app/{party}"} == set(copied)
+        assert "\nUSER 10001:10001\n" in stage
+
+
+def test_a_build_is_shown_no_secret() -> None:
+    """What the context may hold is a list, and keys are taken off it."""
+    lines = (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+
+    assert "*" == rules[0]
+    assert {"deploy/secrets", "deploy/.env", "**/*.key", "**/*.pem", "**/*.token"} <= set(rules)

@@ -1,0 +1,26 @@
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from common.errors import ShuffleDpError
+from deploy.docker.deployment import Deployment
+from tests.support.containers import Images, deployed, engine_of_this_machine
+
+
+@pytest.fixture(scope="session")
+def images() -> Iterator[Images]:
+    """The four images, built; without an engine everything stops here, with what is missing."""
+    with ExitStack() as held:
+        try:
+            built = Images.built(held.enter_context(engine_of_this_machine()))
+        except ShuffleDpError as error:
+            pytest.exit(str(error), returncode=1)
+        yield built
+
+
+@pytest.fixture(scope="session")
+def deployment(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """The three services, healthy."""
+    with deployed(images, tmp_path_factory.mktemp("deployment")) as running:
+        yield running

@@ -1,0 +1,38 @@
+"""
+Runs in the load generator's container: persons contribute through the user agent's socket.
+
+Usage: python3 - unix:SOCKET DIGEST VALUE...    person 0 has the first value, and so on
+"""
+
+import asyncio
+import json
+import sys
+
+from common.errors import PeerError
+from common.task_digest import TaskDigest
+from deploy.person_client import send
+
+_PATIENCE = 240.0
+_PAUSE = 0.25
+
+
+async def play(agent: str, digest: TaskDigest, values: list[int]) -> None:
+    """Contribute one after the other, each until it is answered; print who had been answered."""
+    repeated = []
+    async with asyncio.timeout(_PATIENCE):
+        for person, value in enumerate(values):
+            while True:
+                try:
+                    receipt = await send(agent, digest, value, f"person {person}")
+                except PeerError:
+                    await asyncio.sleep(_PAUSE)
+                else:
+                    repeated.append(receipt.repeated)
+                    break
+    sys.stdout.write(json.dumps(repeated) + "\n")
+
+
+if __name__ == "__main__":
+    where, named, *numbers = sys.argv[1:]
+    task = TaskDigest(bytes.fromhex(named))
+    asyncio.run(play(where, task, [int(number) for number in numbers]))

@@ -1,0 +1,122 @@
+"""5,000 users through three containers, each of which is killed once in the middle."""
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+import numpy as np
+
+from deploy.docker.deployment import SERVICES, Deployment
+from tests.support.containers import (
+    ITEMS,
+    inside,
+    inspect,
+    kill,
+    operator,
+    play_persons,
+    play_users,
+    say,
+    values_of_users,
+)
+
+_USERS: Final = 5000
+_PERSONS: Final = 20
+"""Of them, those who contribute through the user agent."""
+_BEFORE: Final = 2000
+"""Of the others, those who are through before anything is killed."""
+_SEEDS: Final = (7, 8)
+"""Choose the people; what they report is drawn anew each time."""
+_RESULT_SECONDS: Final = 120.0
+_BEGIN_SECONDS: Final = 60.0
+
+_LAST_WRITE: Final = (
+    "import json, pathlib\n"
+    "state = pathlib.Path('/var/lib/shuffledp/state')\n"
+    "print(json.dumps(max(p.stat().st_mtime_ns for p in state.glob('spool.sqlite*'))))"
+)
+
+
+def test_a_collection_outlives_the_death_of_every_service(deployment: Deployment) -> None:
+    """
+    What was acknowledged is counted once each, nothing else is, and the histogram is right.
+
+    The shuffler is killed while users submit; analyzer and user agent at the same time. The
+    engine brings each back by itself. Users send the same bytes until they are acknowledged.
+    """
+    created = operator(
+        deployment,
+        *("task", "create", "/drafts/cities.toml", "--json"),
+        *("--shuffler-key", "/state/shuffler/state/envelope.pub"),
+    )
+    digest = created["task_digest"]
+    assert _USERS == created["task"]["target_size"]
+    values = [40 * person for person in range(_PERSONS)]
+    half = _PERSONS // 2
+
+    played = [play_users(deployment, digest, _BEFORE, _SEEDS[0])]
+    assert [False] * half == play_persons(deployment, digest, values[:half])
+    say(f"{_BEFORE + half} users are through")
+    with ThreadPoolExecutor() as pool:
+        written = inside(deployment, "shuffler", _LAST_WRITE)
+        rest = _USERS - _BEFORE - _PERSONS
+        running = pool.submit(play_users, deployment, digest, rest, _SEEDS[1])
+        _wait_for_submissions(deployment, written, running)
+        kill(deployment, "shuffler")
+        assert not running.done(), "nobody was left to notice that the shuffler died"
+        kill(deployment, "analyzer")
+        kill(deployment, "user_agent")
+        # Those of before have been answered; the others' agent may still be down.
+        assert [True] * half + [False] * half == play_persons(deployment, digest, values)
+        played.append(running.result())
+    say(f"{_USERS} users are through")
+    deployment.wait()
+
+    assert [1, 1, 1] == [inspect(deployment, service)["RestartCount"] for service in SERVICES]
+    assert _USERS == sum(one["users_acknowledged"] for one in played) + _PERSONS
+    assert [0, 0] == [one["users_given_up"] + one["users_dropped"] for one in played]
+    assert played[1]["retries"] > 0
+    result = _result(deployment, digest)
+    say("the result is released")
+    assert _USERS == result["n_users"]
+    assert (2 * _USERS, 0) == (result["n_reports"], sum(result["refused"].values()))
+    counts = np.bincount(values, minlength=ITEMS)
+    for users, seed in zip((_BEFORE, rest), _SEEDS, strict=True):
+        counts += values_of_users(deployment, users, seed)
+    _check_histogram(result, counts / _USERS)
+
+
+def _wait_for_submissions(
+    deployment: Deployment, written: int, running: "Future[dict[str, Any]]"
+) -> None:
+    """Wait until the shuffler stores something that it had not stored before."""
+    give_up = time.monotonic() + _BEGIN_SECONDS
+    while inside(deployment, "shuffler", _LAST_WRITE) == written:
+        assert time.monotonic() < give_up
+        assert not running.done(), running.result()
+
+
+def _result(deployment: Deployment, digest: str) -> dict[str, Any]:
+    give_up = time.monotonic() + _RESULT_SECONDS
+    while True:
+        found: dict[str, Any] | None = operator(
+            deployment, "result", digest, "--json", check=time.monotonic() > give_up
+        )
+        if found is not None:
+            return found
+
+
+def _check_histogram(result: dict[str, Any], truth: np.ndarray) -> None:
+    """
+    Compare with the people's own values.
+
+    An item's support is a sum of 10,000 independent indicators with a standard deviation of 13.6 or
+    more. By Bernstein's inequality it is off by 7.5 of them with probability 5e-11 at most, one of
+    915 items to either side with 9e-8; the printed standard errors are within 6 % of the true ones.
+    """
+    found, errors = np.array(result["frequencies"]), np.array(result["standard_errors"])
+
+    assert np.abs(found - truth).max() < 8 * errors.max()
+    assert (np.abs(found - truth) < 8 * errors).all()
+    # The mean of 915 nearly independent squares: twice its expectation is 20 standard deviations.
+    assert np.mean((found - truth) ** 2) < 2 * result["mse_theory"]
+    assert int(np.argmax(truth)) == int(np.argmax(result["refined"]))

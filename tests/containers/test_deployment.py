@@ -1,0 +1,205 @@
+"""How the three run, and whom each can reach."""
+
+from typing import Any, Final
+
+import pytest
+
+from deploy.docker.deployment import SERVICES, Deployment
+from tests.support.containers import TAG, inside, inspect
+
+_CONNECT: Final = """
+import json, socket
+from concurrent.futures import ThreadPoolExecutor
+def attempt(target):
+    try:
+        socket.create_connection(target, timeout=3).close()
+    except ConnectionRefusedError:
+        return "reached"
+    except OSError:
+        return "unreachable"
+    return "connected"
+with ThreadPoolExecutor() as pool:
+    print(json.dumps(list(pool.map(attempt, {targets}))))
+"""
+_RESOLVE: Final = """
+import json, socket
+from concurrent.futures import ThreadPoolExecutor
+def resolves(name):
+    try:
+        return bool(socket.getaddrinfo(name, None))
+    except OSError:
+        return False
+names = {names}
+with ThreadPoolExecutor() as pool:
+    print(json.dumps([name for name, found in zip(names, pool.map(resolves, names)) if found]))
+"""
+
+
+def _addresses(deployment: Deployment, service: str) -> dict[str, str]:
+    """Networks of a service, each with its address there."""
+    networks = inspect(deployment, service)["NetworkSettings"]["Networks"]
+    prefix = f"{deployment.project}_"
+    return {name.removeprefix(prefix): one["IPAddress"] for name, one in networks.items()}
+
+
+def _attempts(deployment: Deployment, service: str, targets: list[tuple[str, int]]) -> set[str]:
+    """What came of connections from a service's container."""
+    found: list[str] = inside(deployment, service, _CONNECT.format(targets=targets))
+    return set(found)
+
+
+def _names_of(deployment: Deployment, service: str) -> list[str]:
+    """Names that the engine may have given to a service's container."""
+    made = inspect(deployment, service)
+    return [service, made["Name"].lstrip("/"), made["Config"]["Hostname"]]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_has_no_privilege(deployment: Deployment, service: str) -> None:
+    """Uid 10001, no capability in any set, none to be gained, system calls filtered."""
+    found: dict[str, Any] = inside(
+        deployment,
+        service,
+        "import json, os\n"
+        "lines = open('/proc/1/status').read().splitlines()\n"
+        "status = dict(line.split(':\\t', 1) for line in lines if ':\\t' in line)\n"
+        "wanted = ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp')\n"
+        "print(json.dumps({'uid': os.stat('/proc/1').st_uid, **{w: status[w] for w in wanted}}))",
+    )
+
+    none = "0" * 16
+    assert {
+        "uid": 10001,
+        **dict.fromkeys(("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), none),
+        "NoNewPrivs": "1",
+        "Seccomp": "2",
+    } == found
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_writes_to_its_state_and_to_scratch_alone(
+    deployment: Deployment, service: str
+) -> None:
+    """The root file system is read-only, and the engine does not only say so."""
+    program = (
+        "import errno, json\n"
+        "found = {}\n"
+        "for folder in ('', '/app', '/venv', '/bytecode', '/etc', '/run/secrets', '/tmp',\n"
+        "               '/var/lib/shuffledp'):\n"
+        "    try:\n"
+        "        open(folder + '/written', 'w').close()\n"
+        "        found[folder] = 'written'\n"
+        "    except OSError as error:\n"
+        "        found[folder] = errno.errorcode[error.errno]\n"
+        "print(json.dumps(found))"
+    )
+    found: dict[str, str] = inside(deployment, service, program)
+
+    written = {folder for folder, what in found.items() if what == "written"}
+    assert {"/tmp", "/var/lib/shuffledp"} == written  # noqa: S108  # the container's own
+    assert "EROFS" == found[""]
+    assert inspect(deployment, service)["HostConfig"]["ReadonlyRootfs"]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_is_limited_and_comes_back(deployment: Deployment, service: str) -> None:
+    """Memory, processes, processors; a policy of restarting; no bridge between its networks."""
+    limits = inspect(deployment, service)["HostConfig"]
+
+    assert 0 < limits["Memory"] <= 2 << 30
+    assert 256 == limits["PidsLimit"]
+    assert 0 < limits["NanoCpus"] <= 2_000_000_000
+    assert "unless-stopped" == limits["RestartPolicy"]["Name"]
+    forwards = "import json; print(json.dumps(open('/proc/sys/net/ipv4/ip_forward').read()))"
+    assert "0\n" == inside(deployment, service, forwards)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_is_given_no_secret_of_another(deployment: Deployment, service: str) -> None:
+    """Its own key and certificate, its state's key, the authority's certificate; not its key."""
+    files: list[str] = inside(
+        deployment, service, "import json, os; print(json.dumps(os.listdir('/run/secrets')))"
+    )
+
+    own = {"authority.pem", f"{service}.pem", f"{service}.key", "state.key"}
+    assert set(files) == ({"authority.pem"} if service == "user_agent" else own)
+
+
+def test_agents_and_the_analyzer_share_no_network(deployment: Deployment) -> None:
+    """Nor does anybody else's service stand in a network of both, but the shuffler."""
+    agent, shuffler, analyzer = (
+        set(_addresses(deployment, service)) for service in ("user_agent", "shuffler", "analyzer")
+    )
+
+    assert set() == agent & analyzer
+    assert {"edge"} == agent & shuffler
+    assert {"core", "operation"} == shuffler & analyzer
+
+
+@pytest.mark.parametrize(("one", "other"), [("user_agent", "analyzer"), ("analyzer", "user_agent")])
+def test_agents_and_the_analyzer_do_not_know_each_others_names(
+    deployment: Deployment, one: str, other: str
+) -> None:
+    """Neither the service's name nor its container's resolves; the shuffler's does for both."""
+    names = [*_names_of(deployment, other), "shuffler"]
+
+    assert ["shuffler"] == inside(deployment, one, _RESOLVE.format(names=names))
+
+
+@pytest.mark.parametrize(("one", "other"), [("user_agent", "analyzer"), ("analyzer", "user_agent")])
+def test_agents_and_the_analyzer_cannot_reach_each_other(
+    deployment: Deployment, one: str, other: str
+) -> None:
+    """At none of the addresses, on no port, though the shuffler reaches both in its networks."""
+    targets = [
+        (address, port)
+        for address in _addresses(deployment, other).values()
+        for port in (7001, 9464)
+    ]
+    shared = {"analyzer": "core", "user_agent": "edge"}[other]
+    beside = (_addresses(deployment, other)[shared], 7001)
+
+    assert {"unreachable"} == _attempts(deployment, one, targets)
+    assert {"connected" if other == "analyzer" else "reached"} == _attempts(
+        deployment, "shuffler", [beside]
+    )
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_reaches_nothing_outside(deployment: Deployment, service: str) -> None:
+    """All its networks are internal: no way to a public address."""
+    outside = [("192.0.2.1", 443), ("198.51.100.1", 53)]  # kept for documentation
+
+    assert {"unreachable"} == _attempts(deployment, service, outside)
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_metrics_are_read_in_a_network_of_their_own(deployment: Deployment, service: str) -> None:
+    """By whoever joins it, under the name that the Prometheus configuration has."""
+    engine, network = deployment.engine, f"metrics-{service.replace('_', '-')}"
+    page = engine.say(
+        *("run", "--rm", f"--network={deployment.project}_{network}", "--entrypoint=python3"),
+        *(f"shuffledp-operator:{TAG}", "-c"),
+        "from urllib.request import urlopen\n"
+        f"print(urlopen('http://{service}:9464/metrics', timeout=5).read().decode())",
+    )
+
+    assert "# HELP shuffledp_" in page
+
+
+@pytest.mark.parametrize(
+    ("service", "caller", "network"),
+    [
+        ("shuffler", "user_agent", "edge"),
+        ("shuffler", "analyzer", "core"),
+        ("analyzer", "shuffler", "core"),
+        ("user_agent", "shuffler", "edge"),
+    ],
+)
+def test_the_other_parties_cannot_read_metrics(
+    deployment: Deployment, service: str, caller: str, network: str
+) -> None:
+    """Nobody listens for them in the networks that parties share."""
+    address = _addresses(deployment, service)[network]
+
+    assert {"reached"} == _attempts(deployment, caller, [(address, 9464)])

@@ -1,0 +1,209 @@
+"""The three services in containers, for tests: built, started, looked into, killed, loaded."""
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.docker.deployment import Deployment
+from deploy.docker.engine import Engine, EngineError, SilentEngineError
+from deploy.docker.images import Base, build
+from deploy.docker.private_engine import private_engine
+
+TAG: Final = "test"
+PROJECT: Final = "shuffledp-test"
+AUTHORITY: Final = "/run/secrets/authority.pem"
+DATASET: Final = "ipums1940_city"
+ITEMS: Final = 915
+
+_HERE: Final = Path(__file__).parents[1] / "containers"
+_STARTED: Final = time.monotonic()
+
+
+def say(line: str) -> None:
+    """Show what happens, and when."""
+    sys.stdout.write(f"[{time.monotonic() - _STARTED:4.0f} s] {line}\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def engine_of_this_machine() -> Iterator[Engine]:
+    """
+    Give the engine that runs, or else one for this run alone.
+
+    Raises:
+        EngineError: There is neither.
+    """
+    with ExitStack() as held:
+        try:
+            engine = Engine.find()
+        except SilentEngineError as error:
+            try:
+                engine = held.enter_context(private_engine())
+            except EngineError as other:
+                raise EngineError(f"{error} Or else: {other}") from None
+            say("no engine answers: one is started for this run alone")
+        yield engine
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The four images under test."""
+
+    engine: Engine
+    base: Base
+
+    @classmethod
+    def built(cls, engine: Engine) -> "Images":
+        """Build them of packages that this machine downloads, without a network."""
+        base = Base.choose(engine, say)
+        say(f"the base is {base.name}")
+        build(engine, base, TAG, say, from_host=True)
+        return cls(engine, base)
+
+    def python(self, image: str, program: str) -> Any:
+        """Run a program in a new container of an image, and read the JSON that it prints."""
+        return json.loads(self.engine.say(*self._bare(f"shuffledp-{image}:{TAG}", program)))
+
+    def _bare(self, name: str, program: str) -> tuple[str, ...]:
+        return ("run", "--rm", "--network=none", "--entrypoint=python3", name, "-c", program)
+
+    def files(self, name: str) -> dict[str, str]:
+        """Give what an image adds to its base: paths, each with its mode and hash."""
+        program = (
+            "import hashlib, json, os\n"
+            "found = {}\n"
+            "for top in ('/app', '/venv', '/bytecode'):\n"
+            "    for folder, _, names in os.walk(top):\n"
+            "        for path in [folder, *(os.path.join(folder, name) for name in names)]:\n"
+            "            mode = oct(os.lstat(path).st_mode)\n"
+            "            if os.path.islink(path): what = os.readlink(path)\n"
+            "            elif os.path.isdir(path): what = ''\n"
+            "            else: what = hashlib.sha256(open(path, 'rb').read()).hexdigest()\n"
+            "            found[path] = mode + ' ' + what\n"
+            "print(json.dumps(found))"
+        )
+        found: dict[str, str] = json.loads(self.engine.say(*self._bare(name, program)))
+        return found
+
+
+@contextmanager
+def deployed(images: Images, folder: Path) -> Iterator[Deployment]:
+    """Start the three with keys of their own; remove all of it afterwards."""
+    deployment = Deployment(
+        engine=images.engine,
+        project=PROJECT,
+        tag=TAG,
+        secrets=folder / "secrets",
+        variables_file=folder / "variables.env",
+    )
+    deployment.stop(remove_volumes=True)  # what an interrupted run left
+    try:
+        deployment.prepare()
+        say("keys and identities are made")
+        deployment.start()
+        say("all three are healthy")
+        yield deployment
+    finally:
+        deployment.stop(remove_volumes=True)
+        _remove_secrets(images.engine, deployment.secrets)
+
+
+def _remove_secrets(engine: Engine, secrets: Path) -> None:
+    """They belong to the services' user: whoever is not root here has the engine remove them."""
+    engine.run(
+        *("run", "--rm", "--network=none", "--user=0:0", "--entrypoint=sh"),
+        *(f"--volume={secrets}:/secrets", f"shuffledp-operator:{TAG}", "-c", "rm -rf /secrets/*"),
+    )
+
+
+def inside(deployment: Deployment, service: str, program: str) -> Any:
+    """Run a program in a service's container, and read the JSON that it prints."""
+    container = deployment.container(service)
+    return json.loads(deployment.engine.say("exec", container, "python3", "-c", program))
+
+
+def inspect(deployment: Deployment, service: str) -> dict[str, Any]:
+    """Give what the engine says of a service's container."""
+    container = deployment.container(service)
+    found: list[dict[str, Any]] = json.loads(deployment.engine.say("inspect", container))
+    return found[0]
+
+
+def kill(deployment: Deployment, service: str) -> None:
+    """
+    Kill a service's process as a crash would, so that the engine does not know who did it.
+
+    Of a container that it killed itself the engine thinks that it is meant to be down. From within
+    nobody can kill the first process, so another container does that sees all of them.
+    """
+    process = inspect(deployment, service)["State"]["Pid"]
+    deployment.engine.run(
+        *("run", "--rm", "--network=none", "--pid=host", "--user=0:0", "--cap-drop=ALL"),
+        *("--cap-add=KILL", "--entrypoint=python3", f"shuffledp-operator:{TAG}"),
+        *("-c", f"import os; os.kill({process}, 9)"),
+    )
+    say(f"the {service} is killed")
+
+
+def operator(deployment: Deployment, *arguments: str, check: bool = True) -> Any:
+    """Run an operator's command, and read the JSON that it prints; None if it fails unchecked."""
+    outcome = deployment.compose(
+        *("run", "--rm", "-T", "operator", *arguments, "--analyzer", "analyzer:7001"),
+        *("--token-file", "/run/secrets/analyzer.token", "--authority", AUTHORITY),
+        check=check,
+    )
+    return json.loads(outcome.stdout) if outcome.returncode == 0 else None
+
+
+def play_users(deployment: Deployment, digest: str, users: int, seed: int) -> dict[str, Any]:
+    """Let users of the load generator submit, each until it is answered; give what it reports."""
+    outcome = deployment.compose(
+        *("run", "--rm", "-T", "loadgen", "load", digest, "--shuffler", "shuffler:7002"),
+        *("--authority", AUTHORITY, "--users", str(users), "--dataset", DATASET),
+        *("--seed", str(seed), "--mode", "users", "--concurrency", "4", "--json"),
+    )
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    return found
+
+
+def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
+    """Give how many of the load generator's users have each value, by its own draws."""
+    program = (
+        "import json\n"
+        "import numpy as np\n"
+        "from deploy.load.behaviour import assign\n"
+        "from deploy.load.sealing import draw_values\n"
+        f"rng = np.random.default_rng({seed})\n"
+        f"kinds = assign({users}, {{}}, rng)\n"
+        f"values = draw_values('{DATASET}', kinds, {ITEMS}, rng)\n"
+        f"print(json.dumps(np.bincount(values, minlength={ITEMS}).tolist()))"
+    )
+    found: list[int] = _in_loadgen(deployment, "-c", program)
+    return found
+
+
+def play_persons(deployment: Deployment, digest: str, values: Sequence[int]) -> list[bool]:
+    """
+    Let persons contribute through the user agent, the first called 0, each until it is answered.
+
+    Returns:
+        For each, whether the agent had an answer of theirs already.
+    """
+    socket = "unix:/run/shuffledp/user_agent.sock"
+    script = (_HERE / "play_persons.py").read_text(encoding="utf-8")
+    numbers = [str(value) for value in values]
+    found: list[bool] = _in_loadgen(deployment, "-", socket, digest, *numbers, text=script)
+    return found
+
+
+def _in_loadgen(deployment: Deployment, *arguments: str, text: str | None = None) -> Any:
+    """Run Python in the load generator's container, and read the JSON that it prints."""
+    outcome = deployment.compose(
+        *("run", "--rm", "-T", "--entrypoint", "python3", "loadgen", *arguments), text=text
+    )
+    return json.loads(outcome.stdout)
