@@ -13,7 +13,7 @@ from deploy.cluster import Cluster
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.children import publish
 
-_VALUE = 1_867_530
+_VALUE = 1_048_573
 _PERSON = "Clementine Planted"
 
 
@@ -24,14 +24,14 @@ async def test_no_log_record_at_debug_holds_a_planted_value(tmp_path: Path) -> N
     """
     async with Cluster(tmp_path, log_level="DEBUG") as cluster:
         # A large domain, so that the planted value is a number that nothing else shows.
-        signed = await publish(cluster, 2, domain_size=2_000_000, buckets=127)
+        signed = await publish(cluster, 2, domain_size=1_048_576, buckets=127)
         async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
             stub = user_agent_pb2_grpc.UserAgentStub(channel)
             for number in range(2):
                 await stub.Contribute(_request(signed, f"{_PERSON} {number}"), timeout=30)
             async with cluster.operator() as operator, asyncio.timeout(120):
                 await operator.wait_for_result(signed.digest())
-            other = await publish(cluster, 2, domain_size=2_000_000, buckets=127)
+            other = await publish(cluster, 2, domain_size=1_048_576, buckets=127)
             await cluster.shuffler.kill()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await stub.Contribute(_request(other, f"{_PERSON} again"), timeout=10)

@@ -24,6 +24,7 @@ def _measured(party: str, n_reports: int, seconds: int) -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("party", ["shuffler", "analyzer"])
 def test_200_000_reports_are_not_held_as_objects(party: str) -> None:
     """

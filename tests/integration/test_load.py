@@ -176,7 +176,7 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     assert 30 == finished.result.n_users
 
 
-@pytest.mark.parametrize("mode", ["users", "bulk"])
+@pytest.mark.parametrize("mode", ["users", pytest.param("bulk", marks=pytest.mark.slow)])
 def test_the_command_measures_itself_against_a_sink(mode: str) -> None:
     """With nothing but itself, and says what came of it as JSON."""
     asked = ["load", "--sink", "--users", "40", "--mode", mode, "--seed", "1", "--json"]

@@ -134,6 +134,7 @@ async def _plant(services: Services, digest: bytes, *more: str) -> tuple[int | N
     )
 
 
+@pytest.mark.slow
 async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services: Services) -> None:
     """With a certificate from anywhere; refused without tokens, the same ones are sent with."""
     directory = services.directory

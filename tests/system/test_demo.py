@@ -75,7 +75,7 @@ def test_the_demo_collects_a_histogram_and_writes_it_down(tmp_path: Path) -> Non
     assert result["mse_vs_truth"] == pytest.approx(error)
 
 
-@pytest.mark.parametrize("users", ["0", "602157", "many"])
+@pytest.mark.parametrize("users", ["602157", pytest.param("0", marks=pytest.mark.slow)])
 def test_an_impossible_number_of_users_is_one_sentence(tmp_path: Path, users: str) -> None:
     """No traceback; exit status 1."""
     outcome = _demo(tmp_path, "--users", users)

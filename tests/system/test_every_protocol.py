@@ -57,13 +57,8 @@ async def _collect(cluster: Cluster, protocol: str) -> tuple[Task, np.ndarray, R
     return Task.from_bytes(signed.task_bytes), np.bincount(values, minlength=size), result
 
 
-@pytest.mark.parametrize(
-    "group",
-    [
-        pytest.param(group, id=" ".join(group), marks=[pytest.mark.slow] if place else [])
-        for place, group in enumerate(_GROUPS)
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("group", _GROUPS, ids=" ".join)
 async def test_every_protocol_gives_what_the_simulator_gives(
     cluster: Cluster, group: list[str]
 ) -> None:

@@ -94,7 +94,9 @@ async def _flood(
             await asyncio.gather(*flooding, return_exceptions=True)
 
 
-@pytest.mark.parametrize("kind", ["bulk", "long", pytest.param("short", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["bulk", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("long", "short"))]
+)
 async def test_another_client_is_served_while_one_floods(cluster: Cluster, kind: str) -> None:
     """
     Bulk calls of 4 MB, single ones of 4 MB, or thousands of short ones: the process stays within

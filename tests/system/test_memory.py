@@ -33,7 +33,11 @@ _GROWTH: Final = 8 * 2**20
 
 
 @pytest.mark.parametrize(
-    "seconds", [pytest.param(8, id="8 s"), pytest.param(600, id="10 min", marks=pytest.mark.slow)]
+    "seconds",
+    [
+        pytest.param(8, id="8 s", marks=pytest.mark.slow),
+        pytest.param(600, id="10 min", marks=pytest.mark.slow),
+    ],
 )
 async def test_batch_after_batch_takes_no_more_memory(cluster: Cluster, seconds: int) -> None:
     """Thousands of submissions for each of many tasks: taken, permuted, delivered and released."""

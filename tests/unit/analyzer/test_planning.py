@@ -232,6 +232,7 @@ def test_the_search_over_everything_finds_what_is_there() -> None:
 # --- what a plan says -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_plan_counts_on_honest_users_alone_and_predicts_for_all() -> None:
     """Half of them honest: the promise is for half, the error for the whole."""
     wishes = _wishes(honest_fraction=0.5, n_min=10_000, local_cap=5.0)
@@ -278,6 +279,7 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
         )
 
 
+@pytest.mark.slow
 def test_without_a_cap_on_messages_dummies_make_central_accuracy() -> None:
     """Nothing is wished, nothing binds but the promise."""
     found = plan(_wishes(messages_cap=math.inf, n_users=100_000, domain_size=50))
@@ -349,6 +351,7 @@ def test_what_is_drawn_has_the_error_that_is_stated() -> None:
 # --- what cannot be -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
     """Each change alone does it, and a tenth less of it does not."""
     wanted = 0.5 * plan(_wishes(local_cap=4.0, domain_size=400)).best.mse
@@ -413,11 +416,14 @@ def test_a_wish_that_breaks_a_rule_is_refused_by_its_number(
     [
         {"n_users": 1, "domain_size": 2},
         {"n_users": 2, "domain_size": 2, "central_epsilon": 50.0},
-        {"n_users": 10**9, "domain_size": 2**24, "central_epsilon": 1e-3},
+        pytest.param(
+            {"n_users": 10**9, "domain_size": 2**24, "central_epsilon": 1e-3},
+            marks=pytest.mark.slow,
+        ),
         {"domain_size": 2, "messages_cap": 1.000001},
         {"n_users": 100, "delta": 0.5},
         {"n_users": 100, "delta": 1e-15, "messages_cap": 50.0},
-        {"domain_size": 20_000, "messages_cap": 1e6},
+        pytest.param({"domain_size": 20_000, "messages_cap": 1e6}, marks=pytest.mark.slow),
         {"local_cap": 1e-6, "central_epsilon": 1e-6},
     ],
 )

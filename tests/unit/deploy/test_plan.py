@@ -182,8 +182,16 @@ def test_trust_is_one_of_three_words() -> None:
             | {"local_cap": 8.0, "messages_cap": 3.0, "honest_fraction": 1.0},
             "od-hp",
         ),
-        ({"domain_size": 100, "central_epsilon": 0.3, "messages_cap": 3.0}, "mixdump"),
-        ({"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0}, "puredump"),
+        pytest.param(
+            {"domain_size": 100, "central_epsilon": 0.3, "messages_cap": 3.0},
+            "mixdump",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"domain_size": 5, "local_cap": math.inf, "messages_cap": 2.0},
+            "puredump",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_task_made_of_a_draft_claims_no_more_than_was_planned(

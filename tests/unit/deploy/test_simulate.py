@@ -265,6 +265,7 @@ def _rows(*more: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
     """But for the seconds; repeats have seeds of their own. CSV, JSON and figure go together."""
     picture, table = tmp_path / "picture", tmp_path / "rows.csv"

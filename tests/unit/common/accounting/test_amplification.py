@@ -351,6 +351,7 @@ def test_epsilon_and_delta_are_inverse() -> None:
     assert delta_upper(reduction, crowd, 0.99 * epsilon) > 1e-6
 
 
+@pytest.mark.slow
 def test_more_honest_company_never_costs_privacy() -> None:
     """ε falls with users and dummies, and rises with colluders."""
     reduction = _reduction(16, 3.0, hashing=True)
