@@ -22,6 +22,7 @@ from deploy.commands import (
     tokens,
 )
 from deploy.commands.example import example
+from deploy.foreign_text import visible
 
 app = typer.Typer(
     help="Three-party collection of histograms under shuffle-model differential privacy.",
@@ -72,6 +73,6 @@ def main() -> None:
     try:
         app()
     except ShuffleDpError as error:
-        sys.exit(f"shuffledp: {error}")
+        sys.exit(f"shuffledp: {visible(str(error))}")
     except KeyboardInterrupt:
         sys.exit("shuffledp: interrupted")

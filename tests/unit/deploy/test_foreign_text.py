@@ -1,0 +1,31 @@
+import io
+
+import pytest
+from rich.console import Console
+
+from deploy.foreign_text import shown, visible
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("São Paulo, 東京 🙂", "São Paulo, 東京 🙂"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x9b2J", "\\x9b2J"),
+        ("a\nb\rc\td", "a\\nb\\rc\\td"),
+        ("abc\u202edef", "abc\\u202edef"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_would_steer_a_terminal_can_be_read_instead(text: str, written: str) -> None:
+    """Letters and pictures stay as they are."""
+    assert written == visible(text)
+
+
+@pytest.mark.parametrize("text", ["[/x]", "[red]a[/red]", "\\[b]", "[link=http://x]y"])
+def test_nothing_in_it_is_markup(text: str) -> None:
+    """It is printed as it is written, and ends no command."""
+    console = Console(file=io.StringIO(), width=80)
+    console.print(shown(text))
+
+    assert text == console.file.getvalue().strip()  # type: ignore[attr-defined]  # a StringIO
