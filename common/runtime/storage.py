@@ -17,6 +17,8 @@ _SENTENCES: Final = {
     sqlite3.SQLITE_CANTOPEN: "a file of the state directory cannot be opened",
     sqlite3.SQLITE_IOERR: "the disk of the state directory fails",
     sqlite3.SQLITE_PERM: "a file of the state directory may not be read or written",
+    sqlite3.SQLITE_BUSY: "a database of the state directory is in use by another process",
+    sqlite3.SQLITE_LOCKED: "a database of the state directory is in use by another process",
 }
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _DAMAGE: Final = "a database of the state directory is damaged"

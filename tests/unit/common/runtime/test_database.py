@@ -154,3 +154,24 @@ async def test_what_was_deleted_is_in_no_file_once_the_log_is_empty(tmp_path: Pa
     await database.empty_log()
     assert b"to be forgotten" not in left()
     database.close()
+
+
+async def test_a_file_that_another_process_writes_refuses_and_takes_more_afterwards(
+    tmp_path: Path,
+) -> None:
+    """A backup that holds the file for longer than SQLite waits is no end of the service."""
+    database = Database(tmp_path / "d.sqlite", _SCHEMA)
+
+    def wait_no_longer(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA busy_timeout=1")
+
+    await database.run(wait_no_longer)
+    with closing(sqlite3.connect(tmp_path / "d.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match="in use by another process"):
+            await database.run(_insert, 1)
+        other.execute("ROLLBACK")
+    await database.run(_insert, 2)
+
+    assert [2] == await database.run(_all)
+    database.close()
