@@ -120,8 +120,9 @@ class Sender:
                 with self._waiting(intended):
                     if self._plan.fetch_task:
                         await self._fetch(connection)
-                    for _ in range(copies):
-                        flood.append(asyncio.create_task(self._once(connection, request)))
+                    flood.extend(
+                        asyncio.create_task(self._once(connection, request)) for _ in range(copies)
+                    )
                     outcome = await self._submit(connection, request)
                 if kind in COUNTED and outcome in _ARRIVED:
                     self.tally.acknowledged += 1
