@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common.batch import BatchState, BatchStatus
-from common.draft import TaskDraft
 from common.errors import BatchStateError
 from common.result import Result
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
@@ -27,6 +26,7 @@ from common.wire import status_from_wire
 from deploy import result_rows
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
+from deploy.demo_task import demo_draft
 from deploy.load.bulk import contribute_all
 from deploy.output_file import write
 from deploy.pages.result_page import result_page
@@ -36,15 +36,9 @@ from deploy.result_json import as_json, dumps
 from deploy.result_rows import CONFIDENCE
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
-LOCAL_EPSILON: Final = 4.0
-BUCKETS: Final = 53
-DUMMIES_PER_USER: Final = 1
-DELTA: Final = 1e-6
-
 _THROUGH_USER_AGENT: Final = 5
 """Users that go through the real user_agent process; the rest run its code in bulk."""
 _SHOWN: Final = 15
-_DEADLINE_SECONDS: Final = 24 * 3600
 _PATIENCE_SECONDS: Final = 3600
 
 
@@ -87,18 +81,12 @@ async def collect(
     )
     async with Cluster(directory) as cluster, cluster.operator() as operator:
         signed = await operator.create_task(
-            TaskDraft(
-                protocol="od-hp",
-                domain_size=len(dataset.labels),
-                labels=dataset.labels,
-                buckets=BUCKETS,
-                dummies_per_user=DUMMIES_PER_USER,
-                local_epsilon=LOCAL_EPSILON,
-                delta=DELTA,
-                n_min=n_users,
-                target_size=n_users,
-                deadline=int(time.time()) + _DEADLINE_SECONDS,
+            demo_draft(
+                len(dataset.labels),
+                n_users,
+                now=time.time(),
                 shuffler_key=cluster.shuffler_key,
+                labels=dataset.labels,
             )
         )
         console.print(f"Task {signed.digest().hex()}")

@@ -1,4 +1,4 @@
-"""Processor time and memory of this process and the worker processes that it started."""
+"""Processor time and memory of a process and the worker processes that it started."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,13 +20,19 @@ class Usage:
     resident_bytes: int
 
 
-def measure() -> Usage:
+def measure(pid: int | None = None) -> Usage:
     """
-    Measure this process and its workers.
+    Measure a process of this machine and its workers.
+
+    Args:
+        pid: Its number; None for this very process.
+
+    Raises:
+        psutil.Error: It has ended.
 
     Cost: reads the table of processes, some milliseconds: not for the event loop.
     """
-    own = psutil.Process()
+    own = psutil.Process(pid)
     # First: a worker that ends after this is missed once; the other way round it would count twice,
     # since the system adds an ended one to its parent.
     cpu = _cpu_seconds(own)

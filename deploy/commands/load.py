@@ -22,6 +22,7 @@ from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
 from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import MISBEHAVING, shares_from
+from deploy.load.ignored import refuse_ignored
 from deploy.load.job import DEFAULT_USERS, Job, Remote, execute
 from deploy.load.plan import Crowd, LoadPlan, Mode, Ramp, ramp_from
 from deploy.load.progress import Bars
@@ -45,8 +46,10 @@ _KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
     ),
 )
 def load(
+    context: typer.Context,
     task: Annotated[
-        str | None, typer.Argument(help="The task's digest; not with --replay, --local, --sink.")
+        str | None,
+        typer.Argument(help="The task's digest, with --shuffler; --replay knows its file's."),
     ] = None,
     shuffler: Annotated[
         str | None, typer.Option(help="Address of the shuffler under load, host:port.")
@@ -140,6 +143,7 @@ def load(
     it must be.
     """
     kind = _kind(shuffler, local=local, sink=sink)
+    refuse_ignored(kind, _given(context), bursts=pattern == "burst")
     climbed = None if ramp is None else ramp_from(ramp, seconds=step_seconds, p99_limit=p99_limit)
     plan = LoadPlan(
         mode=cast("Mode", mode),
@@ -153,8 +157,6 @@ def load(
         fetch_task=fetch_task,
         seed=seed,
     )
-    if replay is not None and (users is not None or misbehaving != "0"):
-        raise PlanError("--users and --misbehaving stand in the file that is replayed")
     check_folder(prepare)
     crowd = Crowd(n_users=_users(users, climbed), shares=shares_from(misbehaving))
     remote = None
@@ -196,6 +198,12 @@ def _tell(finished: Finished, *, json: bool) -> None:
         report.show(finished, Console())
     if not finished.counts_match:
         raise typer.Exit(1)
+
+
+def _given(context: typer.Context) -> list[str]:
+    """Name the parameters that somebody gave, also where they are the default."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source and source.name != "DEFAULT"]
 
 
 def _digest(task: str) -> TaskDigest:

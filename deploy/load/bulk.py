@@ -1,6 +1,10 @@
 """
 Plays many users against running services, with the code that real devices run.
 
+For the demo and for tests, which want a batch filled: it seals while it sends, and counts outcomes
+alone. It measures nothing, for sealing would be most of what is measured; `shuffledp load` seals
+ahead, into a file, and replays that.
+
 Every simulated user goes through `Contributor.prepare`, in worker processes because sealing is
 the work; the submissions travel in bulk.
 """

@@ -82,7 +82,8 @@ def counted_by_service(
     Compare with what the shuffler itself counted of this batch.
 
     One that crashed has forgotten what it refused in its last second, never what it stored: where
-    attempts were lost, only the most that it may have refused is known.
+    attempts were lost, only the most that it may have refused is known. `closed` is compared with
+    what users were answered; of causes that no simulated user gives, there must be none.
 
     Args:
         kinds: Behaviours of all who came.
@@ -92,6 +93,7 @@ def counted_by_service(
     """
     expected = expected_answers(kinds)
     expected[Outcome.REPEATED] -= seen.shed
+    expected[Outcome.CLOSED] = seen.answers[Outcome.CLOSED]
     return [
         _row(
             f"{cause}, by the shuffler",

@@ -16,15 +16,19 @@ class Step:
     offered: float
     """Users a second."""
     achieved: float
-    """Users through, a second, from the first arrival to the last answer."""
+    """Users answered, a second, from the first arrival to the last answer."""
     p99: float
     """Milliseconds that 99 of 100 waited at most."""
     failures: int
     """Attempts that failed."""
+    given_up: int = 0
+    """Users who ran out of patience."""
 
 
 def broken_by(step: Step, p99_limit: float = math.inf) -> str | None:
     """Say in words why a step did not hold; None if it did."""
+    if step.given_up:
+        return f"{step.given_up} {'user' if step.given_up == 1 else 'users'} gave up"
     if step.achieved < ACHIEVED_AT_LEAST * step.offered:
         return f"{step.achieved:.0f} a second where {step.offered:.0f} were offered"
     if step.p99 > p99_limit:

@@ -26,7 +26,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
         "seconds": seen.seconds,
         "rates": {
             "offered_users": finished.offered,
-            "achieved_users": seen.per_second(seen.finished),
+            "achieved_users": seen.per_second(seen.answered),
             "answered_submissions": seen.per_second(seen.answers.total()),
             "stored_reports": seen.per_second(seen.reports),
         },
@@ -96,6 +96,7 @@ def _step_as_json(step: Step, p99_limit: float) -> dict[str, Any]:
         "achieved_users": step.achieved,
         "p99_ms": step.p99,
         "failed_attempts": step.failures,
+        "users_given_up": step.given_up,
         "holds": broken_by(step, p99_limit) is None,
     }
 
@@ -161,7 +162,14 @@ def _figures(finished: Finished, fields: dict[str, Any]) -> Table:
 
 def _steps(finished: Finished) -> Table:
     table = Table(title="Rates, users a second")
-    for heading in ("offered", "achieved", "99 % waited at most", "failed attempts", "holds"):
+    for heading in (
+        "offered",
+        "achieved",
+        "99 % waited at most",
+        "failed attempts",
+        "gave up",
+        "holds",
+    ):
         table.add_column(heading, justify="right")
     for step in finished.steps:
         table.add_row(
@@ -169,6 +177,7 @@ def _steps(finished: Finished) -> Table:
             f"{step.achieved:,.1f}",
             f"{step.p99:,.1f} ms",
             f"{step.failures:,}",
+            f"{step.given_up:,}",
             "no" if broken_by(step, _limit(finished)) else "yes",
         )
     return table

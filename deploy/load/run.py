@@ -1,16 +1,18 @@
 """A load run from the first user to the report."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import PeerError, PeerRefusalError, PlanError
 from common.result import Result
-from common.submission import Outcome
+from common.submission import REFUSALS, Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.load import comparison
@@ -26,10 +28,12 @@ from deploy.load.tally import Tally
 from deploy.load.target import Target
 from deploy.load.usage import Meter, Usage, local_source, together
 
-_RESULT_SECONDS: Final = 1800.0
+T = TypeVar("T")
+
+RESULT_SECONDS: Final = 1800.0
 """For a closed batch to be permuted, delivered, opened and estimated."""
 _PAUSE: Final = 1.0
-"""Seconds before an analyzer that does not answer is asked again."""
+"""Seconds before a service that does not answer is asked again."""
 GENERATOR: Final = "load generator"
 
 
@@ -79,7 +83,13 @@ class Finished:
 
 
 async def run(
-    plan: LoadPlan, target: Target, prepared: Prepared, observer: Observer, *, close: bool = False
+    plan: LoadPlan,
+    target: Target,
+    prepared: Prepared,
+    observer: Observer,
+    *,
+    close: bool = False,
+    result_seconds: float = RESULT_SECONDS,
 ) -> Finished:
     """
     Let the prepared users come, wait for the result if there will be one, and compare.
@@ -93,11 +103,13 @@ async def run(
         prepared: Who they are.
         observer: Told how far it is.
         close: Close the batch at the end, if it has not closed by itself.
+        result_seconds: How long the shuffler's counts, and then the result, are waited for.
 
     Raises:
         PlanError: The batch would close before the last user.
         SettingsError: A process of the generator has ended.
-        TimeoutError: The result did not come.
+        PeerError: The shuffler's counts, or the result, did not come in time.
+        PeerRefusalError: Whoever was asked for them refused.
     """
     task = Task.from_bytes(prepared.signed.task_bytes)
     _check_room(target, prepared, task)
@@ -108,8 +120,10 @@ async def run(
             Meter(source if target.source is None else together(source, target.source))
         )
         played = await _Play(plan, prepared, fleet, observer).play()
-        counts = await _counted_by_shuffler(target, prepared.signed.digest())
-        result, notes = await _result(target, played, prepared, task, observer, close=close)
+        counts = await _counted_by_shuffler(target, prepared.signed.digest(), result_seconds)
+        result, notes = await _result(
+            target, played, prepared, task, observer, close=close, seconds=result_seconds
+        )
     kinds = prepared.kinds[: played.n_users]
     rows = [] if target.kind == "sink" else comparison.answered(kinds, played.total)
     rows += comparison.counted_by_service(kinds, played.total, counts)
@@ -198,9 +212,10 @@ class _Play:
             played.seen.add(seen)
             step = Step(
                 offered=rate,
-                achieved=seen.per_second(seen.finished),
+                achieved=seen.per_second(seen.answered),
                 p99=seen.milliseconds().get("p99", 0.0),
                 failures=seen.failures.total(),
+                given_up=seen.given_up,
             )
             played.steps.append(step)
             if broken_by(step, ramp.p99_limit) is not None:
@@ -228,21 +243,29 @@ class _Play:
         return first + in_calls(SUBMISSIONS[self._prepared.kinds[first:end]], most)
 
 
-async def _counted_by_shuffler(target: Target, digest: TaskDigest) -> dict[str, int]:
+async def _awaited(ask: Callable[[], Awaitable[T]], what: str, seconds: float) -> T:
+    """Ask until there is an answer: who does not answer may be starting again."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    return await ask()
+                except PeerError:
+                    await asyncio.sleep(_PAUSE)
+    except TimeoutError as error:
+        raise PeerError(f"{what} did not come within {seconds:g} seconds") from error
+
+
+async def _counted_by_shuffler(
+    target: Target, digest: TaskDigest, seconds: float
+) -> dict[str, int]:
     """Ask the shuffler what its batch holds and refused, by outcome; nothing without its token."""
     if target.shuffler is None:
         return {}
-    async with asyncio.timeout(_RESULT_SECONDS):
-        while True:
-            try:
-                progress = await target.shuffler.progress(digest)
-            except PeerError:  # it may be starting again
-                await asyncio.sleep(_PAUSE)
-            else:
-                break
-    refused = {
-        outcome.value: progress.refused.get(outcome.value, 0) for outcome in comparison.KNOWN
-    }
+    progress = await _awaited(
+        partial(target.shuffler.progress, digest), "the shuffler's counts of its batch", seconds
+    )
+    refused = {outcome.value: progress.refused.get(outcome.value, 0) for outcome in REFUSALS}
     return {
         Outcome.STORED.value: progress.n_users,
         Outcome.REPEATED.value: progress.repeated,
@@ -258,6 +281,7 @@ async def _result(
     observer: Observer,
     *,
     close: bool,
+    seconds: float,
 ) -> tuple[Result | None, list[str]]:
     """Wait for the result, if the batch closes now."""
     notes = []
@@ -278,9 +302,5 @@ async def _result(
         )
         return None, notes
     observer.begins("Shuffling, opening, estimating", None)
-    async with asyncio.timeout(_RESULT_SECONDS):
-        while True:
-            try:
-                return await target.operator.wait_for_result(prepared.signed.digest()), notes
-            except PeerError:  # it may be starting again
-                await asyncio.sleep(_PAUSE)
+    ask = partial(target.operator.wait_for_result, prepared.signed.digest())
+    return await _awaited(ask, "the analyzer's result", seconds), notes

@@ -4,8 +4,8 @@ import asyncio
 import heapq
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 from common.errors import PeerBusyError, PeerError, PeerRefusalError, ShuffleDpError
@@ -86,8 +86,8 @@ class Sender:
         self.tally.first = min(self.tally.first, intended)
         try:
             if self._plan.mode == "bulk":
-                await self._send_call(first, end)
-                self._waited(intended)
+                with self._waiting(intended):
+                    await self._send_call(first, end)
             else:
                 await self._send_user(first, intended)
         except _OutOfPatienceError:
@@ -109,18 +109,21 @@ class Sender:
             if kind is Behaviour.DROPPING:
                 await self._leave(connection)
                 return
-            if self._plan.fetch_task:
-                await self._fetch(connection)
             at = int(self._prepared.first_envelope[user])
             envelope = self._prepared.envelopes[at].tobytes()
             if kind is Behaviour.OVERSIZED:
                 envelope += _OVERSIZE
             request = self._request(envelope)
             copies = FLOOD - 1 if kind is Behaviour.FLOODING else 0
-            flood = [asyncio.create_task(self._once(connection, request)) for _ in range(copies)]
+            flood: list[asyncio.Task[None]] = []
             try:
-                outcome = await self._submit(connection, request)
-                self._waited(intended)
+                with self._waiting(intended):
+                    if self._plan.fetch_task:
+                        await self._fetch(connection)
+                    flood.extend(
+                        asyncio.create_task(self._once(connection, request)) for _ in range(copies)
+                    )
+                    outcome = await self._submit(connection, request)
                 if kind in COUNTED and outcome in _ARRIVED:
                     self.tally.acknowledged += 1
                 if kind is Behaviour.DUPLICATE:
@@ -279,8 +282,13 @@ class Sender:
                 self.tally.answers[outcome] += 1
         self.tally.reports += self._reports * outcomes.count(Outcome.STORED)
 
-    def _waited(self, intended: float) -> None:
-        self._waits.record_value(max(1, round(1e6 * (time.monotonic() - intended))))
+    @contextmanager
+    def _waiting(self, intended: float) -> Iterator[None]:
+        """Record how long it took, from the intended moment: also the wait of who gives up."""
+        try:
+            yield
+        finally:
+            self._waits.record_value(max(1, round(1e6 * (time.monotonic() - intended))))
 
 
 class _Lines:

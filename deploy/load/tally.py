@@ -48,7 +48,8 @@ class Tally:
     """When the first was to begin, and when the last was through, on one monotonic clock."""
     last: float = 0.0
     waits: bytes = b""
-    """Users' (in bulk, calls') waits for an answer, an encoded histogram of microseconds."""
+    """Users' (in bulk, calls') waits until they were answered or gave up, an encoded histogram of
+    microseconds."""
 
     def add(self, other: Self) -> None:
         """Add what others saw."""
@@ -72,6 +73,11 @@ class Tally:
         if self.waits:
             found.decode_and_add(self.waits)
         return found
+
+    @property
+    def answered(self) -> int:
+        """Users who are through and did not give up; those who left as they were meant to, too."""
+        return self.finished - self.given_up
 
     @property
     def seconds(self) -> float:

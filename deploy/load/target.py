@@ -15,6 +15,7 @@ from common.signing import SignedTask
 from common.task_digest import TaskDigest
 from deploy import draft_file
 from deploy.cluster import Cluster
+from deploy.demo_task import demo_draft
 from deploy.load.connection import Destination
 from deploy.load.sink import publish_for_nobody, sink
 from deploy.load.usage import Source, local_source
@@ -25,11 +26,6 @@ from user_agent.policy import authentic
 
 Kind = Literal["services", "local", "sink"]
 
-LOCAL_EPSILON: Final = 4.0
-BUCKETS: Final = 53
-DUMMIES_PER_USER: Final = 1
-DELTA: Final = 1e-6
-"""What a task without a draft is: the demo's."""
 _DAY: Final = 24 * 3600
 _START_SECONDS: Final = 10.0
 """For which the shuffler, or the analyzer behind it, may be starting again."""
@@ -90,18 +86,7 @@ def wanted(
     found = (
         draft_file.read(draft, key)
         if draft is not None
-        else TaskDraft(
-            protocol="od-hp",
-            domain_size=domain_size,
-            buckets=BUCKETS,
-            dummies_per_user=DUMMIES_PER_USER,
-            local_epsilon=LOCAL_EPSILON,
-            delta=DELTA,
-            n_min=n_stored,
-            target_size=n_stored,
-            deadline=int(time.time()) + _DAY,
-            shuffler_key=key,
-        )
+        else demo_draft(domain_size, n_stored, now=time.time(), shuffler_key=key)
     )
     return replace(
         found,

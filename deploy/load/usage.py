@@ -13,6 +13,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.errors import SettingsError
+from common.runtime.usage import measure
 
 _PERIOD: Final = 0.5
 """Seconds between looks: a peak that is shorter may be missed."""
@@ -91,33 +92,20 @@ class Meter:
             self.usage.setdefault(party, Usage()).take(look)
 
 
-def process_tree(pid: int) -> Look | None:
-    """Look at a process of this machine and all that it started; None if it has ended."""
-    try:
-        root = psutil.Process(pid)
-        processes = [root, *root.children(recursive=True)]
-    except psutil.Error:
-        return None
-    seconds, memory = 0.0, 0
-    for process in processes:
-        with suppress(psutil.Error), process.oneshot():  # one that has just ended
-            times = process.cpu_times()
-            # Of children, those that have ended and were waited for; the others are looked at.
-            seconds += times.user + times.system + times.children_user + times.children_system
-            memory += process.memory_info().rss
-    return Look(seconds, memory)
-
-
 def local_source(processes: Callable[[], Mapping[str, Sequence[int]]]) -> Source:
     """Look at processes of this machine, by party; they may be others after a restart."""
 
     def look() -> Mapping[str, Look]:
         found: dict[str, Look] = {}
         for party, pids in processes().items():
-            looks = [seen for seen in map(process_tree, pids) if seen is not None]
-            if looks:
+            usages = []
+            for pid in pids:
+                with suppress(psutil.Error):  # it has ended
+                    usages.append(measure(pid))
+            if usages:
                 found[party] = Look(
-                    sum(one.cpu_seconds for one in looks), sum(one.memory_bytes for one in looks)
+                    sum(one.cpu_seconds for one in usages),
+                    sum(one.resident_bytes for one in usages),
                 )
         return found
 

@@ -1,5 +1,8 @@
+import subprocess
+import sys
 import time
 
+import psutil
 import pytest
 
 from common.hpke import HpkePrivateKey, report_context
@@ -9,6 +12,18 @@ from common.suites import DEFAULT_SUITE
 from common.task_digest import TaskDigest
 
 _CONTEXT = report_context(TaskDigest(bytes(32)))
+
+
+def test_a_process_that_has_ended_is_told_from_one_that_runs() -> None:
+    """Another process can be measured, too: its memory is not this one's."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        running = measure(other.pid)
+        other.kill()
+        other.wait()
+        with pytest.raises(psutil.NoSuchProcess):
+            measure(other.pid)
+
+    assert 0 < running.resident_bytes < measure().resident_bytes
 
 
 @pytest.mark.slow

@@ -98,6 +98,25 @@ def test_the_shufflers_own_counts_are_exact_unless_answers_were_lost() -> None:
     assert not all_hold(counted_by_service(_KINDS, _seen(lost=1), counts | {"stored": 10}))
 
 
+@pytest.mark.parametrize("cause", ["closed", "token used", "unauthenticated"])
+def test_a_refusal_that_nobody_earned_is_told_though_no_user_saw_it(cause: str) -> None:
+    """Unless answers were lost: then it may be one of those."""
+    counts = {"stored": _STORED, cause: 1}
+
+    assert [f"{cause}, by the shuffler"] == _differing(counted_by_service(_KINDS, _seen(), counts))
+    assert all_hold(counted_by_service(_KINDS, _seen(lost=1), counts))
+    assert all_hold(counted_by_service(_KINDS, _seen(), counts | {cause: 0}))
+
+
+def test_submissions_that_users_were_told_came_too_late_are_expected_of_the_shuffler() -> None:
+    """The row of what users were answered differs already."""
+    seen = _seen(closed=2)
+
+    assert ["closed"] == _differing(answered(_KINDS, seen))
+    assert all_hold(counted_by_service(_KINDS, seen, {"closed": 2}))
+    assert not all_hold(counted_by_service(_KINDS, seen, {"closed": 3}))
+
+
 def test_the_analyzer_counts_every_user_once_and_refuses_nothing() -> None:
     """Whatever was lost on the way to the shuffler."""
     assert all_hold(counted_by_analyzer(_KINDS, _STORED, {"repeated": 0}))

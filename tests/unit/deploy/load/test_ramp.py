@@ -22,6 +22,13 @@ def test_a_step_holds_if_users_get_through_as_fast_as_they_come(step: Step, *, h
     assert holds == (broken_by(step, p99_limit=500) is None)
 
 
+def test_a_step_breaks_when_somebody_gave_up() -> None:
+    """However fast the others got through."""
+    step = Step(offered=100, achieved=99, p99=10.0, failures=1, given_up=1)
+
+    assert "1 user gave up" == broken_by(step)
+
+
 def test_the_last_step_before_the_first_break_is_what_holds() -> None:
     """Whatever held after it: that was luck."""
     steps = [_step(10, 10), _step(20, 20), _step(30, 20), _step(40, 40)]

@@ -34,6 +34,11 @@ def test_tallies_of_several_processes_add_up() -> None:
     )
 
 
+def test_who_gave_up_is_through_but_not_answered() -> None:
+    """And makes no rate."""
+    assert 3 == Tally(finished=5, given_up=2).answered
+
+
 def test_nothing_has_no_rate_and_no_waits() -> None:
     """And divides by nothing."""
     assert 0.0 == Tally().per_second(0)

@@ -1,0 +1,62 @@
+"""Options of `shuffledp load` that would be ignored."""
+
+import pytest
+from typer.testing import CliRunner
+
+from common.errors import PlanError
+from deploy.cli import app
+from deploy.load.ignored import refuse_ignored
+from deploy.load.target import Kind
+
+_DIGEST = "5b" * 32
+_SERVICES = ["--shuffler", "127.0.0.1:1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        (["--local", "--metrics", "x=http://127.0.0.1:1/m", "5b1f"], "TASK, --metrics"),
+        (["--local", "--analyzer", "127.0.0.1:1", "--token-file", "t"], "--analyzer, --token-file"),
+        (["--sink", "--authority", "a.pem"], "--authority"),
+        (["--sink", "--shuffler-token-file", "t"], "--shuffler-token-file"),
+        (["--local", "--certificate", "c", "--key", "k"], "--certificate, --key"),
+        (["--sink", "--close"], "--close"),
+        ([*_SERVICES, _DIGEST, "--token-file", "t"], "--token-file"),
+        ([*_SERVICES, _DIGEST, "--key", "k"], "--key"),
+        ([*_SERVICES, _DIGEST, "--prepare", "u", "--rate", "5"], "--rate"),
+        ([*_SERVICES, _DIGEST, "--prepare", "u", "--mode", "users"], "--mode"),
+        ([*_SERVICES, _DIGEST, "--prepare", "u", "--metrics", "x=http://h/m"], "--metrics"),
+        ([*_SERVICES, "--replay", "u", "--dataset", "zipf:9"], "--dataset"),
+        ([*_SERVICES, "--replay", "u", "--users", "5"], "--users"),
+        ([*_SERVICES, "--replay", "u", "--misbehaving", "0"], "--misbehaving"),
+        (["--sink", "--replay", "u", "--draft", "d.toml"], "--draft"),
+        (["--sink", "--step-seconds", "10"], "--step-seconds"),
+        (["--local", "--rate", "5", "--p99-limit", "9"], "--p99-limit"),
+        (["--local", "--rate", "5", "--burst", "9"], "--burst"),
+        (["--local", "--rate", "5", "--concurrency", "9"], "--concurrency"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused_by_its_name(
+    given: list[str], refused: str
+) -> None:
+    """Before anything is read or started, those alone, and also where it is the default."""
+    result = CliRunner().invoke(app, ["load", *given])
+
+    assert isinstance(result.exception, PlanError), result.output
+    assert str(result.exception).startswith(f"leave {refused} out: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("services", "shuffler authority task users prepare seed dataset"),
+        ("services", "shuffler prepare task ramp step_seconds"),
+        ("services", "shuffler replay task analyzer token_file metrics close mode seed json"),
+        ("local", "local users rate misbehaving close draft"),
+        ("sink", "sink replay mode processes concurrency"),
+        ("services", "shuffler task ramp step_seconds p99_limit"),
+    ],
+)
+def test_options_that_mean_something_are_taken(kind: Kind, given: str) -> None:
+    """A task may be named beside a replayed file: then it must be that file's."""
+    refuse_ignored(kind, given.split(), bursts=False)
