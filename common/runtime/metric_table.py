@@ -308,8 +308,9 @@ TABLE: Final = (
     Row(
         name="shuffledp_budget_spent_ratio",
         kind=Kind.GAUGE,
-        help="Composed epsilon over the smallest budget promised, of the population that has spent "
-        "the largest share.",
+        help="Largest share that any population has spent of a budget it was promised: epsilon "
+        "composed at the budget's delta, over the budget.",
         parties=("analyzer",),
+        absent=True,
     ),
 )
