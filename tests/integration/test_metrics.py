@@ -289,12 +289,79 @@ async def test_clients_that_say_nothing_hold_up_no_scrape(endpoint: MetricsEndpo
         writer.close()
 
 
-async def test_clients_that_say_nothing_hold_up_no_stop() -> None:
-    """They are cut off."""
+async def test_a_burst_leaves_no_more_open_than_there_are_places(
+    endpoint: MetricsEndpoint,
+) -> None:
+    """Each that comes cuts off another."""
+    host, _, port = endpoint.address.rpartition(":")
+    burst = await asyncio.gather(
+        *(asyncio.open_connection(host, int(port)) for _ in range(100)), return_exceptions=True
+    )
+    await asyncio.sleep(0.2)
+    connected = [one for one in burst if not isinstance(one, BaseException)]
+    left = [reader for reader, _ in connected if not reader.at_eof() and reader.exception() is None]
+    for _, writer in connected:
+        writer.close()
+
+    assert 50 < len(connected)
+    assert 16 == len(left)
+
+
+class _SlowPage:
+    """A page that takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def __call__(self) -> bytes:
+        """Give it."""
+        self.asked.set()
+        await self.go_on.wait()
+        return b"shuffledp_up 1\n"
+
+
+async def test_a_scrape_under_way_is_not_cut_off() -> None:
+    """By however many come and say nothing."""
+    page = _SlowPage()
+    started = await MetricsEndpoint.start(_LISTEN, page)
+    scraping = asyncio.create_task(ask(started.address))
+    await page.asked.wait()
+    silent = await _silent(started.address, 40)
+    page.go_on.set()
+    line, _ = await scraping
+    await started.stop()
+    for writer in silent:
+        writer.close()
+
+    assert "HTTP/1.1 200 OK" == line
+
+
+async def test_who_comes_while_all_places_are_being_answered_is_turned_away() -> None:
+    """And the others get their answers."""
+    page = _SlowPage()
+    started = await MetricsEndpoint.start(_LISTEN, page)
+    scraping = [asyncio.create_task(ask(started.address)) for _ in range(16)]
+    await page.asked.wait()
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(2):
+        late = await asyncio.gather(ask(started.address), return_exceptions=True)
+    page.go_on.set()
+    lines = [line for line, _ in await asyncio.gather(*scraping)]
+    await started.stop()
+
+    assert isinstance(late[0], ConnectionError) or ("", "") == late[0]
+    assert ["HTTP/1.1 200 OK"] * 16 == lines
+
+
+async def test_clients_that_say_nothing_hold_up_no_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """They are cut off, and nothing is said of it."""
     started = await MetricsEndpoint.start(_LISTEN, _page)
     silent = await _silent(started.address, 5)
     async with asyncio.timeout(1):
         await started.stop()
+    await asyncio.sleep(0.05)
+    assert [] == caplog.messages
     for writer in silent:
         writer.close()
 
