@@ -4,12 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from analyzer.store import BatchEnd
 from common.result import Result
 from common.runtime.vitals import Vitals
 from common.task_digest import TaskDigest
-
-BatchEnd = Literal["staged", "released", "unusable"]
-"""How far a batch is at the analyzer."""
 
 
 class ReleaseMetrics:
@@ -80,8 +78,13 @@ class ReleaseMetrics:
         self._note(error)
 
     def spent(self, shares: Iterable[tuple[str, float]]) -> None:
-        """Take note of how much of their budgets some populations have spent."""
-        self._shares.update(shares)
+        """
+        Take note of how much of their budgets some populations have spent, the first time of all.
+
+        Nothing is unspent: of two figures for one population the larger is the later.
+        """
+        for population, share in shares:
+            self._shares[population] = max(share, self._shares.get(population, 0.0))
         self._metrics.set("shuffledp_budget_spent_ratio", max(self._shares.values(), default=0.0))
 
     def _move(

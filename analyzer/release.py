@@ -88,6 +88,7 @@ class Releases:
         self._charging = asyncio.Lock()
         """Held from composing what a release costs until it is charged."""
         self._releasing: dict[TaskDigest, asyncio.Task[None]] = {}
+        self._budgets_known = False
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
@@ -165,6 +166,8 @@ class Releases:
             await self._store.give_up(manifest, str(error))
             suspect = isinstance(error, SuspectBatchError)
             self._metrics.given_up(manifest.task_digest, suspect=suspect)
+            if isinstance(error, SuspectBatchError):
+                self._metrics.sentinels_missing(error.n_missing)
             logs.event(
                 "batch quarantined" if suspect else "batch unusable",
                 {
@@ -182,12 +185,7 @@ class Releases:
         sentinels = await self._store.sentinels(manifest.task_digest)
         chunks = await self._staging.reader(manifest, size)
         sightings = await asyncio.to_thread(look, chunks(), size, sentinels)
-        try:
-            await asyncio.to_thread(judge, sightings, task)
-        except SuspectBatchError:
-            if task.shuffler.kept == 1:  # otherwise chance takes some
-                self._metrics.sentinels_missing(sightings.n_missing)
-            raise
+        await asyncio.to_thread(judge, sightings, task)
         manifest = of_users_alone(manifest, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
@@ -226,7 +224,7 @@ class Releases:
             },
         )
         if task.population:
-            self._metrics.spent([await self._spending.share(task.population)])
+            await self.measure_budgets(task.population)
 
     async def _charge_and_release(
         self, manifest: BatchManifest, task: Task, intake: Intake, result: Result
@@ -269,12 +267,20 @@ class Releases:
         """Give what releases cost, from the entry after `after` on."""
         return await self._store.ledger(after)
 
-    async def measure_budgets(self) -> None:
-        """Look how much of their budgets all populations have spent. Run once, at start."""
+    async def measure_budgets(self, population: str = "") -> None:
+        """
+        Look how much of its budgets a population has spent. It never fails: nothing waits for it.
+
+        Args:
+            population: Which; all of them without one, and for as long as not all are known.
+                Run without one at start.
+        """
         try:
-            for population in await self._store.populations():
-                self._metrics.spent([await self._spending.share(population)])
-        except Exception as error:  # noqa: BLE001  # nothing waits for it
+            known = population and self._budgets_known
+            populations = [population] if known else await self._store.populations()
+            self._metrics.spent([await self._spending.share(one) for one in populations])
+            self._budgets_known = True
+        except Exception as error:  # noqa: BLE001  # what is released stays so
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
     async def stop(self) -> None:

@@ -43,7 +43,6 @@ class Spending:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._past: dict[TaskDigest, _Spent] = {}
-        self._budgets: dict[TaskDigest, float] = {}
 
     async def require(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
@@ -85,24 +84,16 @@ class Spending:
         """
         Give a population, and which share of its budget is spent.
 
-        It is the composed ε that the ledger holds of its last release, over the smallest budget
-        that a task released to it promised: nothing is composed anew.
+        It is the largest, over the budgets that the tasks released to it promised, of the composed
+        ε at a budget's own δ over that budget.
 
         Raises:
             LedgerError: A task of the ledger is not there.
-        """
-        entries = await self._store.releases_to(population)
-        if not entries:
-            return population, 0.0
-        budgets = [await self._budget(entry) for entry in entries]
-        return population, entries[-1].composed_epsilon / min(budgets)
 
-    async def _budget(self, entry: LedgerEntry) -> float:
-        found = self._budgets.get(entry.task_digest)
-        if found is None:
-            task = await self._task(entry)
-            found = self._budgets[entry.task_digest] = task.budget_epsilon
-        return found
+        Cost: that of `compose` for each δ, in a thread; remembered.
+        """
+        together = [await self._spent(entry) for entry in await self._store.releases_to(population)]
+        return population, await asyncio.to_thread(_largest_share, together)
 
     async def _together(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
@@ -149,6 +140,18 @@ def _require(together: Sequence[_Spent]) -> None:
                 f"epsilon of {rounded_up(composed)} at delta {rounded_up(budget_delta)}; "
                 f"the budget is {budget_epsilon!r}"
             )
+
+
+def _largest_share(together: Sequence[_Spent]) -> float:
+    """Compare all releases together with each budget; 0 if there are none."""
+    largest = 0.0
+    # From the smallest on: what is local over a larger one is often less than was found.
+    for budget_epsilon, budget_delta in sorted(
+        {(spent.budget_epsilon, spent.budget_delta) for spent in together}
+    ):
+        if _local(together) / budget_epsilon > largest:
+            largest = max(largest, _compose(together, budget_delta) / budget_epsilon)
+    return largest
 
 
 def _compose(together: Sequence[_Spent], delta: float) -> float:

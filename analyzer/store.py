@@ -4,11 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from analyzer import ledger, sentinel_table
 from analyzer.lookout import Sentinel
-from analyzer.metrics import BatchEnd
 from common.batch import BatchId, BatchManifest
 from common.errors import BatchConflictError
 from common.ledger_entry import ChainHead, LedgerEntry
@@ -68,6 +67,10 @@ class StoredTask:
     released: bool
     failure: str
     """Why it can never be released; else empty."""
+
+
+BatchEnd = Literal["staged", "released", "unusable"]
+"""How far a batch is at the analyzer."""
 
 
 class Store:

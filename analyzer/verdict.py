@@ -45,7 +45,8 @@ def judge(sightings: Sightings, task: Task) -> None:
     if kept == 1 and there < sent:
         raise SuspectBatchError(
             f"{sightings.n_missing} of {sightings.n_acknowledged} sentinels are missing; the "
-            "shuffler had acknowledged all of them, and drops no report of this task"
+            "shuffler had acknowledged all of them, and drops no report of this task",
+            n_missing=sightings.n_missing,
         )
     if kept < 1 and sent:
         chance = min(bdtr(there, sent, kept), bdtrc(there - 1, sent, kept) if there else 1.0)

@@ -111,6 +111,11 @@ class UnusableBatchError(ShuffleDpError):
 class SuspectBatchError(UnusableBatchError):
     """A batch failed a check that an honest shuffler's passes: it is kept, and not estimated."""
 
+    def __init__(self, message: str, *, n_missing: int = 0) -> None:
+        """Take the sentence, and how many sentinels are missing that must be there."""
+        super().__init__(message)
+        self.n_missing = n_missing
+
 
 class NotReleasedError(ShuffleDpError):
     """The task is known, its result is not there yet."""

@@ -38,7 +38,7 @@ _LONGEST_PAUSE: Final = 60.0
 
 
 _ENDS_OF_COLLECTING: Final = frozenset({Event.PERMUTE, Event.EXPIRE})
-"""What follows once on every way to close: at a deadline, a target, or an operator's word."""
+"""What follows on every way to close: at a deadline, a target, or an operator's word."""
 
 
 class Deliveries:
@@ -138,6 +138,9 @@ class Deliveries:
         if event is Event.DELIVER:
             event = await self._deliver(stored, found)
         state = after(stored.state, event)
+        if event in _ENDS_OF_COLLECTING:
+            # Before anything is done: it may fail, and all of this is then tried again.
+            self._metrics.batch_ends(found.batch_id, await self._refusals.of(found.batch_id))
         if event is Event.PERMUTE:
             mixed = await self._permute(stored, found)
             await self._spool.record_permuted(stored, state, mixed.n_reports, mixed.seconds)
@@ -145,8 +148,6 @@ class Deliveries:
             await self._spool.drop(stored, state)
         else:
             await self._spool.set_state(stored, state)
-        if event in _ENDS_OF_COLLECTING:
-            self._metrics.batch_closed(await self._refusals.of(found.batch_id))
 
     async def _permute(self, stored: StoredBatch, found: Round) -> Mixed:
         """Draw what is dropped and added, and the order, once, and save them."""

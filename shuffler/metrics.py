@@ -4,15 +4,21 @@ from collections import Counter
 from collections.abc import Mapping
 
 from common.batch import BatchId, BatchState
+from common.runtime.metric_table import REFUSALS_TOLD, STATES_TOLD
 from common.runtime.vitals import Vitals
-from common.submission import REFUSALS, Outcome
+from common.submission import Outcome
 
 _WAITING = frozenset({BatchState.CLOSED, BatchState.PERMUTED})
 """States between closing and delivery."""
+_FIRST_AFTER_COLLECTING = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
+"""With which what a batch refused is told."""
 
 
 class BatchMetrics:
-    """Counts batches as they move. A submission moves nothing here."""
+    """
+    Counts batches as they move. A submission moves nothing here, nor does the call that begins a
+    batch: one that collects is in no number.
+    """
 
     def __init__(self, vitals: Vitals) -> None:
         self._metrics = vitals.metrics
@@ -20,6 +26,7 @@ class BatchMetrics:
         self._note = vitals.incidents.note
         self._states: Counter[BatchState] = Counter()
         self._closed_at: dict[BatchId, float] = {}
+        self._refused: dict[BatchId, Mapping[Outcome, int]] = {}
         self._metrics.ask(self._measure_waiting)
 
     def resume(
@@ -38,11 +45,9 @@ class BatchMetrics:
             if state in _WAITING:
                 self._closed_at[batch_id] = min(now, deadlines.get(batch_id, now))
 
-    def moved(
-        self, batch_id: BatchId, before: BatchState | None, state: BatchState, n_users: int
-    ) -> None:
-        """Take note of a batch's next state, once it is on the disk; its first comes after None."""
-        if before is not None:
+    def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
+        """Take note of a batch's next state, once it is on the disk."""
+        if before in STATES_TOLD:
             self._states[before] -= 1
         self._states[state] += 1
         self._show_states()
@@ -53,14 +58,12 @@ class BatchMetrics:
             self._closed_at.pop(batch_id, None)
         if state is BatchState.DELIVERED:
             self._metrics.add("shuffledp_users_released_total", n_users)
+        if state in _FIRST_AFTER_COLLECTING:
+            self._count_refused(self._refused.pop(batch_id, {}))
 
-    def batch_closed(self, counted: Mapping[Outcome, int]) -> None:
-        """Count what a batch refused until it closed or expired; what comes too late is in none."""
-        for outcome in REFUSALS:
-            count = counted.get(outcome, 0)
-            self._metrics.add(
-                "shuffledp_submissions_refused_total", count, {"cause": outcome.value}
-            )
+    def batch_ends(self, batch_id: BatchId, counted: Mapping[Outcome, int]) -> None:
+        """Take note of what a batch refused; it is counted once its next state is on the disk."""
+        self._refused[batch_id] = counted
 
     def tried(self, stuck: int, error: Exception | None = None) -> None:
         """Take note that a batch was to move on, with what error; `stuck` ones could not."""
@@ -68,8 +71,16 @@ class BatchMetrics:
         if error is not None:
             self._note(error)
 
+    def _count_refused(self, counted: Mapping[Outcome, int]) -> None:
+        for outcome in REFUSALS_TOLD:
+            self._metrics.add(
+                "shuffledp_submissions_refused_total",
+                counted.get(outcome, 0),
+                {"cause": outcome.value},
+            )
+
     def _show_states(self) -> None:
-        for state in BatchState:
+        for state in STATES_TOLD:
             self._metrics.set("shuffledp_batches", self._states[state], {"state": state.value})
 
     async def _measure_waiting(self) -> None:

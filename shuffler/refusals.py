@@ -16,13 +16,17 @@ from common.submission import Outcome
 from shuffler.spool import Spool
 
 _PAUSE: Final = 1.0
+"""Seconds from one writing to the next."""
 
 
 class Refusals:
-    """What was counted of every batch, and is repeated or refused."""
+    """For every batch, how many submissions were refused, and how many came again."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: Spool, pause: float = _PAUSE) -> None:
         self._spool = spool
+        self._pause = pause
+        self._one_at_a_time = asyncio.Lock()
+        """Held while counts are neither here nor surely on the disk."""
         self._unsaved: dict[BatchId, Counter[Outcome]] = {}
 
     def count(self, batch_id: BatchId, outcomes: Iterable[Outcome]) -> None:
@@ -33,9 +37,15 @@ class Refusals:
             self._unsaved.setdefault(batch_id, Counter()).update(found)
 
     async def of(self, batch_id: BatchId) -> Counter[Outcome]:
-        """Give what was counted of a batch so far."""
-        await self.save()
-        return await self._spool.refusals(batch_id)
+        """
+        Give what was counted of a batch so far, written or not; nothing is written for it.
+
+        Raises:
+            StorageError: What is written cannot be read.
+        """
+        async with self._one_at_a_time:
+            stored = await self._spool.refusals(batch_id)
+            return stored + self._unsaved.get(batch_id, Counter())
 
     async def save(self) -> None:
         """
@@ -44,20 +54,21 @@ class Refusals:
         Raises:
             StorageError: The disk is full or damaged; it is written the next time.
         """
-        unsaved, self._unsaved = self._unsaved, {}
-        if not unsaved:
-            return
-        try:
-            await self._spool.add_refusals(unsaved)
-        except StorageError:
-            for batch_id, counted in unsaved.items():
-                self.count(batch_id, counted.elements())
-            raise
+        async with self._one_at_a_time:
+            unsaved, self._unsaved = self._unsaved, {}
+            if not unsaved:
+                return
+            try:
+                await self._spool.add_refusals(unsaved)
+            except StorageError:
+                for batch_id, counted in unsaved.items():
+                    self._unsaved.setdefault(batch_id, Counter()).update(counted)
+                raise
 
     async def keep_saving(self) -> None:
-        """Write what is new, every second."""
+        """Write what is new, every second, for as long as the service runs."""
         while True:
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(self._pause)
             try:
                 await self.save()
             except StorageError:

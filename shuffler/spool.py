@@ -66,18 +66,14 @@ class StoredBatch:
 class Watcher(Protocol):
     """Whoever is told of batches that have moved: the metrics."""
 
-    def moved(
-        self, batch_id: BatchId, before: BatchState | None, state: BatchState, n_users: int
-    ) -> None:
-        """Take note of a batch's next state, which is on the disk; its first comes after None."""
+    def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
+        """Take note of a batch's next state, which is on the disk. That it begins is not told."""
 
 
 class Nobody:
     """Takes note of nothing."""
 
-    def moved(
-        self, batch_id: BatchId, before: BatchState | None, state: BatchState, n_users: int
-    ) -> None:
+    def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
         """Do nothing."""
 
 
@@ -94,10 +90,7 @@ class Spool:
 
     async def open_batch(self, batch_id: BatchId, signed: SignedTask) -> StoredBatch:
         """Begin to collect for a task, or give the batch that was begun."""
-        stored, begun = await self._database.run(_open_batch, batch_id, signed)
-        if begun:
-            self._watcher.moved(batch_id, None, stored.state, 0)
-        return stored
+        return await self._database.run(_open_batch, batch_id, signed)
 
     async def get(self, digest: TaskDigest) -> StoredBatch:
         """
@@ -247,8 +240,8 @@ def _stored(row: tuple[bytes, bytes, bytes, bytes, str, int, int, float]) -> Sto
 
 def _open_batch(
     connection: sqlite3.Connection, batch_id: BatchId, signed: SignedTask
-) -> tuple[StoredBatch, bool]:
-    inserted = connection.execute(
+) -> StoredBatch:
+    connection.execute(
         "INSERT OR IGNORE INTO batches (batch_id, task_digest, task, signature, state) "
         "VALUES (?, ?, ?, ?, ?)",
         (
@@ -259,7 +252,7 @@ def _open_batch(
             BatchState.COLLECTING.value,
         ),
     )
-    return _get(connection, signed.digest()), inserted.rowcount == 1
+    return _get(connection, signed.digest())
 
 
 def _get(connection: sqlite3.Connection, digest: TaskDigest) -> StoredBatch:

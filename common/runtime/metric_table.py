@@ -10,12 +10,13 @@ forgets. There is none for a task, a batch or a population either, for another r
 bound, each would be a series that is kept for ever, and a batch that is looked for is found in the
 log by its id.
 
-Nothing here moves while a batch collects, however many submit: counters are advanced when a batch
-changes its state, and what calls run into (`incidents.py`) shows by whole five minutes. The rows
-that say `of_process` are the exception. CPU seconds and memory move with whatever the process does:
-read often, they tell about how many submissions came between two readings, and nothing of who sent
-them or what. Anybody who may look at the process list of the machine reads the same. They are for
-the process's own operator, and so is the address where all this is served.
+Nothing here moves when a batch begins or while it collects, however many submit: it appears when it
+closes or expires, counters are advanced when a batch changes its state, and what calls run into
+(`incidents.py`) shows by whole five minutes. The rows that say `of_process` are the exception. CPU
+seconds and memory move with whatever the process does: read often, they tell about how many
+submissions came between two readings, and nothing of who sent them or what. Anybody who may look at
+the process list of the machine reads the same. They are for the process's own operator, and so is
+the address where all this is served.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from common.batch import BatchState
 from common.key_ring import KeyState
 from common.result import RefusalCause
-from common.submission import REFUSALS
+from common.submission import REFUSALS, Outcome
 
 Party = Literal["analyzer", "shuffler", "user_agent"]
 MetricName = Literal[
@@ -88,6 +89,10 @@ def _installed_version() -> str:
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
 _KEY_HOLDERS: Final[tuple[Party, ...]] = ("analyzer", "shuffler")
 VERSION: Final = _installed_version()
+STATES_TOLD: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
+"""Of a batch at the shuffler. It begins to collect with one person's call, which is not told."""
+REFUSALS_TOLD: Final = tuple(one for one in REFUSALS if one is not Outcome.CLOSED)
+"""By a batch while it collects. What comes too late is counted nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +192,9 @@ TABLE: Final = (
     Row(
         name="shuffledp_batches",
         kind=Kind.GAUGE,
-        help="Batches by state, of all time.",
+        help="Batches by state, of all time; none that still collects.",
         parties=("shuffler",),
-        labels=(("state", tuple(state.value for state in BatchState)),),
+        labels=(("state", tuple(state.value for state in STATES_TOLD)),),
     ),
     Row(
         name="shuffledp_batches",
@@ -203,7 +208,7 @@ TABLE: Final = (
         kind=Kind.COUNTER,
         help="Batches that came to a state.",
         parties=("shuffler",),
-        labels=(("state", tuple(state.value for state in BatchState)),),
+        labels=(("state", tuple(state.value for state in STATES_TOLD)),),
     ),
     Row(
         name="shuffledp_batches_moved_total",
@@ -234,9 +239,10 @@ TABLE: Final = (
     Row(
         name="shuffledp_submissions_refused_total",
         kind=Kind.COUNTER,
-        help="Submissions that were not stored, counted when their batch closes or expires.",
+        help="Submissions that a batch refused while it collected, counted when it is permuted or "
+        "expires.",
         parties=("shuffler",),
-        labels=(("cause", tuple(outcome.value for outcome in REFUSALS)),),
+        labels=(("cause", tuple(outcome.value for outcome in REFUSALS_TOLD)),),
     ),
     Row(
         name="shuffledp_tasks_open",
@@ -302,8 +308,9 @@ TABLE: Final = (
     Row(
         name="shuffledp_budget_spent_ratio",
         kind=Kind.GAUGE,
-        help="Composed epsilon over the smallest budget promised, of the population that has spent "
-        "the largest share.",
+        help="Largest share that any population has spent of a budget it was promised: epsilon "
+        "composed at the budget's delta, over the budget.",
         parties=("analyzer",),
+        absent=True,
     ),
 )

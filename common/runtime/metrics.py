@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from common.runtime.metric_table import TABLE, Labels, MetricName, Party
+from common.runtime.metric_table import TABLE, Kind, Labels, MetricName, Party
 
 
 class Metrics(Collector):
@@ -30,9 +30,9 @@ class Metrics(Collector):
         Say how large a gauge is.
 
         Raises:
-            ValueError: The table has no such series.
+            ValueError: The table has no such series, or it is a counter's.
         """
-        values, series = self._known(name, labels)
+        values, series = self._known(name, labels, Kind.GAUGE)
         values[series] = value
 
     def add(self, name: MetricName, by: float = 1.0, labels: Labels | None = None) -> None:
@@ -40,14 +40,21 @@ class Metrics(Collector):
         Advance a counter.
 
         Raises:
-            ValueError: The table has no such series.
+            ValueError: The table has no such series, it is a gauge's, or the counter would fall.
         """
-        values, series = self._known(name, labels)
+        values, series = self._known(name, labels, Kind.COUNTER)
+        if not by >= 0:
+            raise ValueError(f"{name} only grows, and was to grow by {by}")
         values[series] += by
 
     def advance_to(self, name: MetricName, total: float) -> None:
-        """Advance a counter that something else counts; it never falls."""
-        values, series = self._known(name, None)
+        """
+        Advance a counter that something else counts; it never falls.
+
+        Raises:
+            ValueError: The table has no such counter.
+        """
+        values, series = self._known(name, None, Kind.COUNTER)
         values[series] = max(total, values[series])
 
     def ask(self, source: Callable[[], Awaitable[None]]) -> None:
@@ -69,7 +76,7 @@ class Metrics(Collector):
             yield family
 
     def _known(
-        self, name: MetricName, labels: Labels | None
+        self, name: MetricName, labels: Labels | None, kind: Kind
     ) -> tuple[dict[tuple[str, ...], float], tuple[str, ...]]:
         """Find where a series is kept."""
         row, labels = self._rows.get(name), labels or {}
@@ -78,4 +85,6 @@ class Metrics(Collector):
         series = tuple(labels.get(label, "") for label, _ in row.labels)
         if len(labels) != len(series) or series not in row.series():
             raise ValueError(f"{name} has no series {dict(labels)}")
+        if row.kind is not kind:
+            raise ValueError(f"{name} is no {kind.name.lower()}")
         return self._values[name], series

@@ -2,7 +2,8 @@
 Where metrics are served: `GET /metrics` over plain HTTP, and nothing else.
 
 A connection is one request and one answer, within seconds. Whoever connects and says nothing is cut
-off, at once if there are many: a scrape comes whole, and always finds room.
+off, at once if there are many. Whoever has asked is answered: if that is all there is room for, who
+comes next is turned away.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ _MOST_HEAD_BYTES: Final = 8192
 _SECONDS: Final = 5.0
 """For the request to come, and again for the answer to go."""
 _AT_ONCE: Final = 16
-"""Connections; one more, and the oldest is cut off."""
+"""Connections; one more, and the oldest is cut off that has not asked yet."""
 _REQUEST_WORDS: Final = 3
 
 
@@ -39,7 +40,10 @@ class MetricsEndpoint:
     def __init__(self, page: Callable[[], Awaitable[bytes]]) -> None:
         self._page = page
         self._one_at_a_time = asyncio.Lock()
-        self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+        self._silent: dict[asyncio.StreamWriter, None] = {}
+        """Whoever has not asked yet, the oldest first."""
+        self._answering: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server
         self.address = ""
 
@@ -69,29 +73,54 @@ class MetricsEndpoint:
     async def stop(self) -> None:
         """Stop listening, and cut off whoever is connected."""
         self._server.close()
-        serving = [task for task in self._open.values() if task is not None]
+        serving = list(self._serving)
         for task in serving:
             task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        await asyncio.gather(*serving)
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= _AT_ONCE:
-            next(iter(self._open)).transport.abort()
-        self._open[writer] = asyncio.current_task()
-        try:
-            with suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
-                async with asyncio.timeout(_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                answer = await self._answer(parse_request(head))
-                async with asyncio.timeout(_SECONDS):
-                    writer.write(answer)
-                    await writer.drain()
-                    writer.close()
-                    await writer.wait_closed()
-        finally:
-            del self._open[writer]
+        serving = asyncio.current_task()
+        if serving is None or not self._make_room():
             writer.transport.abort()
+            return
+        self._serving.add(serving)
+        self._silent[writer] = None
+        try:
+            # Cancelled by `stop` alone: streams would print it as an error that nobody expected.
+            with suppress(asyncio.CancelledError):
+                await self._serve_one(reader, writer)
+        finally:
+            self._serving.discard(serving)
+            self._silent.pop(writer, None)
+            self._answering.discard(writer)
+            writer.transport.abort()
+
+    def _make_room(self) -> bool:
+        """Cut off who has been silent for longest, if need be; tell whether there is room."""
+        if len(self._silent) + len(self._answering) < _AT_ONCE:
+            return True
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        del self._silent[oldest]  # at once: the next to come is to cut off another
+        oldest.transport.abort()
+        return True
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+            async with asyncio.timeout(_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            if writer not in self._silent:
+                return  # cut off meanwhile
+            del self._silent[writer]
+            self._answering.add(writer)
+            answer = await self._answer(parse_request(head))
+            async with asyncio.timeout(_SECONDS):
+                writer.write(answer)
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
 
     async def _answer(self, status: HTTPStatus) -> bytes:
         async with self._one_at_a_time:

@@ -126,6 +126,27 @@ def test_the_settings_of_containers_are_settings(party: str) -> None:
     assert Path("/var/lib/shuffledp/state") == settings.state_directory
 
 
+def test_a_persons_device_is_not_measured() -> None:
+    """Its user agent tells no metrics, has no network for them, and is not asked."""
+    folder = _ROOT / "deploy"
+    configuration = (folder / "prometheus" / "prometheus.yaml").read_text(encoding="utf-8")
+    [asked] = yaml.safe_load(configuration)["scrape_configs"]
+    [targets] = [one["targets"] for one in asked["static_configs"]]
+    listening = {
+        party
+        for party in _SETTINGS
+        if "metrics_listen"
+        in tomllib.loads((folder / "settings" / f"{party}.toml").read_text(encoding="utf-8"))
+    }
+
+    assert ["analyzer:9464", "shuffler:9464"] == targets
+    assert {"analyzer", "shuffler"} == listening
+    assert ["edge"] == _compose()["services"]["user_agent"]["networks"]
+    assert {"edge", "core", "operation", "metrics-analyzer", "metrics-shuffler"} == set(
+        _compose()["networks"]
+    )
+
+
 def test_an_image_is_copied_folder_by_folder() -> None:
     """The Dockerfile names what a party's image holds: protos, common and its own."""
     text = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")

@@ -91,10 +91,15 @@ async def test_names_and_labels_are_those_of_the_table(measured: Services) -> No
 
 
 async def test_nothing_moves_while_a_batch_collects(measured: Services) -> None:
-    """Fifty submissions and ten that are refused move what is the process's, and no more."""
+    """
+    The first device's call, fifty submissions and ten that are refused move what is the process's,
+    and no more.
+    """
     signed = await measured.publish(n_min=100, target_size=100)
-    await _submit(measured, signed, 1)
     before = await _scrapes(measured)
+    async with measured.stubs() as (_, shuffler, _analyzer):
+        fetch = shuffler_pb2.FetchTaskRequest(task_digest=signed.digest())
+        await shuffler.FetchTask(fetch, timeout=_DEADLINE)
     await _submit(measured, signed, 50, spoiled=10)
     after = await _scrapes(measured)
 
@@ -118,7 +123,6 @@ async def test_a_batch_is_counted_when_it_is_delivered_and_released(measured: Se
         return value(collecting[party], name, **labels), value(over[party], name, **labels)
 
     assert (0, 4) == moved("shuffler", "users_released_total")
-    assert (1, 0) == moved("shuffler", "batches", state="collecting")
     assert (0, 1) == moved("shuffler", "batches", state="erased")
     for state in ("closed", "permuted", "delivered", "erased"):
         assert (0, 1) == moved("shuffler", "batches_moved_total", state=state)
@@ -148,7 +152,7 @@ async def test_after_a_restart_batches_and_budgets_are_there_again(measured: Ser
     await measured.start_shuffler(metrics_listen=_LISTEN)
     after = await _scrapes(measured)
     async with asyncio.timeout(_DEADLINE):
-        while not value(after["analyzer"], "shuffledp_budget_spent_ratio"):
+        while ("shuffledp_budget_spent_ratio", ()) not in after["analyzer"]:
             after = await _scrapes(measured)  # budgets are looked up beside the first calls
 
     durable: tuple[tuple[Party, tuple[str, ...]], ...] = (
@@ -285,12 +289,79 @@ async def test_clients_that_say_nothing_hold_up_no_scrape(endpoint: MetricsEndpo
         writer.close()
 
 
-async def test_clients_that_say_nothing_hold_up_no_stop() -> None:
-    """They are cut off."""
+async def test_a_burst_leaves_no_more_open_than_there_are_places(
+    endpoint: MetricsEndpoint,
+) -> None:
+    """Each that comes cuts off another."""
+    host, _, port = endpoint.address.rpartition(":")
+    burst = await asyncio.gather(
+        *(asyncio.open_connection(host, int(port)) for _ in range(100)), return_exceptions=True
+    )
+    await asyncio.sleep(0.2)
+    connected = [one for one in burst if not isinstance(one, BaseException)]
+    left = [reader for reader, _ in connected if not reader.at_eof() and reader.exception() is None]
+    for _, writer in connected:
+        writer.close()
+
+    assert 50 < len(connected)
+    assert 16 == len(left)
+
+
+class _SlowPage:
+    """A page that takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def __call__(self) -> bytes:
+        """Give it."""
+        self.asked.set()
+        await self.go_on.wait()
+        return b"shuffledp_up 1\n"
+
+
+async def test_a_scrape_under_way_is_not_cut_off() -> None:
+    """By however many come and say nothing."""
+    page = _SlowPage()
+    started = await MetricsEndpoint.start(_LISTEN, page)
+    scraping = asyncio.create_task(ask(started.address))
+    await page.asked.wait()
+    silent = await _silent(started.address, 40)
+    page.go_on.set()
+    line, _ = await scraping
+    await started.stop()
+    for writer in silent:
+        writer.close()
+
+    assert "HTTP/1.1 200 OK" == line
+
+
+async def test_who_comes_while_all_places_are_being_answered_is_turned_away() -> None:
+    """And the others get their answers."""
+    page = _SlowPage()
+    started = await MetricsEndpoint.start(_LISTEN, page)
+    scraping = [asyncio.create_task(ask(started.address)) for _ in range(16)]
+    await page.asked.wait()
+    await asyncio.sleep(0.1)
+    async with asyncio.timeout(2):
+        late = await asyncio.gather(ask(started.address), return_exceptions=True)
+    page.go_on.set()
+    lines = [line for line, _ in await asyncio.gather(*scraping)]
+    await started.stop()
+
+    assert isinstance(late[0], ConnectionError) or ("", "") == late[0]
+    assert ["HTTP/1.1 200 OK"] * 16 == lines
+
+
+async def test_clients_that_say_nothing_hold_up_no_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """They are cut off, and nothing is said of it."""
     started = await MetricsEndpoint.start(_LISTEN, _page)
     silent = await _silent(started.address, 5)
     async with asyncio.timeout(1):
         await started.stop()
+    await asyncio.sleep(0.05)
+    assert [] == caplog.messages
     for writer in silent:
         writer.close()
 

@@ -3,12 +3,13 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from common.batch import BatchId
-from common.errors import BudgetError
+from common.batch import BatchId, BatchManifest
+from common.errors import BudgetError, StorageError
 from common.hpke import HpkePrivateKey, SealContext
 from common.hpke_pool import Opened
 from common.merkle import leaves_of
 from common.signing import SignedTask
+from common.task import Task
 from tests.support.analyzer_core import AnalyzerCore, chunks_of
 from tests.support.leaves import some_leaves
 from tests.support.pools import InlinePool
@@ -123,7 +124,7 @@ async def _released(core: AnalyzerCore, population: str, budget: float) -> Signe
 async def test_the_share_of_a_budget_is_that_of_the_population_that_spent_most(
     analyzer: AnalyzerCore,
 ) -> None:
-    """The composed ε over the smallest budget that its people were promised."""
+    """The composed ε over the smallest budget that its people were promised, all at one δ."""
     await _released(analyzer, "guests", 10.0)
     alone = await _number(analyzer, "budget_spent_ratio")
     await _released(analyzer, "staff", 2.0)
@@ -137,7 +138,6 @@ async def test_the_share_of_a_budget_is_that_of_the_population_that_spent_most(
 
     await analyzer.stop()
     await analyzer.start()
-    assert 0 == await _number(analyzer, "budget_spent_ratio")
     await analyzer.releases.measure_budgets()
     assert spent == pytest.approx(await _number(analyzer, "budget_spent_ratio"))
     assert 3 == await _number(analyzer, "ledger_entries")
@@ -159,3 +159,95 @@ async def test_a_batch_that_the_budget_refuses_is_unusable_once(analyzer: Analyz
 
     assert 1 == await _number(analyzer, "batches", state="unusable")
     assert 1 == await _number(analyzer, "batches_moved_total", state="unusable")
+
+
+async def _spent(core: AnalyzerCore) -> float | None:
+    series = series_in((await core.vitals.metrics.page()).decode())
+    return series.get(("shuffledp_budget_spent_ratio", ()))
+
+
+async def test_the_share_of_a_budget_is_measured_at_the_budgets_own_delta(
+    analyzer: AnalyzerCore,
+) -> None:
+    """A release at a generous δ does not let it fall."""
+    alone: float | None = None
+    published = []
+    for epsilon, delta in ((1.1, 1e-6), (5.0, 1e-2)):
+        signed = await analyzer.publish(
+            n_min=50,
+            target_size=50,
+            population="staff",
+            budget_epsilon=epsilon,
+            budget_delta=delta,
+        )
+        published.append(signed)
+        alone = await _spent(analyzer)
+        await analyzer.release(50, signed)
+    both = await _spent(analyzer)
+    first = published[0]
+    task = Task.from_bytes(first.task_bytes)
+    at_the_first = await analyzer.spending.compose(task, 50, 0, first.digest())
+
+    assert alone == pytest.approx(0.63, abs=0.01)
+    assert at_the_first / 1.1 == both
+    assert both == pytest.approx(0.938, abs=0.01)
+
+
+async def test_the_share_of_a_budget_is_not_there_until_it_is_known(analyzer: AnalyzerCore) -> None:
+    """Of all populations: with nothing released it is then 0; some alone could be too little."""
+    assert await _spent(analyzer) is None
+    await analyzer.releases.measure_budgets()
+    assert 0 == await _spent(analyzer)
+
+    await _released(analyzer, "staff", 2.0)
+    share = await _spent(analyzer)
+    await analyzer.stop()
+    await analyzer.start()
+    assert await _spent(analyzer) is None
+    await _released(analyzer, "guests", 50.0)
+    assert share == await _spent(analyzer)
+
+
+async def test_a_budget_that_cannot_be_measured_is_no_failed_release(
+    analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The result is released, and the log says what did not work."""
+
+    async def fail(_: str) -> tuple[str, float]:
+        raise StorageError("the disk failed")
+
+    monkeypatch.setattr(analyzer.spending, "share", fail)
+    await _released(analyzer, "staff", 2.0)
+    said = caplog.messages
+
+    assert 1 == await _number(analyzer, "releases_total")
+    assert 0 == await _number(analyzer, "release_failures_total")
+    assert "budgets not measured" in said
+    assert "batch not released yet" not in said
+
+
+async def test_a_lost_sentinel_is_counted_once_though_the_disk_was_full(
+    analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is given up at the third try."""
+    give_up, left = analyzer.store.give_up, 2
+
+    async def fail_twice(manifest: BatchManifest, failure: str) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise StorageError("the disk is full")
+        await give_up(manifest, failure)
+
+    monkeypatch.setattr(analyzer.store, "give_up", fail_twice)
+    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 0.01)
+    signed = await analyzer.publish(n_min=3, target_size=8)
+    sealed = analyzer.sealed(5)
+    await analyzer.sentinels.register(
+        signed.digest(), [b"".join(some_leaves(2))], acknowledged=True
+    )
+    await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(sealed))
+    await analyzer.settle()
+
+    assert 2 == await _number(analyzer, "release_failures_total")
+    assert 1 == await _number(analyzer, "sentinels_missing_total")

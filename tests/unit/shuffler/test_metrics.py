@@ -6,7 +6,7 @@ from common.batch import BatchId, BatchState
 from common.errors import StorageError
 from common.runtime.incidents import WINDOW
 from common.submission import Outcome
-from tests.support.scrapes import Series, series_in, value
+from tests.support.scrapes import Series, by_batches, series_in, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -25,7 +25,6 @@ async def test_a_batch_that_expires_is_counted_and_its_users_are_not(shuffler: S
     await shuffler.deliveries.advance()
 
     assert 1 == await _number(shuffler, "batches", state="expired")
-    assert 0 == await _number(shuffler, "batches", state="collecting")
     assert 1 == await _number(shuffler, "batches_moved_total", state="expired")
     assert 0 == await _number(shuffler, "users_released_total")
 
@@ -104,16 +103,57 @@ async def test_refusals_are_told_by_cause_when_a_batch_is_over(shuffler: Shuffle
 
     assert 1 == await _number(shuffler, refused, cause="conflict")
     assert 2 == await _number(shuffler, refused, cause="malformed")
-    assert 0 == await _number(shuffler, refused, cause="closed")
 
 
-async def test_a_batch_that_is_asked_for_twice_has_begun_once(shuffler: Shuffler) -> None:
-    """The file has a batch for the task already."""
-    await shuffler.collection.fetch_task(DIGEST)
-    await shuffler.spool.open_batch(BatchId(b"o" * 16), CASE.signed)
+async def test_a_batch_that_begins_moves_nothing(shuffler: Shuffler) -> None:
+    """Neither the first call for it, nor a restart while it collects."""
+    before = await _told(shuffler)
+    await shuffler.submit(1)
+    begun = await _told(shuffler)
+    shuffler.spool.close()
+    await shuffler.start()
 
-    assert 1 == await _number(shuffler, "batches", state="collecting")
-    assert 1 == await _number(shuffler, "batches_moved_total", state="collecting")
+    assert by_batches(before) == by_batches(begun) == by_batches(await _told(shuffler))
+
+
+async def test_what_comes_too_late_is_counted_nowhere(shuffler: Shuffler) -> None:
+    """Though it comes before its batch is permuted."""
+    await shuffler.submit(5)
+    stored = await shuffler.spool.get(DIGEST)
+    await shuffler.spool.set_state(stored, BatchState.CLOSED)
+    late = [shuffler.envelope() for _ in range(7)]
+    assert [Outcome.CLOSED] * 7 == await shuffler.collection.submit_bulk(DIGEST, late)
+    await shuffler.deliveries.advance()
+
+    refused = {
+        labels: number
+        for (name, labels), number in (await _told(shuffler)).items()
+        if name == "shuffledp_submissions_refused_total"
+    }
+    assert 4 == len(refused)
+    assert {0.0} == set(refused.values())
+
+
+@pytest.mark.parametrize("users", [2, 5])
+async def test_refusals_are_told_though_the_disk_failed_between(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch, users: int
+) -> None:
+    """Before anything was recorded, and after, of a batch that expires or is permuted: once."""
+    await shuffler.submit(users)
+    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
+    shuffler.refusals.count(batch_id, [Outcome.MALFORMED])
+    shuffler.clock.seconds = float(CASE.task.deadline)
+
+    async def fail(_: BatchId) -> None:
+        raise StorageError("the disk failed")
+
+    for name in ("refusals", "_drop_submissions"):
+        with monkeypatch.context() as patch:
+            patch.setattr(shuffler.spool, name, fail)
+            await shuffler.deliveries.advance()
+    await shuffler.deliveries.advance()
+
+    assert 1 == await _number(shuffler, "submissions_refused_total", cause="malformed")
 
 
 async def test_an_error_while_nothing_is_stored_moves_no_state(shuffler: Shuffler) -> None:

@@ -1,5 +1,6 @@
 """What a batch did not take is counted, by cause, and outlives a restart."""
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -64,7 +65,72 @@ async def test_a_full_disk_forgets_no_count(tmp_path: Path) -> None:
         await refusals.save()
     refusals.count(_BATCH, [Outcome.CONFLICT])
     spool.full = False
-    found = await refusals.of(_BATCH)
+    await refusals.save()
+    found = await spool.refusals(_BATCH)
     spool.close()
 
     assert Counter({Outcome.CONFLICT: 2}) == found
+
+
+async def test_counts_are_told_though_they_cannot_be_written(tmp_path: Path) -> None:
+    """The operator looks just when the disk is full: what is written, and what is not."""
+    spool = _FullDisk(tmp_path / "spool.sqlite")
+    await spool.open_batch(_BATCH, published().signed)
+    refusals = Refusals(spool)
+    await Spool.add_refusals(spool, {_BATCH: Counter({Outcome.CONFLICT: 1})})
+    refusals.count(_BATCH, [Outcome.CONFLICT, Outcome.MALFORMED])
+    found = await refusals.of(_BATCH)
+    spool.close()
+
+    assert Counter({Outcome.CONFLICT: 2, Outcome.MALFORMED: 1}) == found
+
+
+async def test_a_count_is_told_once_while_it_is_being_written(tmp_path: Path) -> None:
+    """Whichever of the two is asked for first."""
+    spool = await _spool(tmp_path)
+    refusals = Refusals(spool)
+    refusals.count(_BATCH, [Outcome.CONFLICT])
+    before, _, after = await asyncio.gather(
+        refusals.of(_BATCH), refusals.save(), refusals.of(_BATCH)
+    )
+    spool.close()
+
+    assert Counter({Outcome.CONFLICT: 1}) == before == after
+
+
+async def _saved(spool: Spool, expected: int) -> None:
+    async with asyncio.timeout(5):
+        while (await spool.refusals(_BATCH)).total() != expected:
+            await asyncio.sleep(0.01)
+
+
+async def test_counts_are_written_again_and_again(tmp_path: Path) -> None:
+    """A writing that failed is not the last one."""
+    spool = _FullDisk(tmp_path / "spool.sqlite")
+    await spool.open_batch(_BATCH, published().signed)
+    refusals = Refusals(spool, pause=0.01)
+    saving = asyncio.create_task(refusals.keep_saving())
+    refusals.count(_BATCH, [Outcome.CONFLICT])
+    await asyncio.sleep(0.05)
+    spool.full = False
+    await _saved(spool, 1)
+    refusals.count(_BATCH, [Outcome.CONFLICT])
+    await _saved(spool, 2)
+    saving.cancel()
+    await asyncio.gather(saving, return_exceptions=True)
+    spool.close()
+
+
+async def test_a_crash_forgets_only_what_was_not_written(tmp_path: Path) -> None:
+    """Counts before the last writing are there again."""
+    spool = await _spool(tmp_path)
+    refusals = Refusals(spool)
+    refusals.count(_BATCH, [Outcome.CONFLICT])
+    await refusals.save()
+    refusals.count(_BATCH, [Outcome.MALFORMED])
+    spool.close()
+    again = Spool(tmp_path / "spool.sqlite")
+    found = await Refusals(again).of(_BATCH)
+    again.close()
+
+    assert Counter({Outcome.CONFLICT: 1}) == found

@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import OverloadError, ShareError, StorageError, TaskError
 from common.runtime.incidents import WINDOW, Incidents
-from common.runtime.metric_table import PARTIES, TABLE, Kind, Row
+from common.runtime.metric_table import PARTIES, TABLE, Kind, MetricName, Row
 from common.runtime.metrics import Metrics
 from common.runtime.usage import memory_limit
 from common.runtime.vitals import Vitals
@@ -67,6 +67,24 @@ def test_what_is_not_in_the_table_cannot_be_told(name: str, labels: dict[str, st
     for tell in (metrics.set, metrics.add):
         with pytest.raises(ValueError, match="has no"):
             tell(name, 1.0, labels)  # type: ignore[arg-type]  # what the types forbid
+
+
+def test_a_counter_only_grows() -> None:
+    """It is neither set nor taken back, and a gauge is not advanced."""
+    metrics = Metrics("shuffler")
+    counter: MetricName = "shuffledp_users_released_total"
+    gauge: MetricName = "shuffledp_batches_stuck"
+    metrics.add(counter, 5)
+    for by in (-3.0, float("nan")):
+        with pytest.raises(ValueError, match="only grows"):
+            metrics.add(counter, by)
+    with pytest.raises(ValueError, match="is no gauge"):
+        metrics.set(counter, 1)
+    for advance in (metrics.add, metrics.advance_to):
+        with pytest.raises(ValueError, match="is no counter"):
+            advance(gauge, 1)
+
+    assert [5.0] == list(metrics._values[counter].values())
 
 
 def test_processes_do_not_share_metrics() -> None:
