@@ -58,3 +58,13 @@ def test_every_protocol_has_words(protocol: str) -> None:
 
         assert f"by {mechanism}." not in story(result, None)
         assert refinement_in_words(result)
+
+
+def test_delta_is_told_as_what_is_added_not_as_the_chance_of_failing() -> None:
+    """P[S] ≤ e^ε P'[S] + δ; the bound of e^ε alone may fail more often than with probability δ."""
+    page = result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+
+    assert "times</strong> as likely" in page
+    assert "plus at most 0.000001" in page.partition("pool what they saw")[0]
+    assert "except with probability" not in page
+    assert "nobody becomes more certain" not in page
