@@ -9,6 +9,7 @@ from common.task_digest import TaskDigest
 from deploy.pages.collection_story import refinement_in_words, story
 from deploy.pages.result_page import result_page
 from tests.support.result_pages import collected
+from tests.support.tasks import published
 
 _COLLECTED = collected(size=100)
 
@@ -58,6 +59,35 @@ def test_every_protocol_has_words(protocol: str) -> None:
 
         assert f"by {mechanism}." not in story(result, None)
         assert refinement_in_words(result)
+
+
+def test_nothing_is_charged_to_a_population_where_there_is_none() -> None:
+    """The task then only claims it."""
+    alone = published(domain_size=100, local_epsilon=4.0)
+    result = dataclasses.replace(_COLLECTED.result, task_digest=alone.signed.digest())
+
+    assert "charged to the population" in result_page(
+        _COLLECTED.result, _COLLECTED.task, version="1"
+    )
+    page = result_page(result, alone.task, version="1")
+    assert "charged to the population" not in page
+    assert "what the task claims" in page
+
+
+def test_an_interval_below_0_is_not_said_to_include_it() -> None:
+    """Neither lies above 0, and that is what sets a share apart from none."""
+    page = result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+
+    assert "the interval does not lie above 0" in page
+    assert "the interval includes 0" not in page
+
+
+def test_that_the_shuffler_forgets_is_told_as_trust() -> None:
+    """Nobody can see whether it did."""
+    told = story(_COLLECTED.result, _COLLECTED.task)
+
+    assert "It is trusted to forget who sent which." in told
+    assert "forgot" not in told
 
 
 def test_delta_is_told_as_what_is_added_not_as_the_chance_of_failing() -> None:
