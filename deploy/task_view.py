@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from analyzer.registry import complete
+from analyzer.registry import check_deadline, complete
 from common.accounting.coalitions import Terms, claimed_guarantee, guarantees_under
 from common.batch import BatchStatus
 from common.draft import TaskDraft
@@ -35,15 +35,21 @@ _TASK_STATES: Final = {
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
-def preview(draft: TaskDraft) -> Task:
+def preview(draft: TaskDraft, *, now: float) -> Task:
     """
     Make the task that a draft would become, but for the analyzer's key and the nonce.
 
     What its population has left of its budget only the analyzer knows.
 
+    Args:
+        draft: Of the task.
+        now: Seconds since 1970 UTC.
+
     Raises:
-        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
+        TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
+            can be claimed for n_min users.
     """
+    check_deadline(draft, now)
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
     return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))
 
@@ -151,6 +157,14 @@ def show_batch(status: BatchStatus | None, console: Console) -> None:
         f"At the shuffler: {headline.lower()}{users}. {meaning} It releases nothing of fewer than "
         f"{status.n_min:,} users."
     )
+
+
+def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
+    """Give what the shuffler tells of a batch; null if nobody has asked it for the task."""
+    if status is None:
+        return {"batch": None}
+    known = {"batch_n_users": status.n_users} if status.n_users else {}
+    return {"batch": status.state.value, **known}
 
 
 def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from common.batch import BatchState
+from common.errors import PeerError, PeerRefusalError, UnknownTaskError
 from deploy.pages.live_feed import LiveFeed
 from tests.support.batch_progress import progress
 from tests.support.clocks import ManualClock
@@ -131,3 +132,15 @@ def test_old_samples_are_let_go() -> None:
     chart = _batch(_watched(1, seconds=3600))["chart"]
 
     assert -660 <= chart[0][0] < -600
+
+
+def test_a_task_that_nobody_has_fetched_is_no_shuffler_that_cannot_be_asked() -> None:
+    """It answers; it makes a batch when a device asks for the task."""
+    feed = LiveFeed(ManualClock())
+    feed.take_error(PeerRefusalError(UnknownTaskError.status, "there is no batch of this task"))
+
+    answer = json.loads(feed.answer)
+    assert "Nobody has fetched this task from the shuffler yet." == answer["trouble"]
+    assert answer["batch"] is None
+    feed.take_error(PeerError("it could not be reached in time"))
+    assert "cannot be asked: it could not be reached" in json.loads(feed.answer)["trouble"]

@@ -7,6 +7,7 @@ from common.errors import WireError
 from common.protocols import PROTOCOLS
 from common.task_digest import TaskDigest
 from deploy.pages.collection_story import refinement_in_words, story
+from deploy.pages.parameters import parameters
 from deploy.pages.result_page import result_page
 from tests.support.result_pages import collected
 from tests.support.tasks import published
@@ -88,6 +89,16 @@ def test_that_the_shuffler_forgets_is_told_as_trust() -> None:
 
     assert "It is trusted to forget who sent which." in told
     assert "forgot" not in told
+
+
+@pytest.mark.parametrize("population", ["panel 2.0", "v1.0"])
+def test_a_name_that_ends_like_a_number_is_whole(population: str) -> None:
+    """Only of numbers `.0` says nothing."""
+    task = dataclasses.replace(_COLLECTED.task, population=population)
+    shown = {row.name: row.value for _, rows in parameters(task) for row in rows}
+
+    assert population == shown["population"]
+    assert "4" == shown["local_epsilon"]
 
 
 def test_delta_is_told_as_what_is_added_not_as_the_chance_of_failing() -> None:
