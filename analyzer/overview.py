@@ -1,7 +1,11 @@
 """What an operator is shown of the analyzer's tasks."""
 
+import asyncio
+from collections.abc import Sequence
+
 from analyzer.store import Store, StoredTask
-from common.errors import UnknownTaskError
+from common.errors import TaskError, UnknownTaskError
+from common.runtime import logs
 from common.runtime.clock import Clock
 from common.signing import SignedTask
 from common.task import Task
@@ -21,13 +25,22 @@ class Overview:
         """
         List tasks in the order of their digests, MAX_LISTED_TASKS at most.
 
+        One that this version cannot read is left out, and named in the log.
+
         Args:
             after: The last one that is known already.
 
         Cost: reads each task whole.
         """
-        found = await self._store.tasks_after(after or TaskDigest(b""), MAX_LISTED_TASKS)
-        return [self._summary(stored) for stored in found]
+        last, listed = after or TaskDigest(b""), list[TaskSummary]()
+        # An empty answer is the end of the list: past tasks that are left out it reads on.
+        while len(listed) < MAX_LISTED_TASKS:
+            found = await self._store.tasks_after(last, MAX_LISTED_TASKS - len(listed))
+            if not found:
+                break
+            last = found[-1].signed.digest()
+            listed += await asyncio.to_thread(self._readable, found)
+        return listed
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
@@ -35,11 +48,22 @@ class Overview:
 
         Raises:
             UnknownTaskError: There is none with this digest.
+            TaskError: This version cannot read it.
         """
         stored = await self._store.stored_task(digest)
         if stored is None:
             raise UnknownTaskError("there is no task with this digest")
-        return stored.signed, self._summary(stored)
+        return stored.signed, await asyncio.to_thread(self._summary, stored)
+
+    def _readable(self, found: Sequence[StoredTask]) -> list[TaskSummary]:
+        summaries = []
+        for stored in found:
+            try:
+                summaries.append(self._summary(stored))
+            except TaskError:
+                fields: dict[logs.Field, str | int] = {"task_digest": stored.signed.digest().hex()}
+                logs.event("task cannot be read", fields, level="WARNING")
+        return summaries
 
     def _summary(self, stored: StoredTask) -> TaskSummary:
         task = Task.from_bytes(stored.signed.task_bytes)

@@ -56,8 +56,7 @@ class Registry:
             BudgetError: Its population has not enough left for its smallest batch: it could never
                 be released.
         """
-        if draft.deadline <= self._clock.now():
-            raise TaskError(f"the deadline, {draft.deadline}, is not in the future")
+        check_deadline(draft, self._clock.now())
         nonce = self._rng.bytes(NONCE_BYTES)
         public_key = self._keys.reports.public_key(draft.suite).raw
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
@@ -106,6 +105,21 @@ class Registry:
             if staged or now < task.deadline + keep:
                 needed.add(key_id(task.suite, task.analyzer_key))
         return needed
+
+
+def check_deadline(draft: TaskDraft, now: float) -> None:
+    """
+    Check that users have time to take part.
+
+    Args:
+        draft: Of a task.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        TaskError: The deadline is not in the future.
+    """
+    if draft.deadline <= now:
+        raise TaskError(f"the deadline, {draft.deadline}, is not in the future")
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:

@@ -192,6 +192,10 @@ class PeerBusyError(PeerError):
     """Another party has no room for the call at the moment; it may be made again, later."""
 
 
+class PeerUnableError(PeerError):
+    """Another party answers, and says why it cannot serve at the moment, such as a full disk."""
+
+
 class ReceiptError(PeerError):
     """The shuffler's receipt does not verify: what was sent may not be stored."""
 

@@ -12,12 +12,15 @@ class TaskState(Enum):
     OPEN = "open"
     """No batch has come yet."""
     OVERDUE = "overdue"
-    """The deadline has passed and no batch has come: it expired, or cannot be delivered."""
+    """
+    The deadline has passed and no batch has come: it expired, cannot be delivered, or is on its
+    way.
+    """
     STAGED = "staged"
     """The batch has come, and is being estimated."""
     RELEASED = "released"
     UNUSABLE = "unusable"
-    """The batch has come, and is never released; `failure` says why."""
+    """Its batch is never released, whether it was read or refused before; `failure` says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,12 @@ from common.submission import REFUSALS, Outcome
 from common.task import (
     MAX_ENVELOPE_BYTES,
     MAX_TASK_BYTES,
+    MAX_UNIX_TIME,
     MAX_USERS,
 )
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.user_token import TOKEN_BYTES
-from common.wire_fields import at_most, count, exactly, finite, short, word
+from common.wire_fields import at_most, count, exactly, finite, short, whole, word
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -199,10 +200,10 @@ def progress_from_wire(message: shuffler_pb2.GetBatchProgressResponse) -> BatchP
         raise WireError(f"batch state {message.state} is not one that this program knows")
     return BatchProgress(
         state=_STATE_NUMBERS[message.state],
-        n_users=message.n_users,
-        n_min=message.n_min,
-        target_size=message.target_size,
-        deadline=message.deadline,
+        n_users=count("n_users", message.n_users, MAX_USERS),
+        n_min=whole("n_min", message.n_min, MAX_USERS),
+        target_size=whole("target_size", message.target_size, MAX_USERS),
+        deadline=whole("deadline", message.deadline, MAX_UNIX_TIME),
         refused={
             word("a cause of refusal", cause, REFUSALS): n for cause, n in message.refused.items()
         },

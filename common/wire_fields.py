@@ -53,6 +53,13 @@ def count(name: str, field: int, most: int) -> int:
     return field
 
 
+def whole(name: str, field: int, most: int) -> int:
+    """Read a whole number from 1 to most."""
+    if not 1 <= field <= most:
+        raise WireError(f"{name} is {field}; it must lie between 1 and {most}")
+    return field
+
+
 def finite(name: str, fields: Sequence[float]) -> None:
     """Check that every one of them is a number, and none infinite."""
     if not np.isfinite(np.array(fields, dtype=np.float64)).all():

@@ -26,7 +26,11 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = MappingProxyType(
         ),
         BatchState.ERASED: (
             "Delivered and erased",
-            "The analyzer has all reports, and nothing of them is left here.",
+            (
+                "The analyzer has all reports. Their key here is destroyed as the last step. "
+                "Hashes of sealed reports, for proofs that they were counted, may stay for some "
+                "weeks; how many users came, and how many submissions were refused, stays."
+            ),
         ),
         BatchState.EXPIRED: (
             "Expired: nothing was released",
@@ -45,3 +49,5 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = MappingProxyType(
     }
 )
 """Of each a headline, and what it means."""
+SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must hold without them"
+"""Of users, wherever an operator decides by their number."""

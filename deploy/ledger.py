@@ -33,8 +33,8 @@ def show(entries: Sequence[LedgerEntry], head: ChainHead, console: Console) -> N
     """Print the entries and the head."""
     table = Table(title="What each release cost its population against the analyzer")
     for heading in ("entry", "task", "population", "users", "refused", "epsilon", "delta"):
-        table.add_column(heading)
-    table.add_column("epsilon of all so far, at budget_delta")
+        table.add_column(heading, overflow="fold")
+    table.add_column("epsilon of all so far, at budget_delta", overflow="fold")
     for entry in entries:
         table.add_row(
             str(entry.entry),
@@ -47,8 +47,9 @@ def show(entries: Sequence[LedgerEntry], head: ChainHead, console: Console) -> N
             rounded_up(entry.composed_epsilon),
         )
     console.print(table)
+    entries_in_words = "entry" if head.entry == 1 else "entries"
     console.print(
-        f"The chain of {head.entry} entries holds. Its head, to be noted down:\n"
+        f"The chain of {head.entry} {entries_in_words} holds. Its head, to be noted down:\n"
         f"{head.entry_hash.hex()}",
         markup=False,
     )

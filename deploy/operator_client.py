@@ -13,8 +13,10 @@ from common.draft_wire import draft_to_wire
 from common.errors import (
     KeyFormatError,
     NotReleasedError,
+    PeerBusyError,
     PeerError,
     PeerRefusalError,
+    PeerUnableError,
     SettingsError,
     SignatureError,
     UnknownTaskError,
@@ -210,6 +212,8 @@ class OperatorClient:
     async def _reply(self, call: Awaitable[T]) -> T:
         try:
             return await reply(call, f"the analyzer at {self._address}")
+        except (PeerBusyError, PeerUnableError):
+            raise  # it runs, and at that address
         except PeerError as error:
             raise PeerError(
                 f"{error}. Check that it runs, the address, host:port, the authority, and that "

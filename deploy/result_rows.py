@@ -1,6 +1,7 @@
 """A result's rows, an item each: for the terminal, CSV and Parquet."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,12 +18,34 @@ from deploy.output_file import cannot_write
 
 CONFIDENCE: Final = 0.95
 """Of the intervals that are shown, each by itself."""
-COLUMNS: Final = ("item", "label", "share", "standard_error", "low", "high", "refined")
+COLUMNS: Final = (
+    "item",
+    "label",
+    "share",
+    "standard_error",
+    "interval_low",
+    "interval_high",
+    "refined",
+)
+"""Of CSV, also of the one that a result's page makes, and of Parquet."""
+_FORMULA: Final = re.compile(r"[=+\-@\t\r]")
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
-    """Give a task's labels, or the items' numbers where it has none."""
-    return labels or [str(item) for item in range(n_items)]
+    """
+    Give a task's labels, or the items' numbers where it has none.
+
+    Half of a surrogate pair, which JSON can hold and no file, becomes the sign for what is unknown.
+    """
+    if not labels:
+        return [str(item) for item in range(n_items)]
+    return [label.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for label in labels]
+
+
+def _kept_from_running(label: str) -> str:
+    """Put an apostrophe before what a spreadsheet would run as a formula, as download.js does."""
+    return f"'{label}" if _FORMULA.match(label) and not _NUMBER.fullmatch(label) else label
 
 
 def rows(histogram: Histogram, labels: Sequence[str]) -> Iterator[tuple[object, ...]]:
@@ -43,6 +66,8 @@ def write_csv(path: Path, histogram: Histogram, labels: Sequence[str]) -> None:
     """
     Write every item as CSV, with a line of headings; shares in full precision.
 
+    No label is a formula to a spreadsheet; Parquet has them as they are.
+
     Raises:
         SettingsError: The file cannot be written.
     """
@@ -50,7 +75,10 @@ def write_csv(path: Path, histogram: Histogram, labels: Sequence[str]) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
-            writer.writerows(rows(histogram, labels))
+            writer.writerows(
+                (item, _kept_from_running(str(label)), *figures)
+                for item, label, *figures in rows(histogram, labels)
+            )
     except OSError as error:
         raise cannot_write(path, error) from error
 

@@ -8,7 +8,14 @@ from typing import Self, TypeVar
 import grpc
 
 from common.batch import BatchProgress, BatchStatus
-from common.errors import PeerError, PeerRefusalError, SettingsError, UnknownTaskError
+from common.errors import (
+    PeerBusyError,
+    PeerError,
+    PeerRefusalError,
+    PeerUnableError,
+    SettingsError,
+    UnknownTaskError,
+)
 from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
 from common.task_digest import TaskDigest
 from common.wire import progress_from_wire, status_from_wire
@@ -89,6 +96,8 @@ class ShufflerClient:
     async def _reply(self, call: Awaitable[T]) -> T:
         try:
             return await reply(call, f"the shuffler at {self._address}")
+        except (PeerBusyError, PeerUnableError):
+            raise  # it runs, and at that address
         except PeerError as error:
             raise PeerError(
                 f"{error}. Check that it runs, the address, host:port, and the authority"

@@ -9,50 +9,66 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from analyzer.registry import complete
-from common.accounting.coalitions import Terms, guarantees_under
+from analyzer.registry import check_deadline, complete
+from common.accounting.coalitions import Terms, claimed_guarantee, guarantees_under
 from common.batch import BatchStatus
 from common.draft import TaskDraft
 from common.guarantee import Guarantee, rounded_up
 from common.hpke import HpkePrivateKey
+from common.shuffler_spec import ShufflerSpec
 from common.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
-from deploy.batch_words import BATCH_STATES
+from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.promise_table import show_promises
 
 _TASK_STATES: Final = {
-    TaskState.OPEN: "collecting: no batch has come to the analyzer yet",
-    TaskState.OVERDUE: "overdue: its deadline has passed, and no batch has come",
+    TaskState.OPEN: "open: no batch has come to the analyzer yet",
+    TaskState.OVERDUE: (
+        "overdue: its deadline has passed and no batch has come: it expired, cannot be delivered, "
+        "or is on its way"
+    ),
     TaskState.STAGED: "staged: the batch has come and is being estimated",
     TaskState.RELEASED: "released: shuffledp result prints it",
-    TaskState.UNUSABLE: "unusable: the batch has come and is never released",
+    TaskState.UNUSABLE: "unusable: its batch is never released",
 }
+_HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
-def preview(draft: TaskDraft) -> Task:
+def preview(draft: TaskDraft, *, now: float) -> Task:
     """
     Make the task that a draft would become, but for the analyzer's key and the nonce.
 
     What its population has left of its budget only the analyzer knows.
 
+    Args:
+        draft: Of the task.
+        now: Seconds since 1970 UTC.
+
     Raises:
-        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
+        TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
+            can be claimed for n_min users.
     """
+    check_deadline(draft, now)
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
     return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))
 
 
 def promise_as_text(task: Task) -> str:
     """Say what users will be promised, in two sentences."""
+    promise = claimed_guarantee(Terms.of(task), task.n_min)
+    honest = (
+        f"if {task.honest_users(task.n_min)} users are honest"
+        if task.composition.amplified
+        else "even if nobody else is honest"
+    )
+    releases = "All releases to this population together" if task.population else "Its release"
     return (
         f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
-        f"{rounded_up(task.delta)} against the analyzer, if "
-        f"{task.honest_users(task.n_min)} users are honest; "
+        f"{rounded_up(promise.delta)} against the analyzer, {honest}; "
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
-        "All releases to this population together may cost at most epsilon "
-        f"{rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)} "
-        "against the analyzer."
+        f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
+        f"{rounded_up(task.budget_delta)} against the analyzer."
     )
 
 
@@ -70,17 +86,14 @@ def show_promise(task: Task, console: Console) -> None:
 def parameters(task: Task) -> list[tuple[str, str]]:
     """Give a task's parameters in words, for a table."""
     mechanism, dummies, shuffler = task.mechanism, task.dummies, task.shuffler
-    hashed = f" into {mechanism.buckets:,} buckets" if mechanism.buckets < task.domain_size else ""
+    hashed = f" into {mechanism.buckets:,} buckets" if mechanism.name in _HASHING else ""
     return [
         ("protocol", task.protocol),
         ("values", f"{task.domain_size:,}{', labelled' * bool(task.labels)}"),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"),
-        (
-            "shuffler",
-            "permutes" if shuffler.idle else f"permutes, adds dummies: {shuffler.law}",
-        ),
+        ("shuffler", _shuffler_in_words(shuffler)),
         ("delta", f"{task.delta:g}"),
         ("fewest users (n_min)", f"{task.n_min:,}"),
         ("target size", f"{task.target_size:,}"),
@@ -94,6 +107,15 @@ def parameters(task: Task) -> list[tuple[str, str]]:
         ("suite", task.suite),
         ("bytes a user sends", f"{task.envelope_bytes:,}"),
     ]
+
+
+def _shuffler_in_words(shuffler: ShufflerSpec) -> str:
+    does = []
+    if shuffler.kept < 1:
+        does.append(f"keeps each report with probability {shuffler.kept:.4g} and drops the others")
+    if shuffler.law != "none":
+        does.append(f"adds dummies: {shuffler.law}")
+    return ", ".join(["permutes", *does])
 
 
 def moment(seconds: int) -> str:
@@ -111,7 +133,7 @@ def show(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console)
     if summary.failure:
         console.print(f"Because {summary.failure}.", markup=False)
     if summary.n_users:
-        console.print(f"Its batch has {summary.n_users:,} users.")
+        console.print(f"Its batch has {summary.n_users:,} users, {SENTINELS_INCLUDED}.")
     show_parameters(task, console)
     show_promise(task, console)
 
@@ -130,19 +152,28 @@ def show_batch(status: BatchStatus | None, console: Console) -> None:
         console.print("At the shuffler: nobody has asked for this task yet.")
         return
     headline, meaning = BATCH_STATES[status.state]
-    users = f", with {status.n_users:,} users" if status.n_users else ""
+    users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
     console.print(
         f"At the shuffler: {headline.lower()}{users}. {meaning} It releases nothing of fewer than "
         f"{status.n_min:,} users."
     )
 
 
+def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
+    """Give what the shuffler tells of a batch; null if nobody has asked it for the task."""
+    if status is None:
+        return {"batch": None}
+    known = {"batch_n_users": status.n_users} if status.n_users else {}
+    return {"batch": status.state.value, **known}
+
+
 def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:
     """Print a line for each task."""
-    table = Table(title=f"{len(summaries):,} tasks")
+    plural = "" if len(summaries) == 1 else "s"
+    table = Table(title=f"{len(summaries):,} task{plural}", caption=f"Users: {SENTINELS_INCLUDED}.")
     for heading in ("task", "state", "protocol", "values", "population", "deadline", "n_min"):
-        table.add_column(heading)
-    table.add_column("users", justify="right")
+        table.add_column(heading, overflow="fold")
+    table.add_column("users", justify="right", overflow="fold")
     for summary in summaries:
         table.add_row(
             summary.task_digest.hex()[:12],

@@ -15,6 +15,7 @@ from common.errors import (
     PeerBusyError,
     PeerError,
     PeerRefusalError,
+    PeerUnableError,
     SettingsError,
     ShuffleDpError,
 )
@@ -310,7 +311,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
     Raises:
         PeerError: It could not be reached in time, or could not serve at that moment, or answered
             with bytes that are no message of this call; the call may be made again. PeerBusyError
-            if it said that it has no room.
+            if it said that it has no room, PeerUnableError if it said why it cannot serve.
         PeerRefusalError: It refused, for good; status and message are passed on.
     """
     try:
@@ -321,7 +322,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
             if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
                 raise PeerBusyError(f"{whom} has no room at the moment") from error
             if _FORESEEN[0] in _trailing(error):
-                raise PeerError(f"{whom} cannot serve at the moment: {details}") from error
+                raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
             hint = ": authority or certificates do not fit" if "andshake" in details else ""
             raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
         raise PeerRefusalError(code.name, details) from error

@@ -24,8 +24,8 @@ app = typer.Typer()
 @app.command(
     short_help="Watch a batch being collected, in a browser.",
     epilog=example(
-        "shuffledp live 5b1f… --shuffler 127.0.0.1:7002 --token-file state/shuffler/operator.token "
-        "--authority state/tls/authority.pem",
+        "shuffledp live DIGEST --shuffler 127.0.0.1:7002 --token-file "
+        "state/shuffler/operator.token --authority state/tls/authority.pem",
     ),
 )
 def live(
@@ -37,7 +37,12 @@ def live(
         int, typer.Option(min=0, max=65535, help="Of this machine; 0 takes a free one.")
     ] = 0,
     open_it: Annotated[
-        bool, typer.Option("--open", help="Open the page in this machine's browser.")
+        bool,
+        typer.Option(
+            "--open",
+            help="Open the page in this machine's browser. Its secret address then stands on the "
+            "browser's command line, where other users of this machine may read it.",
+        ),
     ] = False,
 ) -> None:
     """Serve a page, to this machine alone, that shows how far a batch is. Ctrl-C ends it.

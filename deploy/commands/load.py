@@ -41,7 +41,7 @@ _KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
     short_help="Let simulated users answer, and compare all counts.",
     epilog=example(
         "shuffledp load --local --users 20000 --rate 200 --misbehaving 0.1",
-        "shuffledp load 5b1f… --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
+        "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
         "--users 20000 --mode bulk",
     ),
 )

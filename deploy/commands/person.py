@@ -24,7 +24,7 @@ app = typer.Typer()
 @app.command(
     short_help="Contribute a value through your user agent.",
     epilog=example(
-        "shuffledp contribute 5b1f… --agent unix:state/user_agent.sock < value.txt",
+        "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
     ),
 )
 def contribute(
@@ -68,7 +68,7 @@ _MEANING = {
 @app.command(
     short_help="Tell whether your answer was counted.",
     epilog=example(
-        "shuffledp receipt 5b1f… --agent unix:state/user_agent.sock",
+        "shuffledp receipt DIGEST --agent unix:state/user_agent.sock",
     ),
 )
 def receipt(

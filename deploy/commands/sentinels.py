@@ -44,7 +44,7 @@ app.add_typer(sentinels_app, name="sentinels")
     "plant",
     short_help="Send and register test submissions.",
     epilog=example(
-        "shuffledp sentinels plant --task 5b1f… --count 300 --over 86400 --shuffler "
+        "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
         "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
         "--authority state/tls/authority.pem --output sentinels.jsonl",
     ),

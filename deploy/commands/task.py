@@ -11,6 +11,7 @@ from rich.console import Console
 from common.draft import TaskDraft
 from common.errors import KeyFormatError, SettingsError
 from common.hpke import HpkePrivateKey, HpkePublicKey
+from common.runtime.clock import SystemClock
 from common.suites import DEFAULT_SUITE
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -174,8 +175,9 @@ def show(
                 **task_view.summary_as_json(summary),
                 "task": task_view.as_json(found),
                 "guarantees": [guarantee_as_json(one) for one in task_view.promises(found)],
-                "batch": None if status is None else status.state.value,
             }
+            if shuffler:
+                fields |= task_view.batch_as_json(status)
             sys.stdout.write(dumps(fields) + "\n")
             return
         console = Console()
@@ -189,7 +191,7 @@ def show(
 @task_app.command(
     "close",
     epilog=example(
-        "shuffledp task close 5b1f… --shuffler 127.0.0.1:7002 --token-file "
+        "shuffledp task close DIGEST --shuffler 127.0.0.1:7002 --token-file "
         "state/shuffler/operator.token --authority state/tls/authority.pem",
     ),
 )
@@ -230,7 +232,7 @@ def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
 
 
 def _preview(wanted: TaskDraft, *, json: bool) -> None:
-    task = task_view.preview(wanted)
+    task = task_view.preview(wanted, now=SystemClock().now())
     if json:
         fields = {
             "task": task_view.as_json(task),

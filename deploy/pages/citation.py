@@ -2,15 +2,16 @@
 
 import math
 import re
-from datetime import UTC, datetime
 from typing import Final
 
 from common.guarantee import claimed, rounded_up
 from common.result import Result
 from common.task import Task
+from deploy.pages.figures import moment
 
 _SHORT: Final = 12
 """Hexadecimal digits of the digest that name an entry."""
+_WHO: Final = {"analyzer+users": "the analyzer and the users whom the task does not count on"}
 _SPECIAL: Final = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -33,17 +34,16 @@ def bibtex(result: Result, task: Task | None, *, version: str) -> str:
     """
     Give a BibTeX entry. Whatever the population is called, it stays inside its field.
 
-    It has no author: whoever collected is not named in a task.
+    It has no author: whoever collected is not named in a task; and no year: a result does not say
+    when it was released.
     """
     digest = result.task_digest.hex()
     fields = {"title": f"{{{_escaped(_title(result, task))}}}"}
-    year = _year(task)
-    if year:
-        fields["year"] = year
     fields["howpublished"] = _escaped(
         f"Collected with shuffledp {version}, protocol {result.protocol}"
     )
-    fields["note"] = _escaped(f"{_privacy(result)}; task {digest}").replace(
+    until = f"; collected until {moment(task.deadline)} at the latest" if task else ""
+    fields["note"] = _escaped(f"{_privacy(result)}; task {digest}{until}").replace(
         "epsilon", "$\\epsilon$"
     )
     fields["note"] = fields["note"].replace("delta", "$\\delta$")
@@ -60,21 +60,18 @@ def _title(result: Result, task: Task | None) -> str:
 
 
 def _privacy(result: Result) -> str:
+    """State both: a small central ε is often bought by a large local one."""
     promise = claimed(result.guarantees)
     if math.isinf(promise.epsilon):
         return "without a guarantee against the analyzer"
-    return (
+    central = (
         f"differentially private with epsilon = {rounded_up(promise.epsilon)} and "
-        f"delta = {rounded_up(promise.delta)} against the analyzer"
+        f"delta = {rounded_up(promise.delta)} against {_WHO.get(promise.coalition, 'the analyzer')}"
     )
-
-
-def _year(task: Task | None) -> str:
-    """Give the year of the deadline, if a calendar has it."""
-    try:
-        return str(datetime.fromtimestamp(task.deadline, UTC).year) if task else ""
-    except (ValueError, OverflowError, OSError):
-        return ""
+    if math.isinf(result.local_epsilon):
+        return f"{central}; no guarantee against shuffler and analyzer together"
+    local = rounded_up(result.local_epsilon)
+    return f"{central}; epsilon = {local} against shuffler and analyzer together"
 
 
 def _escaped(text: str) -> str:

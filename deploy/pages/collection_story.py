@@ -1,4 +1,4 @@
-"""How values were collected, told in three sentences to who has never heard of it."""
+"""How values were collected, told in a few sentences to who has never heard of it."""
 
 import math
 from collections.abc import Mapping
@@ -55,7 +55,8 @@ def story(result: Result, task: Task | None) -> str:
         f"Each person's device {words.format(buckets=f'{result.buckets:,}')}"
         f"{_dummies(result, task)}. "
         f"The shuffler collected the sealed reports, which it cannot read, "
-        f"{_shuffler(task)}forgot who had sent them, and passed them on in random order. "
+        f"{_shuffler(task)}and passed them on in random order. It is trusted to forget who sent "
+        "which. "
         "The analyzer opened them, without knowing whose they are, and estimated how often each "
         "value occurs."
     )

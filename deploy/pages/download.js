@@ -7,7 +7,7 @@ function quoted(text) {
 }
 
 function asCsv() {
-  const heads = ["item", "label", "share", "standard_error", "interval_low", "interval_high", "refined"];
+  const heads = [...given.columns];
   if (values.truth !== null) heads.push("truth");
   const rows = [heads.join(",")];
   for (let i = 0; i < values.held; i++) {

@@ -2,13 +2,16 @@
 
 import math
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
 from common.guarantee import rounded_up
 
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _EXACT_POWER: Final = 30.0
-"""Above this ε the odds are beyond anything that a reader can picture."""
+"""Above this ε the odds are written as the next power of ten."""
+_SMALLEST_PLAIN: Final = Decimal("1e-9")
+"""From here on a probability is written in plain digits."""
 
 
 def count(number: int) -> str:
@@ -24,22 +27,31 @@ def privacy(figure: float) -> str:
 def odds(epsilon: float) -> str:
     """Write e^ε, rounded up: how many times as likely anything may become."""
     if epsilon > _EXACT_POWER:
-        return "more than 10¹³"
+        exponent = math.ceil(math.nextafter(epsilon / math.log(10), math.inf))
+        return _typeset(f"1e{exponent}")
     # exp is right to less than one place in the last digit; the next number is above it.
     power = 1.0 if epsilon == 0 else math.nextafter(math.exp(epsilon), math.inf)
     return _typeset(rounded_up(power))
 
 
-def certainty(epsilon: float) -> str:
-    """
-    Write how sure somebody may become, at most, who began with even odds between two values.
+def probability(delta: float) -> str:
+    """Write a δ, rounded up, in plain digits where they are few."""
+    rounded = Decimal(rounded_up(delta))
+    return f"{rounded:f}" if rounded == 0 or rounded >= _SMALLEST_PLAIN else privacy(delta)
 
-    e^ε / (1 + e^ε), in percent with one more digit than it needs, rounded up; below 100 % for
-    every ε that is finite.
+
+def certainty(epsilon: float, delta: float) -> str:
     """
-    if epsilon == 0:
+    Write how probably somebody guesses right, at most, between two values that are equally likely.
+
+    (e^ε + δ) / (1 + e^ε), in percent with one more digit than it needs, rounded up; below 100 % for
+    every ε that is finite and δ below 1.
+    """
+    if epsilon == 0 == delta:
         return "50 %"
-    left = 100 / (1 + math.exp(min(epsilon, 700.0)))  # of 100 %
+    left = 100 * (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))  # of 100 %
+    if left <= 0:
+        return "100 %"
     digits = max(1, 1 - math.floor(math.log10(left)))
     if digits > 6:  # noqa: PLR2004  # six nines
         return "nearly 100 %"

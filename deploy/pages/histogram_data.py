@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.result import Histogram
+from deploy.result_rows import COLUMNS
 
 MOST_VALUES: Final = 100_000
 """Most values that a page holds: two megabytes of figures, which a browser sorts at once."""
@@ -37,6 +38,7 @@ def histogram_data(
     size = len(histogram.frequencies)
     held = _held(histogram.frequencies)
     return {
+        "columns": COLUMNS,
         "size": size,
         "users": n_users,
         "confidence": confidence,

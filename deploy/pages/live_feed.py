@@ -5,6 +5,7 @@ from collections import deque
 from typing import Final
 
 from common.batch import BatchProgress
+from common.errors import PeerRefusalError, ShuffleDpError, UnknownTaskError
 from common.runtime.clock import Clock
 from deploy.pages.durations import duration
 from deploy.pages.forecast import WINDOWS, Sample
@@ -43,6 +44,13 @@ class LiveFeed:
             ago = duration(self._clock.elapsed() - self._history[-1][0])
             known = f" What is shown it said {ago} ago."
         self.answer = self._written(f"The shuffler cannot be asked: {reason}.{known}")
+
+    def take_error(self, error: ShuffleDpError) -> None:
+        """Take in why there is no progress: a shuffler has no batch before a device asks for it."""
+        if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
+            self.answer = self._written("Nobody has fetched this task from the shuffler yet.")
+        else:
+            self.fail(str(error))
 
     def _written(self, trouble: str) -> bytes:
         shown = (

@@ -74,7 +74,7 @@ async def serve_live_page(
             try:
                 feed.take(await fetch())
             except ShuffleDpError as error:
-                feed.fail(str(error))
+                feed.take_error(error)
             await asyncio.sleep(POLL_SECONDS)
 
 

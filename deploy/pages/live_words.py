@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from common.batch import BatchProgress, BatchState
 from common.submission import Outcome
-from deploy.batch_words import BATCH_STATES
+from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.pages.durations import between, duration
 from deploy.pages.figures import count, moment
 from deploy.pages.forecast import SHORTEST, Sample, Verdict, forecast, quiet_seconds
@@ -18,7 +18,7 @@ _CAUSES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
         Outcome.MALFORMED: ("Malformed", "did not open, or had the wrong length"),
         Outcome.CONFLICT: ("Conflict", "the id of another submission, with other bytes"),
-        Outcome.TOKEN_USED: ("Token used", "came with a token that somebody else had used"),
+        Outcome.TOKEN_USED: ("Token used", "its token came with another submission before"),
         Outcome.UNAUTHENTICATED: ("Unauthenticated", "came without a valid token"),
         Outcome.CLOSED: ("Closed", "came after the batch had closed"),
     }
@@ -66,7 +66,7 @@ def live_answer(progress: BatchProgress, history: Sequence[Sample], now: float) 
         "mark": _share(progress.n_min, end),
         "forecast": _forecast(progress, history) if collecting else "",
         **(_verdict(progress, history, now) if collecting else _NO_VERDICT),
-        "left": _left(progress, now) if collecting else "It has closed",
+        "left": _left(progress, now) if collecting else _ended(progress.state),
         "deadline": moment(progress.deadline),
         "refused": _refused(progress.refused),
         "repeated": count(progress.repeated),
@@ -82,10 +82,10 @@ def _tone(state: BatchState) -> str:
 
 def _aim(progress: BatchProgress) -> str:
     if progress.n_users >= progress.n_min:
-        return f"enough to be released: n_min is {count(progress.n_min)}"
+        return f"n_min, {count(progress.n_min)}, is reached, {SENTINELS_INCLUDED}"
     missing = count(progress.n_min - progress.n_users)
     if progress.state is BatchState.COLLECTING:
-        return f"{missing} more until the batch may be released (n_min)"
+        return f"{missing} more until n_min, {SENTINELS_INCLUDED}"
     return f"{missing} too few to be released: n_min was {count(progress.n_min)}"
 
 
@@ -120,7 +120,10 @@ def _verdict(progress: BatchProgress, history: Sequence[Sample], now: float) -> 
     """Say whether n_min will be reached by the deadline."""
     if progress.n_users >= progress.n_min:
         return {
-            "verdict": "It can be released, and closes at the deadline at the latest.",
+            "verdict": (
+                "It closes at the deadline at the latest, and can then be released if n_min holds "
+                "without an operator's sentinels."
+            ),
             "outlook": "good",
         }
     expected = forecast(history, progress.n_min)
@@ -128,6 +131,10 @@ def _verdict(progress: BatchProgress, history: Sequence[Sample], now: float) -> 
         return _NO_VERDICT
     sentence, outlook = _VERDICTS[expected.within(progress.deadline - now)]
     return {"verdict": sentence, "outlook": outlook}
+
+
+def _ended(state: BatchState) -> str:
+    return "It has expired" if state is BatchState.EXPIRED else "It has closed"
 
 
 def _left(progress: BatchProgress, now: float) -> str:

@@ -36,7 +36,9 @@ def parameters(task: Task) -> tuple[Group, ...]:
 
 
 def _row(name: str, meaning: str, value: object) -> Parameter:
-    shown = count(value) if isinstance(value, int) else str(value).removesuffix(".0")
+    shown = count(value) if isinstance(value, int) else str(value)
+    if isinstance(value, float):
+        shown = shown.removesuffix(".0")
     return Parameter(name=name, meaning=meaning, value=shown)
 
 

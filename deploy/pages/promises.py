@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from common.guarantee import REPLACE_ONE, Coalition, Guarantee, claimed
-from deploy.pages.figures import certainty, odds, privacy
+from deploy.pages.figures import certainty, odds, privacy, probability
 
 _WHO: Final[Mapping[Coalition, tuple[str, str]]] = MappingProxyType(
     {
@@ -62,8 +62,10 @@ class Promise:
     delta: str
     odds: str
     """How many times as likely; empty where nothing is promised."""
+    added: str
+    """What may come on top of that, the δ in plain digits; empty where it is 0."""
     certainty: str
-    """How sure somebody may become who began with even odds; empty where nothing is promised."""
+    """How probably they guess right between two equally likely values; empty as above."""
     neighbouring: str
     theorem: str
     assumptions: tuple[str, ...]
@@ -85,7 +87,12 @@ def promises(guarantees: Sequence[Guarantee]) -> tuple[Promise, ...]:
             epsilon=privacy(guarantee.epsilon),
             delta=privacy(guarantee.delta),
             odds=odds(guarantee.epsilon) if math.isfinite(guarantee.epsilon) else "",
-            certainty=certainty(guarantee.epsilon) if math.isfinite(guarantee.epsilon) else "",
+            added=probability(guarantee.delta) if guarantee.delta else "",
+            certainty=(
+                certainty(guarantee.epsilon, guarantee.delta)
+                if math.isfinite(guarantee.epsilon)
+                else ""
+            ),
             neighbouring=guarantee.neighbouring,
             theorem=guarantee.theorem,
             assumptions=guarantee.assumptions,
@@ -114,10 +121,10 @@ def _sentence(guarantee: Guarantee) -> str:
         return what_if + "nothing is promised: they may learn your value."
     if guarantee.epsilon == 0 and guarantee.delta == 0:
         return what_if + "they learn nothing of your value."
-    chance = f", except with probability {privacy(guarantee.delta)}" if guarantee.delta else ""
+    added = f", plus at most {probability(guarantee.delta)}" if guarantee.delta else ""
     return (
         f"{what_if}whatever they conclude is at most {odds(guarantee.epsilon)} times as likely "
-        f"with your value as with any other in its place{chance}."
+        f"with your value as with any other in its place{added}."
     )
 
 

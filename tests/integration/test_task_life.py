@@ -152,7 +152,10 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     assert "shuffler+analyzer" in shown
     assert "The 20 largest of 100 values" in table
     lines = (tmp_path / "result.csv").read_text(encoding="utf-8").splitlines()
-    assert (101, "item,label,share,standard_error,low,high,refined") == (len(lines), lines[0])
+    assert (101, "item,label,share,standard_error,interval_low,interval_high,refined") == (
+        len(lines),
+        lines[0],
+    )
 
 
 async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Services) -> None:

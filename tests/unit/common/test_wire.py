@@ -194,3 +194,30 @@ def test_tokens_come_with_each_envelope_or_with_none() -> None:
             wire.envelopes_from_wire(message)
     single = shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=b"e", token=token)
     assert (_DIGEST, b"e", token) == wire.envelope_from_wire(single)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target_size": 0}, "target_size is 0; it must lie between 1 and 1000000000"),
+        ({"target_size": 10**9 + 1}, "target_size is 1000000001"),
+        ({"n_min": 0}, "n_min is 0"),
+        ({"n_min": 10**9 + 1}, "n_min is 1000000001"),
+        ({"n_users": 10**9 + 1}, "n_users is 1000000001"),
+        ({"deadline": 0}, "deadline is 0"),
+        ({"deadline": 2**40 + 1}, "deadline is 1099511627777"),
+    ],
+)
+def test_progress_out_of_range_is_refused(change: dict[str, int], message: str) -> None:
+    """Whoever shows it divides by these."""
+    fields = {"n_users": 5, "n_min": 2, "target_size": 9, "deadline": 2**31} | change
+    answer = shuffler_pb2.GetBatchProgressResponse(
+        state=shuffler_pb2.BATCH_STATE_COLLECTING,
+        n_users=fields["n_users"],
+        n_min=fields["n_min"],
+        target_size=fields["target_size"],
+        deadline=fields["deadline"],
+    )
+
+    with pytest.raises(WireError, match=message):
+        wire.progress_from_wire(answer)

@@ -37,6 +37,12 @@ def _examples(command: Command) -> list[str]:
     return [line.strip() for line in lines.replace("\\\n", "").splitlines()]
 
 
+def _called(words: list[str]) -> tuple[str, Command]:
+    """The command that a line calls, with its full name."""
+    names = (" ".join(words[:length]) for length in range(len(words), 0, -1))
+    return next((name, _ALL[name]) for name in names if name in _ALL)
+
+
 @pytest.mark.parametrize("name", _ALL)
 def test_a_command_says_what_it_does_and_gives_an_example(name: str) -> None:
     """In a sentence, which ends."""
@@ -63,17 +69,33 @@ def test_an_example_names_options_that_there_are(name: str) -> None:
     """And every one that is required: copied, it runs."""
     for example in _examples(_ALL[name]):
         words = shlex.split(example.partition(" < ")[0])
-        called = next(
-            inner
-            for length in range(len(words), 0, -1)
-            if (inner := _ALL.get(" ".join(words[:length]))) is not None
-        )
+        _, called = _called(words)
         options = {word for word in words if word.startswith("--")}
         known = {option for parameter in called.params for option in parameter.opts}
         assert set() == options - known - {"--help", "--version"}
         for parameter in [] if "--help" in options else called.params:
             if parameter.required and isinstance(parameter, TyperOption):
                 assert options & set(parameter.opts), (example, parameter.name)
+
+
+@pytest.mark.parametrize("name", _ALL)
+def test_an_example_names_a_task_as_the_command_takes_it(name: str) -> None:
+    """DIGEST stands for all 64 digits; the first few are enough where the analyzer can be asked."""
+    for example in _examples(_ALL[name]):
+        assert "…" not in example
+        words = shlex.split(example.partition(" < ")[0])
+        full_name, called = _called(words)
+        for parameter in called.params:
+            if parameter.name != "task" or "--help" in words:
+                continue
+            option = isinstance(parameter, TyperOption)
+            digits = words[words.index("--task") + 1 if option else len(full_name.split())]
+            if digits.startswith("--"):  # left out
+                assert not parameter.required
+            elif "first digits" in (getattr(parameter, "help", None) or ""):
+                assert int(digits, 16) >= 0
+            else:
+                assert "DIGEST" == digits
 
 
 def test_every_command_prints_its_help() -> None:

@@ -29,3 +29,15 @@ def test_json_holds_all_that_is_hashed() -> None:
     assert _ENTRY.fields() == {name: entry[name] for name in _ENTRY.fields()}
     assert {"entry": 1, "entry_hash": entry["entry_hash"]} == written["head"]
     assert "00" * 32 == entry["previous_hash"]
+
+
+def test_a_narrow_screen_cuts_nothing_off() -> None:
+    """Long names and headings are folded; one entry is not `1 entries`."""
+    console = Console(file=io.StringIO(), width=80)
+    entry = first_entry(population="%" * 40)
+    ledger.show([entry], verify([entry]), console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+    assert "…" not in shown
+    assert 40 == shown.count("%")
+    assert "The chain of 1 entry holds" in shown

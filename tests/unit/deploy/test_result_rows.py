@@ -10,6 +10,7 @@ from rich.console import Console
 
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
+from deploy.pages.histogram_data import histogram_data
 from deploy.result_rows import COLUMNS, rows, show, write_csv, write_parquet
 from tests.support.results import result
 
@@ -67,3 +68,43 @@ def test_a_table_shows_the_largest_and_no_markup() -> None:
     assert "The 2 largest of 3 values" in printed
     assert printed.index(" c ") < printed.index("[red]a")
     assert " b " not in printed
+
+
+@pytest.mark.parametrize(
+    ("label", "written"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1", "'+1"),
+        ("-1+1", "'-1+1"),
+        ("@x", "'@x"),
+        ("\tx", "'\tx"),
+        ("-5", "-5"),
+        ("-5.25", "-5.25"),
+        ("5=5", "5=5"),
+    ],
+)
+def test_no_label_is_a_formula_to_a_spreadsheet(tmp_path: Path, label: str, written: str) -> None:
+    """The rule of the page's own CSV: an apostrophe before it; numbers are none."""
+    write_csv(tmp_path / "result.csv", _RESULT.histogram, (label, "b", "c"))
+    with (tmp_path / "result.csv").open(encoding="utf-8", newline="") as file:
+        _, first, *_ = csv.reader(file)
+
+    assert written == first[1]
+
+
+def test_the_page_s_csv_has_the_same_headings() -> None:
+    """Whoever reads one reads the other."""
+    assert COLUMNS == histogram_data(_RESULT.histogram, n_users=10)["columns"]
+
+
+def test_half_a_surrogate_pair_is_written_as_unknown(tmp_path: Path) -> None:
+    """JSON can hold it, and no file: a result is not lost for it."""
+    labels = ("a\ud800", "b", "\ude00")
+    console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), width=100)
+    write_csv(tmp_path / "result.csv", _RESULT.histogram, labels)
+    write_parquet(tmp_path / "result.parquet", _RESULT, labels)
+    show(_RESULT, labels, console, most=3)
+
+    assert "a\ufffd" in (tmp_path / "result.csv").read_text(encoding="utf-8")
+    shown = parquet.read_table(tmp_path / "result.parquet")["label"].to_pylist()
+    assert ["a\ufffd", "b", "\ufffd"] == shown

@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from common.batch import BatchState
-from common.errors import SettingsError
+from analyzer.registry import complete
+from common.batch import BatchState, BatchStatus
+from common.errors import SettingsError, TaskError
+from common.hpke import HpkePrivateKey
+from common.suites import DEFAULT_SUITE
 from common.task_summary import TaskState
 from deploy.batch_words import BATCH_STATES
 from deploy.cli import app
-from deploy.task_view import _TASK_STATES, moment, preview, summary_as_json
-from tests.support.tasks import draft
+from deploy.draft_file import read
+from deploy.task_view import _TASK_STATES, batch_as_json, moment, summary_as_json
 from tests.support.wire_parsers import _summary
 
 _DRAFT = """
@@ -56,12 +59,39 @@ def test_a_dry_run_promises_what_the_task_will_claim(draft_file: Path) -> None:
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
     found = json.loads(outcome.stdout)
 
-    assert preview(draft(domain_size=915, buckets=53)).central_epsilon > 0
-    assert found["task"]["central_epsilon"] == pytest.approx(0.168, abs=0.01)
+    key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
+    task = complete(read(draft_file, key), analyzer_key=key, nonce=bytes(32))
+    assert task.central_epsilon == found["task"]["central_epsilon"]
     assert found["task"]["local_epsilon"] == 4.0
     claimed = [row for row in found["guarantees"] if row["coalition"] == "analyzer+users"]
     assert 1 == len(claimed)
     assert claimed[0]["epsilon"] <= found["task"]["central_epsilon"]
+
+
+def test_a_dry_run_refuses_a_deadline_in_the_past(draft_file: Path) -> None:
+    """In the sentence that the analyzer would say."""
+    draft_file.write_text(_DRAFT.replace("2030", "2020"), encoding="utf-8")
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+
+    assert isinstance(outcome.exception, TaskError)
+    assert "the deadline, 1580472000, is not in the future" == str(outcome.exception)
+
+
+@pytest.mark.parametrize(
+    ("state", "n_users", "shown"),
+    [
+        (BatchState.COLLECTING, 0, {"batch": "collecting"}),
+        (BatchState.ERASED, 20, {"batch": "erased", "batch_n_users": 20}),
+    ],
+)
+def test_a_batch_for_programs_says_what_the_shuffler_does(
+    state: BatchState, n_users: int, shown: dict[str, object]
+) -> None:
+    """Its users once they are known; null where nobody has asked the shuffler for the task."""
+    status = BatchStatus(state=state, n_users=n_users, n_min=10, shuffle_seconds=0.0)
+
+    assert shown == batch_as_json(status)
+    assert {"batch": None} == batch_as_json(None)
 
 
 def test_publishing_without_a_service_says_what_is_missing(draft_file: Path) -> None:

@@ -23,7 +23,29 @@ def test_no_name_ends_its_field() -> None:
     written = bibtex(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
 
     assert r"staff \& \{guests\}" in written
-    assert "year = {2096}" in written
+
+
+def test_no_year_is_made_up() -> None:
+    """A deadline is none: a batch that fills is released long before it."""
+    written = bibtex(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
+
+    assert "year" not in written
+    assert "collected until 2 October 2096, 07:06 UTC at the latest" in written
+
+
+@pytest.mark.parametrize(
+    ("local_epsilon", "shown"),
+    [
+        (4.0, "epsilon = 4 against shuffler and analyzer together"),
+        (math.inf, "no guarantee against shuffler and analyzer together"),
+    ],
+)
+def test_the_local_epsilon_stands_beside_the_central_one(local_epsilon: float, shown: str) -> None:
+    """Each with the coalition against which it holds."""
+    result = dataclasses.replace(_COLLECTED.result, local_epsilon=local_epsilon)
+    written = citation(result, _COLLECTED.task, version="1")
+
+    assert f"delta = 1e-06 against the analyzer; {shown}" in written
 
 
 @pytest.mark.parametrize("name", ["a\\}", "}}, evil = {", "100%", "~^_#$"])

@@ -29,27 +29,47 @@ def test_a_privacy_figure_is_rounded_up_and_typeset(epsilon: float, shown: str) 
         (4.0, "54.6"),
         (8.0, "2,981"),
         (10.0, "2.203\u00a0×\u00a010⁴"),
-        (700.0, "more than 10¹³"),
+        (30.1, "10¹⁴"),
+        (700.0, "10³⁰⁵"),
     ],
 )
 def test_odds_are_e_to_the_epsilon_rounded_up(epsilon: float, shown: str) -> None:
-    """e⁴ is 54.598, e⁸ 2980.96, e¹⁰ 22026.5."""
+    """e⁴ is 54.598, e⁸ 2980.96, e¹⁰ 22026.5, e³⁰·¹ 1.18e13 and e⁷⁰⁰ 1.01e304."""
     assert shown == figures.odds(epsilon)
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "shown"),
-    [(0.0, "50 %"), (0.108_169_5, "52.8 %"), (4.0, "98.3 %"), (8.0, "99.967 %")],
+    ("epsilon", "delta", "shown"),
+    [
+        (0.0, 0.0, "50 %"),
+        (0.0, 0.1, "55.0 %"),
+        (0.108_169_5, 0.0, "52.8 %"),
+        (4.0, 0.0, "98.3 %"),
+        (4.0, 0.5, "99.11 %"),
+        (8.0, 0.0, "99.967 %"),
+        (1.0, 1.0, "100 %"),
+    ],
 )
-def test_certainty_starts_from_even_odds(epsilon: float, shown: str) -> None:
-    """e^ε / (1 + e^ε), rounded up: .5270, .9820, .99966."""
-    assert shown == figures.certainty(epsilon)
+def test_certainty_starts_from_even_odds_and_counts_delta(
+    epsilon: float, delta: float, shown: str
+) -> None:
+    """(e^ε + δ) / (1 + e^ε), rounded up: .55, .5270, .9820, .99101, .99966."""
+    assert shown == figures.certainty(epsilon, delta)
 
 
 @pytest.mark.parametrize("epsilon", [12.0, 20.0, 1000.0])
 def test_nobody_is_ever_shown_to_become_certain(epsilon: float) -> None:
     """A finite ε leaves a doubt, however small."""
-    assert not figures.certainty(epsilon).startswith("100")
+    assert not figures.certainty(epsilon, 1e-6).startswith("100")
+
+
+@pytest.mark.parametrize(
+    ("delta", "shown"),
+    [(1e-6, "0.000001"), (1.234_51e-7, "0.0000001235"), (1e-12, "10⁻¹²"), (0.0, "0")],
+)
+def test_a_delta_is_written_in_plain_digits_where_they_are_few(delta: float, shown: str) -> None:
+    """Rounded up, as every figure of privacy."""
+    assert shown == figures.probability(delta)
 
 
 def test_a_share_has_the_digits_that_its_error_leaves() -> None:

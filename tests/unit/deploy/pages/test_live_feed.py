@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from common.batch import BatchState
+from common.errors import PeerError, PeerRefusalError, UnknownTaskError
 from deploy.pages.live_feed import LiveFeed
 from tests.support.batch_progress import progress
 from tests.support.clocks import ManualClock
@@ -63,7 +64,15 @@ def test_once_there_are_enough_the_target_is_foretold() -> None:
     batch = _batch(_watched(10))
 
     assert "the target of 2,000" in batch["forecast"]
-    assert "It can be released" in batch["verdict"]
+    assert "can then be released if n_min holds without" in batch["verdict"]
+
+
+@pytest.mark.parametrize("rate", [0, 10])
+def test_users_are_told_with_sentinels_included(rate: int) -> None:
+    """The shuffler counts them, and the analyzer takes them off: n_min must hold without them."""
+    aim = _batch(_watched(rate))["aim"]
+
+    assert "an operator's sentinels included; n_min must hold without them" in aim
 
 
 @pytest.mark.parametrize("state", BatchState)
@@ -80,6 +89,20 @@ def test_an_expired_batch_does_not_ask_for_more_users() -> None:
     batch = _batch(_watched(1, state=BatchState.EXPIRED))
 
     assert "800 too few" in batch["aim"]
+    assert "It has expired" == batch["left"]
+
+
+def test_a_batch_that_closed_is_said_to_have_closed() -> None:
+    """Not one that expired."""
+    assert "It has closed" == _batch(_watched(1, state=BatchState.CLOSED))["left"]
+
+
+def test_an_erased_batch_says_what_stays() -> None:
+    """Hashes, for proofs of inclusion, and counts: not nothing."""
+    explanation = _batch(_watched(1, state=BatchState.ERASED))["explanation"]
+
+    assert "Hashes of sealed reports" in explanation
+    assert "nothing of them is left" not in explanation
 
 
 def test_refused_submissions_are_counted_by_cause() -> None:
@@ -88,6 +111,8 @@ def test_refused_submissions_are_counted_by_cause() -> None:
 
     numbers = {row["name"]: row["number"] for row in batch["refused"]}
     assert "12" == numbers["Token used"]
+    [why] = [row["why"] for row in batch["refused"] if row["name"] == "Token used"]
+    assert "its token came with another submission before" == why
     assert "0" == numbers["Malformed"]
     assert "5" == numbers["new cause"]
 
@@ -107,3 +132,15 @@ def test_old_samples_are_let_go() -> None:
     chart = _batch(_watched(1, seconds=3600))["chart"]
 
     assert -660 <= chart[0][0] < -600
+
+
+def test_a_task_that_nobody_has_fetched_is_no_shuffler_that_cannot_be_asked() -> None:
+    """It answers; it makes a batch when a device asks for the task."""
+    feed = LiveFeed(ManualClock())
+    feed.take_error(PeerRefusalError(UnknownTaskError.status, "there is no batch of this task"))
+
+    answer = json.loads(feed.answer)
+    assert "Nobody has fetched this task from the shuffler yet." == answer["trouble"]
+    assert answer["batch"] is None
+    feed.take_error(PeerError("it could not be reached in time"))
+    assert "cannot be asked: it could not be reached" in json.loads(feed.answer)["trouble"]

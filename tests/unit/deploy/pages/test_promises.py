@@ -4,12 +4,13 @@ from deploy.pages.promises import promises
 from tests.support.result_pages import guarantee
 
 
-def test_a_promise_says_how_many_times_as_likely_and_when_it_fails() -> None:
-    """e^0.1082 is 1.1143, rounded up."""
+def test_a_promise_says_how_many_times_as_likely_and_what_is_added() -> None:
+    """P[S] ≤ e^ε P'[S] + δ: e^0.1082 is 1.1143, rounded up, and δ is no probability of failing."""
     [promise] = promises([guarantee("analyzer", 0.108_169_5, 1e-6)])
 
     assert "at most 1.115 times as likely" in promise.sentence
-    assert promise.sentence.endswith("except with probability 10⁻⁶.")
+    assert promise.sentence.endswith(", plus at most 0.000001.")
+    assert "except" not in promise.sentence
 
 
 def test_where_nothing_is_promised_no_number_is_shown() -> None:

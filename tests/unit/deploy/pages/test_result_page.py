@@ -7,8 +7,10 @@ from common.errors import WireError
 from common.protocols import PROTOCOLS
 from common.task_digest import TaskDigest
 from deploy.pages.collection_story import refinement_in_words, story
+from deploy.pages.parameters import parameters
 from deploy.pages.result_page import result_page
 from tests.support.result_pages import collected
+from tests.support.tasks import published
 
 _COLLECTED = collected(size=100)
 
@@ -58,3 +60,52 @@ def test_every_protocol_has_words(protocol: str) -> None:
 
         assert f"by {mechanism}." not in story(result, None)
         assert refinement_in_words(result)
+
+
+def test_nothing_is_charged_to_a_population_where_there_is_none() -> None:
+    """The task then only claims it."""
+    alone = published(domain_size=100, local_epsilon=4.0)
+    result = dataclasses.replace(_COLLECTED.result, task_digest=alone.signed.digest())
+
+    assert "charged to the population" in result_page(
+        _COLLECTED.result, _COLLECTED.task, version="1"
+    )
+    page = result_page(result, alone.task, version="1")
+    assert "charged to the population" not in page
+    assert "what the task claims" in page
+
+
+def test_an_interval_below_0_is_not_said_to_include_it() -> None:
+    """Neither lies above 0, and that is what sets a share apart from none."""
+    page = result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+
+    assert "the interval does not lie above 0" in page
+    assert "the interval includes 0" not in page
+
+
+def test_that_the_shuffler_forgets_is_told_as_trust() -> None:
+    """Nobody can see whether it did."""
+    told = story(_COLLECTED.result, _COLLECTED.task)
+
+    assert "It is trusted to forget who sent which." in told
+    assert "forgot" not in told
+
+
+@pytest.mark.parametrize("population", ["panel 2.0", "v1.0"])
+def test_a_name_that_ends_like_a_number_is_whole(population: str) -> None:
+    """Only of numbers `.0` says nothing."""
+    task = dataclasses.replace(_COLLECTED.task, population=population)
+    shown = {row.name: row.value for _, rows in parameters(task) for row in rows}
+
+    assert population == shown["population"]
+    assert "4" == shown["local_epsilon"]
+
+
+def test_delta_is_told_as_what_is_added_not_as_the_chance_of_failing() -> None:
+    """P[S] ≤ e^ε P'[S] + δ; the bound of e^ε alone may fail more often than with probability δ."""
+    page = result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+
+    assert "times</strong> as likely" in page
+    assert "plus at most 0.000001" in page.partition("pool what they saw")[0]
+    assert "except with probability" not in page
+    assert "nobody becomes more certain" not in page
