@@ -13,8 +13,11 @@ from analyzer.sentinels import Sentinels
 from common.draft_wire import draft_from_wire
 from common.evidence_wire import delivered_to_wire, sentinels_from_wire
 from common.ledger_wire import after_from_wire, ledger_to_wire
-from common.task_summary_wire import after_from_wire as tasks_after_from_wire
-from common.task_summary_wire import description_to_wire, summaries_to_wire
+from common.task_summary_wire import (
+    description_to_wire,
+    summaries_to_wire,
+    tasks_after_from_wire,
+)
 from common.wire import (
     REPORTS_WANTED,
     chunk_from_wire,

@@ -17,6 +17,11 @@ RefusalCause = Literal["repeated", "unreadable", "malformed"]
 something that the task's mechanism cannot make."""
 
 
+def interval_reach(confidence: float) -> float:
+    """Give how many standard errors an interval reaches to each side."""
+    return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histogram:
     """The estimate of one batch, with its errors."""
@@ -37,7 +42,7 @@ class Histogram:
 
     def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Give the ends of each item's own interval, by the normal approximation."""
-        reach = NormalDist().inv_cdf((1 + confidence) / 2) * self.standard_errors
+        reach = interval_reach(confidence) * self.standard_errors
         return self.frequencies - reach, self.frequencies + reach
 
 

@@ -23,7 +23,7 @@ _STATES: Final = {
 _STATE_NUMBERS: Final = {number: state for state, number in _STATES.items()}
 
 
-def after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest | None:
+def tasks_after_from_wire(message: analyzer_pb2.ListTasksRequest) -> TaskDigest | None:
     """Read after which task an operator wants to read on. Run by the analyzer."""
     return digest_from_wire(message.after) if message.after else None
 

@@ -1,12 +1,12 @@
 """The command `shuffledp`."""
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from common.errors import ShuffleDpError
+from common.version import VERSION
 from deploy.commands import (
     account,
     demo,
@@ -51,7 +51,7 @@ for part in (
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001  # the callback of an option
     if wanted:
-        sys.stdout.write(f"shuffledp {version('shuffledp')}\n")
+        sys.stdout.write(f"shuffledp {VERSION}\n")
         raise typer.Exit
 
 

@@ -4,7 +4,6 @@ import asyncio
 import tempfile
 import time
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from common.signing import SignedTask
 from common.submission import Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
+from common.version import VERSION
 from common.wire import status_from_wire
 from deploy import result_rows
 from deploy.cluster import Cluster
@@ -187,9 +187,7 @@ def show(finished: DemoRun, console: Console) -> None:
 
 def page(finished: DemoRun) -> str:
     """Make the page that shows the result beside the truth."""
-    return result_page(
-        finished.result, finished.task, truth=finished.truth, version=version("shuffledp")
-    )
+    return result_page(finished.result, finished.task, truth=finished.truth, version=VERSION)
 
 
 def run(

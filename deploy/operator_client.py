@@ -1,9 +1,8 @@
 """An operator's calls to the analyzer: publish tasks, read results and the ledger."""
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import grpc
@@ -13,11 +12,7 @@ from common.draft_wire import draft_to_wire
 from common.errors import (
     KeyFormatError,
     NotReleasedError,
-    PeerBusyError,
-    PeerError,
     PeerRefusalError,
-    PeerUnableError,
-    SettingsError,
     SignatureError,
     UnknownTaskError,
     WireError,
@@ -27,7 +22,7 @@ from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
 from common.result import Result
 from common.runtime.clock import SystemClock
-from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
+from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.signing import SignedTask
 from common.task import Task
@@ -35,6 +30,7 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.task_summary import TaskSummary
 from common.task_summary_wire import description_from_wire, summaries_from_wire
 from common.wire import MAX_RESULT_BYTES, result_from_wire, signed_task_from_wire
+from deploy.service_client import ServiceClient, read_token
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 T = TypeVar("T")
@@ -42,32 +38,18 @@ T = TypeVar("T")
 _HEXADECIMAL: Final = "0123456789abcdef"
 
 
-def read_token(file: Path) -> str:
-    """
-    Read an operator's token.
-
-    Raises:
-        SettingsError: The file cannot be read, or holds what no call can carry.
-    """
-    try:
-        token = file.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{file} does not hold an operator's token") from error
-    if not (token and token.isprintable()):
-        raise SettingsError(f"{file} does not hold an operator's token")
-    return token
-
-
-class OperatorClient:
+class OperatorClient(ServiceClient):
     """An analyzer at the other end of a channel, for whoever holds its operator's token."""
 
+    _PARTY = "the analyzer"
+    _TO_CHECK = (
+        "the address, host:port, the authority, and that operator.pem and operator.key lie "
+        "beside it"
+    )
+
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str) -> None:
-        self._channel = channel
-        self._address = address
+        super().__init__(channel, address, token)
         self._stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-        self._metadata = (("authorization", f"Bearer {token}"),)
 
     @classmethod
     def connect(
@@ -209,17 +191,6 @@ class OperatorClient:
             head = verify(page, head)
             entries += page
 
-    async def _reply(self, call: Awaitable[T]) -> T:
-        try:
-            return await reply(call, f"the analyzer at {self._address}")
-        except (PeerBusyError, PeerUnableError):
-            raise  # it runs, and at that address
-        except PeerError as error:
-            raise PeerError(
-                f"{error}. Check that it runs, the address, host:port, the authority, and that "
-                "operator.pem and operator.key lie beside it"
-            ) from error
-
     async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:
         """Read a result as soon as it is released. Bound it with asyncio.timeout."""
         while True:
@@ -227,18 +198,3 @@ class OperatorClient:
                 return await self.result(digest)
             except NotReleasedError:
                 await asyncio.sleep(pause)
-
-    async def close(self) -> None:
-        """Close the channel."""
-        await self._channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

@@ -1,38 +1,33 @@
 """Calls to the shuffler by whoever operates it, or looks at a batch from outside."""
 
-from collections.abc import Awaitable
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 import grpc
 
 from common.batch import BatchProgress, BatchStatus
 from common.errors import (
-    PeerBusyError,
-    PeerError,
     PeerRefusalError,
-    PeerUnableError,
-    SettingsError,
     UnknownTaskError,
 )
-from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
+from common.runtime.rpc import SHORT_DEADLINE, open_channel
 from common.task_digest import TaskDigest
 from common.wire import progress_from_wire, status_from_wire
-from deploy.operator_client import read_token
+from deploy.service_client import ServiceClient, read_authority, read_token
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 T = TypeVar("T")
 
 
-class ShufflerClient:
+class ShufflerClient(ServiceClient):
     """A shuffler at the other end of a channel."""
 
+    _PARTY = "the shuffler"
+    _TO_CHECK = "the address, host:port, and the authority"
+
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
-        self._channel = channel
-        self._address = address
+        super().__init__(channel, address, token)
         self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
-        self._metadata = (("authorization", f"Bearer {token}"),)
 
     @classmethod
     def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
@@ -92,41 +87,3 @@ class ShufflerClient:
                 return None
             raise
         return status_from_wire(answer)
-
-    async def _reply(self, call: Awaitable[T]) -> T:
-        try:
-            return await reply(call, f"the shuffler at {self._address}")
-        except (PeerBusyError, PeerUnableError):
-            raise  # it runs, and at that address
-        except PeerError as error:
-            raise PeerError(
-                f"{error}. Check that it runs, the address, host:port, and the authority"
-            ) from error
-
-    async def close(self) -> None:
-        """Close the channel."""
-        await self._channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
-def read_authority(authority: Path) -> bytes:
-    """
-    Read whom to trust. gRPC parses it, and trusts nobody if it is none.
-
-    Raises:
-        SettingsError: The file cannot be read.
-    """
-    try:
-        return authority.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{authority} cannot be read: {error.strerror}") from error

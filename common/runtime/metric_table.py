@@ -22,7 +22,6 @@ the address where all this is served.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from typing import Final, Literal, get_args
 
@@ -32,6 +31,7 @@ from common.batch import BatchState
 from common.key_ring import KeyState
 from common.result import RefusalCause
 from common.submission import REFUSALS, Outcome
+from common.version import VERSION
 
 Party = Literal["analyzer", "shuffler", "user_agent"]
 MetricName = Literal[
@@ -79,16 +79,8 @@ class Kind(Enum):
     GAUGE = GaugeMetricFamily
 
 
-def _installed_version() -> str:
-    try:
-        return version("shuffledp")
-    except PackageNotFoundError:  # run from a tree that was copied
-        return "unknown"
-
-
 PARTIES: Final[tuple[Party, ...]] = get_args(Party)
 _KEY_HOLDERS: Final[tuple[Party, ...]] = ("analyzer", "shuffler")
-VERSION: Final = _installed_version()
 STATES_TOLD: Final = tuple(state for state in BatchState if state is not BatchState.COLLECTING)
 """Of a batch at the shuffler. It begins to collect with one person's call, which is not told."""
 REFUSALS_TOLD: Final = tuple(one for one in REFUSALS if one is not Outcome.CLOSED)

@@ -12,10 +12,11 @@ from common.key_ring import KeyRing, KeyState
 from common.runtime.certificates import Certificate
 from common.runtime.clock import Clock
 from common.runtime.incidents import Incidents
-from common.runtime.metric_table import VERSION, Party
+from common.runtime.metric_table import Party
 from common.runtime.metrics import Metrics
 from common.runtime.tls import TlsFiles
 from common.runtime.usage import measure, memory_limit
+from common.version import VERSION
 
 _DISK_STEPS: Final = 100
 """Free space is told in so many steps: a submission would move it otherwise."""

@@ -3,7 +3,6 @@
 import asyncio
 import secrets
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from rich.console import Console
 from common.errors import CredentialError, PeerError, PeerRefusalError
 from common.runtime.clock import SystemClock
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.version import VERSION
 from deploy.commands.example import example
 from deploy.commands.options import Authority, ShufflerAddress, TokenFile, hexadecimal
 from deploy.pages.live_server import serve_live_page
@@ -67,7 +67,7 @@ def live(
                 digest=digest,
                 clock=SystemClock(),
                 secret=secrets.token_urlsafe(16),
-                version=version("shuffledp"),
+                version=VERSION,
                 started=started,
                 port=port,
             )

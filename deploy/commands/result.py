@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from common.result import Result
 from common.task import Task
+from common.version import VERSION
 from deploy import ledger as ledger_table
 from deploy import result_rows
 from deploy.commands.example import example
@@ -76,7 +76,7 @@ def result(
     if parquet is not None:
         result_rows.write_parquet(parquet, found, published.labels)
     if html is not None:
-        write(html, result_page(found, published, version=version("shuffledp")))
+        write(html, result_page(found, published, version=VERSION))
     if json:
         sys.stdout.write(dumps({**as_json(found), "labels": published.labels}) + "\n")
         return
@@ -132,7 +132,7 @@ def ledger(
         ) as operator:
             entries, head = await operator.ledger()
         if html is not None:
-            write(html, releases_page(entries, head, version=version("shuffledp")))
+            write(html, releases_page(entries, head, version=VERSION))
         if json:
             sys.stdout.write(dumps(ledger_table.as_json(entries, head)) + "\n")
             return

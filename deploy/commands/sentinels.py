@@ -28,7 +28,7 @@ from deploy.output_file import check_folder
 from deploy.result_json import dumps
 from deploy.sentinel_file import Planted, State
 from deploy.sentinels import Planting, shuffler_at
-from deploy.shuffler_client import read_authority
+from deploy.service_client import read_authority
 from user_agent.token_file import TokenFile as UserTokens
 
 app = typer.Typer()

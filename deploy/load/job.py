@@ -26,7 +26,8 @@ from deploy.load.run import Finished, run
 from deploy.load.target import Kind, Target, fetch, for_nobody, local, nobody, wanted
 from deploy.load.usage import remote_source
 from deploy.operator_client import OperatorClient
-from deploy.shuffler_client import ShufflerClient, read_authority
+from deploy.service_client import read_authority
+from deploy.shuffler_client import ShufflerClient
 
 DEFAULT_USERS: Final = 1000
 

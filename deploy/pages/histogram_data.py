@@ -2,13 +2,12 @@
 
 import base64
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.result import Histogram
+from common.result import Histogram, interval_reach
 from deploy.result_rows import COLUMNS
 
 MOST_VALUES: Final = 100_000
@@ -53,11 +52,6 @@ def histogram_data(
         "refined": _packed(histogram.refined[held], "<f4"),
         "truth": None if truth is None else _packed(truth[held], "<f4"),
     }
-
-
-def interval_reach(confidence: float) -> float:
-    """Give how many standard errors an interval reaches to each side."""
-    return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
 
 
 def _held(frequencies: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from common.errors import WireError
 from common.guarantee import claimed
-from common.result import Histogram, RefusalCause, Result
+from common.result import Histogram, RefusalCause, Result, interval_reach
 from common.signing import SignedTask
 from common.task import Task
 from deploy.pages import figures
 from deploy.pages.citation import bibtex, citation
 from deploy.pages.collection_story import refinement_in_words, story
-from deploy.pages.histogram_data import MOST_VALUES, histogram_data, interval_reach
+from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
 from deploy.pages.parameters import parameters
 from deploy.pages.promises import neighbours_in_words, promises

@@ -63,7 +63,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.load.target.serving": "the authority's certificate that its own child wrote; gRPC "
     "reads it",
     "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
-    "deploy.shuffler_client.read_authority": "the authority's certificate: gRPC reads it, and "
+    "deploy.service_client.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
     "deploy.operator_client.OperatorClient.find": "hexadecimal digits that it has checked",
     "deploy.task_view.as_json": "a task's own bytes, made on the spot",

@@ -19,8 +19,8 @@ from deploy import draft_file, question_file
 from deploy.commands.options import read_identity
 from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
-from deploy.operator_client import read_token
 from deploy.sentinel_file import SentinelFile, State
+from deploy.service_client import read_token
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import BatchKey
 from shuffler.settings import ShufflerSettings
@@ -259,7 +259,7 @@ FILE_PARSERS: Final = (
         read_token,
         (b"ab" * 32,),
         "text",
-        "deploy.operator_client.read_token",
+        "deploy.service_client.read_token",
     ),
     file_parser(
         "token file",

@@ -183,9 +183,9 @@ WIRE_PARSERS: Final = (
     message_parser(
         "tasks page",
         analyzer_pb2.ListTasksRequest,
-        task_summary_wire.after_from_wire,
+        task_summary_wire.tasks_after_from_wire,
         [analyzer_pb2.ListTasksRequest(), analyzer_pb2.ListTasksRequest(after=_DIGEST)],
-        "common.task_summary_wire.after_from_wire",
+        "common.task_summary_wire.tasks_after_from_wire",
     ),
     message_parser(
         "list of tasks",

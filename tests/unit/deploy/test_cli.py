@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from common.errors import SettingsError, ValueRangeError
 from deploy.cli import app
 from deploy.commands.person import _item
-from deploy.operator_client import read_token
+from deploy.service_client import read_token
 
 
 def test_the_version_is_the_installed_one() -> None:

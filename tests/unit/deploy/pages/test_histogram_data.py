@@ -4,9 +4,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.result import Histogram
+from common.result import Histogram, interval_reach
 from deploy.pages import histogram_data as module
-from deploy.pages.histogram_data import histogram_data, interval_reach
+from deploy.pages.histogram_data import histogram_data
 
 
 def _unpacked(data: dict[str, Any], name: str, dtype: str = "<f4") -> list[float]:

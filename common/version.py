@@ -1,0 +1,14 @@
+"""The version of the installed program."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+
+def _installed() -> str:
+    try:
+        return version("shuffledp")
+    except PackageNotFoundError:  # run from a tree that was copied
+        return "unknown"
+
+
+VERSION: Final = _installed()
