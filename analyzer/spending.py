@@ -8,10 +8,10 @@ populations are disjoint by the operator's word, and do not add up.
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Self
 
 from analyzer.store import Store
 from common.accounting.coalitions import claimed_release
@@ -28,7 +28,7 @@ _REMEMBERED: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Spent:
+class Spent:
     """One release, past or proposed, with what its task promised."""
 
     release: Release
@@ -36,13 +36,43 @@ class _Spent:
     budget_epsilon: float
     budget_delta: float
 
+    @classmethod
+    def by(cls, task: Task, n_users: int, n_refused: int) -> Self:
+        """Give what a release of so many users costs, so many of its reports not counted."""
+        return cls(
+            release=claimed_release(task, n_users, n_refused),
+            local_epsilon=task.local_epsilon,
+            budget_epsilon=task.budget_epsilon,
+            budget_delta=task.budget_delta,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A promise of some task's: what all releases to its population may cost, and what they did."""
+
+    epsilon: float
+    delta: float
+    spent_epsilon: float
+    """An upper bound, at `delta`; may be infinite."""
+
+    @property
+    def left_epsilon(self) -> float:
+        """What later releases may add, 0 or more."""
+        return max(0.0, self.epsilon - self.spent_epsilon)
+
+    @property
+    def share(self) -> float:
+        """How much of it is spent; 1 is all."""
+        return self.spent_epsilon / self.epsilon
+
 
 class Spending:
     """Composes what the ledger holds with what would be added."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._past: dict[TaskDigest, _Spent] = {}
+        self._past: dict[TaskDigest, Spent] = {}
 
     async def require(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
@@ -84,8 +114,7 @@ class Spending:
         """
         Give a population, and which share of its budget is spent.
 
-        It is the largest, over the budgets that the tasks released to it promised, of the composed
-        ε at a budget's own δ over that budget.
+        It is the largest share of the budgets that the tasks released to it promised.
 
         Raises:
             LedgerError: A task of the ledger is not there.
@@ -93,20 +122,21 @@ class Spending:
         Cost: that of `compose` for each δ, in a thread; remembered.
         """
         together = [await self._spent(entry) for entry in await self._store.releases_to(population)]
-        return population, await asyncio.to_thread(_largest_share, together)
+        kept = await asyncio.to_thread(budgets, together)
+        return population, max((budget.share for budget in kept), default=0.0)
 
     async def _together(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
-    ) -> list[_Spent]:
+    ) -> list[Spent]:
         past = await self._store.releases_to(task.population) if task.population else []
         earlier = [await self._spent(entry) for entry in past if entry.task_digest != digest]
-        return [*earlier, await asyncio.to_thread(_proposed, task, n_users, n_refused)]
+        return [*earlier, await asyncio.to_thread(Spent.by, task, n_users, n_refused)]
 
-    async def _spent(self, entry: LedgerEntry) -> _Spent:
+    async def _spent(self, entry: LedgerEntry) -> Spent:
         found = self._past.get(entry.task_digest)
         if found is None:
             task = await self._task(entry)
-            found = await asyncio.to_thread(_proposed, task, entry.n_users, entry.n_refused)
+            found = await asyncio.to_thread(Spent.by, task, entry.n_users, entry.n_refused)
             self._past[entry.task_digest] = found
         return found
 
@@ -117,16 +147,34 @@ class Spending:
         return Task.from_bytes(signed.task_bytes)
 
 
-def _proposed(task: Task, n_users: int, n_refused: int) -> _Spent:
-    return _Spent(
-        release=claimed_release(task, n_users, n_refused),
-        local_epsilon=task.local_epsilon,
-        budget_epsilon=task.budget_epsilon,
-        budget_delta=task.budget_delta,
-    )
+def budgets(
+    together: Sequence[Spent], promised: Collection[tuple[float, float]] = ()
+) -> tuple[Budget, ...]:
+    """
+    Compare all releases to a population with each budget that binds them. Also by an operator.
+
+    Args:
+        together: The releases.
+        promised: Budgets, as ε and δ, that hold besides those of the releases' own tasks.
+
+    Returns:
+        Each budget once, the one of which the largest share is spent first.
+
+    Cost: up to seconds for each δ; remembered.
+    """
+    of_releases = {(spent.budget_epsilon, spent.budget_delta) for spent in together}
+    found = [
+        Budget(
+            epsilon=epsilon,
+            delta=delta,
+            spent_epsilon=_compose(together, delta) if together else 0.0,
+        )
+        for epsilon, delta in sorted(of_releases | set(promised))
+    ]
+    return tuple(sorted(found, key=lambda budget: budget.share, reverse=True))
 
 
-def _require(together: Sequence[_Spent]) -> None:
+def _require(together: Sequence[Spent]) -> None:
     """Compare all releases together with the budget that each of their tasks promised."""
     for budget_epsilon, budget_delta in sorted(
         {(spent.budget_epsilon, spent.budget_delta) for spent in together}
@@ -142,24 +190,12 @@ def _require(together: Sequence[_Spent]) -> None:
             )
 
 
-def _largest_share(together: Sequence[_Spent]) -> float:
-    """Compare all releases together with each budget; 0 if there are none."""
-    largest = 0.0
-    # From the smallest on: what is local over a larger one is often less than was found.
-    for budget_epsilon, budget_delta in sorted(
-        {(spent.budget_epsilon, spent.budget_delta) for spent in together}
-    ):
-        if _local(together) / budget_epsilon > largest:
-            largest = max(largest, _compose(together, budget_delta) / budget_epsilon)
-    return largest
-
-
-def _compose(together: Sequence[_Spent], delta: float) -> float:
+def _compose(together: Sequence[Spent], delta: float) -> float:
     releases = tuple(spent.release for spent in together)
     return min(_local(together), _composed(releases, delta))
 
 
-def _local(together: Sequence[_Spent]) -> float:
+def _local(together: Sequence[Spent]) -> float:
     """Give what all cost even if nobody else is honest: they can cost no more than that."""
     return math.fsum(spent.local_epsilon for spent in together)
 

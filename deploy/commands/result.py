@@ -27,6 +27,7 @@ from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder, write
 from deploy.pages.releases_page import releases_page
 from deploy.pages.result_page import result_page
+from deploy.population_budgets import of_populations
 from deploy.promise_table import show_promises
 from deploy.result_json import as_json, dumps
 
@@ -106,7 +107,7 @@ def _show(found: Result, published: Task, console: Console, top: int) -> None:
 
 
 @app.command(
-    short_help="Print what every release cost.",
+    short_help="Print what every release cost, and what is left of budgets.",
     epilog=example(
         "shuffledp ledger --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
         "--authority state/tls/authority.pem",
@@ -123,7 +124,10 @@ def ledger(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Print what every release cost, and verify the chain. Needs the operator's token."""
+    """Print what every release cost, and what each population has left of its budgets.
+
+    Verifies the chain, and needs the operator's token.
+    """
     check_folder(html)
 
     async def read() -> None:
@@ -131,13 +135,14 @@ def ledger(
             analyzer, authority, token_file, certificate, key
         ) as operator:
             entries, head = await operator.ledger()
+            populations = await of_populations(entries, operator)
         if html is not None:
-            write(html, releases_page(entries, head, version=VERSION))
+            write(html, releases_page(entries, head, populations, version=VERSION))
         if json:
-            sys.stdout.write(dumps(ledger_table.as_json(entries, head)) + "\n")
+            sys.stdout.write(dumps(ledger_table.as_json(entries, head, populations)) + "\n")
             return
         console = Console()
-        ledger_table.show(entries, head, console)
+        ledger_table.show(entries, head, populations, console)
         if html is not None:
             console.print(f"Written to {html}.")
 

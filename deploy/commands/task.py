@@ -15,7 +15,7 @@ from common.runtime.clock import SystemClock
 from common.suites import DEFAULT_SUITE
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy import draft_file, task_view
+from deploy import draft_file, population_budgets, task_view
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -158,7 +158,10 @@ def show(
     key: CertificateKey = None,
     json: AsJson = False,
 ) -> None:
-    """Print a task's parameters, what its users are promised, and what became of it."""
+    """Print a task's parameters, what its users are promised, and what became of it.
+
+    Of its population also what all releases have spent, and what is left.
+    """
 
     async def read() -> None:
         async with OperatorClient.connect(
@@ -166,6 +169,10 @@ def show(
         ) as operator:
             digest = await operator.find(task)
             found, summary = await operator.describe(digest)
+            spending = None
+            if found.population:
+                entries, _ = await operator.ledger()
+                spending = await population_budgets.of_task(found, entries, operator)
         status = None
         if shuffler:
             async with ShufflerClient.connect(shuffler, authority) as client:
@@ -176,12 +183,16 @@ def show(
                 "task": task_view.as_json(found),
                 "guarantees": [guarantee_as_json(one) for one in task_view.promises(found)],
             }
+            if spending is not None:
+                fields["population_budgets"] = population_budgets.as_json(spending)
             if shuffler:
                 fields |= task_view.batch_as_json(status)
             sys.stdout.write(dumps(fields) + "\n")
             return
         console = Console()
         task_view.show(digest, found, summary, console)
+        if spending is not None:
+            population_budgets.show([spending], console)
         if shuffler:
             task_view.show_batch(status, console)
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from common.guarantee import rounded_up
+from common.guarantee import rounded_down, rounded_up
 
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _EXACT_POWER: Final = 30.0
@@ -22,6 +22,11 @@ def count(number: int) -> str:
 def privacy(figure: float) -> str:
     """Write an ε or a δ, rounded up to four digits; infinity is what it means."""
     return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
+
+
+def remaining(epsilon: float) -> str:
+    """Write what is left of a budget, rounded down to four digits."""
+    return _typeset(rounded_down(epsilon))
 
 
 def odds(epsilon: float) -> str:

@@ -26,6 +26,7 @@ _ENVIRONMENT: Final = Environment(
 )
 _ENVIRONMENT.filters["count"] = figures.count
 _ENVIRONMENT.filters["privacy"] = figures.privacy
+_ENVIRONMENT.filters["remaining"] = figures.remaining
 
 
 def render(

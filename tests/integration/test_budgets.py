@@ -10,6 +10,7 @@ import pytest
 
 from common.batch import BatchState
 from common.errors import PeerError, PeerRefusalError, ShuffleDpError
+from common.guarantee import rounded_down
 from common.runtime.rpc import reply
 from common.signing import SignedTask
 from common.task import Task
@@ -90,6 +91,14 @@ async def test_a_batch_over_its_populations_budget_is_quarantined(services: Serv
     printed = json.loads(await _run_cli(services, "ledger", "--json"))
     assert {"entry": 1, "entry_hash": head.entry_hash.hex()} == printed["head"]
     assert head.entry_hash.hex() in await _run_cli(services, "ledger")
+    [staff] = printed["populations"]
+    [budget] = staff["budgets"]
+    assert ("staff", 1, 0.75) == (staff["population"], staff["releases"], budget["budget_epsilon"])
+    assert entry.composed_epsilon == budget["spent_epsilon"] == 0.75 - budget["left_epsilon"]
+    shown = await _run_cli(services, "task", "show", second.digest().hex())
+    told = await _run_cli(services, "task", "show", second.digest().hex(), "--json")
+    assert f" {rounded_down(budget['left_epsilon'])} " in shown
+    assert staff == json.loads(told)["population_budgets"]
 
 
 async def test_only_an_operator_reads_the_ledger(services: Services) -> None:

@@ -96,7 +96,7 @@ def _shown(message: analyzer_pb2.GetResultResponse) -> str:
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
     """Read a ledger as an operator does: verified, and written as JSON."""
     entries = ledger_wire.ledger_from_wire(message)
-    return dumps(ledger_as_json(entries, verify(entries)))
+    return dumps(ledger_as_json(entries, verify(entries), []))
 
 
 def _completed(message: analyzer_pb2.CreateTaskRequest) -> bytes:

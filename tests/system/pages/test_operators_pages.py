@@ -18,6 +18,7 @@ from deploy.pages.live_server import LivePage, LiveServer
 from deploy.pages.releases_page import releases_page
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, Watched, show, watch
+from tests.support.budgets import population_budgets
 from tests.support.clocks import ManualClock
 from tests.support.ledger_entries import first_entry
 
@@ -105,9 +106,9 @@ def test_a_server_that_has_gone_is_said_to_have(shown: Shown) -> None:
 def test_releases_fit_and_ask_for_nothing(browser: Browser, tmp_path: Path) -> None:
     """A population of 64 letters without a blank fits on a phone."""
     entry = first_entry(population="w" * 64, n_users=123_456_789)
-    watched = show(
-        browser, releases_page([entry], verify([entry]), version="1"), tmp_path, size=PHONE
-    )
+    populations = [population_budgets("w" * 64)]
+    page = releases_page([entry], verify([entry]), populations, version="1")
+    watched = show(browser, page, tmp_path, size=PHONE)
     expect(watched.page.locator(".releases")).to_contain_text("123,456,789")
     wide: Any = watched.page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
     watched.close()

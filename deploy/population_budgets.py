@@ -1,0 +1,121 @@
+"""What populations have spent of their budgets and have left: from the ledger and its tasks."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from rich.console import Console
+from rich.table import Table
+
+from analyzer.spending import Budget, Spent, budgets
+from common.guarantee import rounded_down, rounded_up
+from common.ledger_entry import LedgerEntry
+from common.task import Task
+from common.task_digest import TaskDigest
+from common.task_summary import TaskSummary
+from deploy.foreign_text import shown
+from deploy.result_json import number_or_text
+
+_HEADINGS: Final = ("population", "releases", "budget", "at delta", "spent", "left", "share spent")
+
+
+class Tasks(Protocol):
+    """What is needed of an analyzer."""
+
+    async def describe(self, digest: TaskDigest) -> tuple[Task, TaskSummary]:
+        """Read a task and what became of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationBudgets:
+    """One population, and every budget that it was promised."""
+
+    population: str
+    releases: int
+    budgets: tuple[Budget, ...]
+    """The one of which the largest share is spent first; never none."""
+
+
+async def of_populations(
+    entries: Sequence[LedgerEntry], tasks: Tasks
+) -> tuple[PopulationBudgets, ...]:
+    """
+    Compose what every population has spent, as the analyzer does, of its ledger and its tasks.
+
+    Tasks that name no population stand alone, and are left out.
+
+    Args:
+        entries: The whole ledger, verified.
+        tasks: Where the entries' tasks are read.
+
+    Returns:
+        The population that has spent the largest share of a budget first.
+
+    Cost: a call for each entry, and up to seconds for a population asked often.
+    """
+    names = dict.fromkeys(entry.population for entry in entries if entry.population)
+    found = [await _of(name, entries, tasks) for name in names]
+    return tuple(sorted(found, key=lambda one: one.budgets[0].share, reverse=True))
+
+
+async def of_task(task: Task, entries: Sequence[LedgerEntry], tasks: Tasks) -> PopulationBudgets:
+    """Do the same for a task's population, whose budgets are the task's own too."""
+    promised = [(task.budget_epsilon, task.budget_delta)]
+    return await _of(task.population, entries, tasks, promised)
+
+
+async def _of(
+    population: str,
+    entries: Sequence[LedgerEntry],
+    tasks: Tasks,
+    promised: Sequence[tuple[float, float]] = (),
+) -> PopulationBudgets:
+    together = []
+    for entry in entries:
+        if entry.population == population:
+            task, _ = await tasks.describe(entry.task_digest)
+            together.append(Spent.by(task, entry.n_users, entry.n_refused))
+    return PopulationBudgets(
+        population=population, releases=len(together), budgets=budgets(together, promised)
+    )
+
+
+def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
+    """Print a row for each budget of each population."""
+    table = Table(
+        title="What populations have spent of their budgets, against the analyzer",
+        caption="Budget, spent and left are epsilons: what is spent rounded up, what is left down. "
+        "Of several budgets each binds.",
+    )
+    for heading in _HEADINGS:
+        table.add_column(heading, overflow="fold")
+    for one in populations:
+        for budget in one.budgets:
+            table.add_row(
+                shown(one.population),
+                f"{one.releases:,}",
+                rounded_up(budget.epsilon),
+                rounded_up(budget.delta),
+                rounded_up(budget.spent_epsilon),
+                rounded_down(budget.left_epsilon),
+                rounded_up(budget.share),
+            )
+    console.print(table)
+
+
+def as_json(one: PopulationBudgets) -> dict[str, Any]:
+    """Give all figures, unrounded; an infinite one is the text "inf"."""
+    return {
+        "population": one.population,
+        "releases": one.releases,
+        "budgets": [
+            {
+                "budget_epsilon": budget.epsilon,
+                "budget_delta": budget.delta,
+                "spent_epsilon": number_or_text(budget.spent_epsilon),
+                "left_epsilon": budget.left_epsilon,
+                "share_spent": number_or_text(budget.share),
+            }
+            for budget in one.budgets
+        ],
+    }

@@ -1,0 +1,145 @@
+"""What an operator is told of a population's budgets: what the analyzer itself works out."""
+
+import io
+import json
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from common.ledger_entry import LedgerEntry
+from common.task import Task
+from common.task_digest import TaskDigest
+from common.task_summary import TaskSummary
+from deploy.population_budgets import as_json, of_populations, of_task, show
+from deploy.result_json import dumps
+from tests.support.analyzer_core import AnalyzerCore
+from tests.support.budgets import population_budgets
+from tests.support.scrapes import series_in
+
+_USERS = 50
+
+
+class _Tasks:
+    """The tasks of an analyzer, as its operator reads them."""
+
+    def __init__(self, core: AnalyzerCore) -> None:
+        self._core = core
+
+    async def describe(self, digest: TaskDigest) -> tuple[Task, TaskSummary]:
+        signed = await self._core.registry.get(digest)
+        return Task.from_bytes(signed.task_bytes), None  # type: ignore[return-value]  # not read
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """A started analyzer."""
+    started = AnalyzerCore(tmp_path)
+    await started.start()
+    yield started
+    await started.stop()
+
+
+async def _publish(core: AnalyzerCore, **changes: Any) -> Task:
+    fields = {"n_min": _USERS, "target_size": _USERS, "population": "staff", "budget_epsilon": 2.0}
+    await core.publish(**fields | changes)
+    return core.task
+
+
+async def _released(core: AnalyzerCore, **changes: Any) -> Task:
+    task = await _publish(core, **changes)
+    await core.release(_USERS, core.signed)
+    return task
+
+
+async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
+    return await core.store.ledger(0)
+
+
+async def _measured(core: AnalyzerCore) -> float:
+    await core.releases.measure_budgets()
+    page = (await core.vitals.metrics.page()).decode()
+    return series_in(page)["shuffledp_budget_spent_ratio", ()]
+
+
+async def test_the_population_that_the_alert_is_about_comes_first(core: AnalyzerCore) -> None:
+    """With the share that the metric has; tasks that stand alone are in no row."""
+    await _released(core, population="guests", budget_epsilon=20.0)
+    await _released(core)
+    await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
+    await _released(core, population="")
+    staff, guests = await of_populations(await _ledger(core), _Tasks(core))
+
+    assert ("staff", 2, 2) == (staff.population, staff.releases, len(staff.budgets))
+    assert ("guests", 1, 1) == (guests.population, guests.releases, len(guests.budgets))
+    assert await _measured(core) == staff.budgets[0].share > guests.budgets[0].share
+
+
+async def test_what_is_spent_is_what_the_analyzer_composes(core: AnalyzerCore) -> None:
+    """At the budget's own delta."""
+    await _released(core)
+    second = await _released(core)
+    entries = await _ledger(core)
+    [staff] = await of_populations(entries, _Tasks(core))
+    [budget] = staff.budgets
+
+    assert (second.budget_epsilon, second.budget_delta) == (budget.epsilon, budget.delta)
+    assert entries[-1].composed_epsilon == budget.spent_epsilon
+    assert budget.epsilon - budget.spent_epsilon == budget.left_epsilon
+
+
+async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
+    core: AnalyzerCore,
+) -> None:
+    """And those of earlier tasks, which bind it too."""
+    task = await _publish(core)
+    alone = await of_task(task, [], _Tasks(core))
+    await _released(core, budget_epsilon=1.5)
+    later = await of_task(task, await _ledger(core), _Tasks(core))
+
+    assert (0, [(2.0, 0.0, 2.0)]) == (
+        alone.releases,
+        [(one.epsilon, one.spent_epsilon, one.left_epsilon) for one in alone.budgets],
+    )
+    assert [1.5, 2.0] == [budget.epsilon for budget in later.budgets]
+    assert 1 == len({budget.spent_epsilon for budget in later.budgets})
+
+
+@pytest.mark.parametrize(
+    ("spent", "shown"),
+    [
+        (0.700_01, ("0.7001", "0.4999", "0.5834")),
+        (1.3, ("1.3", "0", "1.084")),
+        (math.inf, ("inf", "0", "inf")),
+    ],
+)
+def test_what_is_spent_is_rounded_up_and_what_is_left_down(
+    spent: float, shown: tuple[str, ...]
+) -> None:
+    """Nothing left is 0, never less."""
+    console = Console(file=io.StringIO(), width=160)
+    show([population_budgets("\x1b[staff]", spent=spent)], console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    [row] = [line for line in printed.splitlines() if "staff" in line]
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+
+    assert ["\\x1b[staff]", "2", "1.2", "1e-05", *shown] == cells
+
+
+def test_json_holds_all_figures() -> None:
+    """Infinite ones as text."""
+    written = json.loads(dumps(as_json(population_budgets(spent=math.inf))))
+
+    assert ("staff", 2) == (written["population"], written["releases"])
+    assert [
+        {
+            "budget_epsilon": 1.2,
+            "budget_delta": 1e-5,
+            "spent_epsilon": "inf",
+            "left_epsilon": 0.0,
+            "share_spent": "inf",
+        }
+    ] == written["budgets"]
