@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from analyzer.registry import check_deadline, complete
@@ -20,6 +19,7 @@ from common.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
 from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
+from deploy.foreign_text import shown, visible
 from deploy.promise_table import show_promises
 
 _TASK_STATES: Final = {
@@ -131,7 +131,7 @@ def show(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console)
     console.print(f"Task {digest.hex()}", soft_wrap=True)
     console.print(f"At the analyzer: {_TASK_STATES[summary.state]}.", markup=False)
     if summary.failure:
-        console.print(f"Because {summary.failure}.", markup=False)
+        console.print(f"Because {visible(summary.failure)}.", markup=False)
     if summary.n_users:
         console.print(f"Its batch has {summary.n_users:,} users, {SENTINELS_INCLUDED}.")
     show_parameters(task, console)
@@ -142,7 +142,7 @@ def show_parameters(task: Task, console: Console) -> None:
     """Print a task's parameters."""
     table = Table(show_header=False)
     for name, value in parameters(task):
-        table.add_row(name, escape(value))
+        table.add_row(name, shown(value))
     console.print(table)
 
 
@@ -178,9 +178,9 @@ def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:
         table.add_row(
             summary.task_digest.hex()[:12],
             summary.state.value,
-            summary.protocol,
+            shown(summary.protocol),
             f"{summary.domain_size:,}",
-            escape(summary.population) or "(alone)",
+            shown(summary.population) or "(alone)",
             moment(summary.deadline),
             f"{summary.n_min:,}",
             f"{summary.n_users:,}" if summary.n_users else "",
