@@ -25,7 +25,6 @@ from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.signing import SignedTask
-from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.task_summary import TaskSummary
 from common.task_summary_wire import description_from_wire, summaries_from_wire
@@ -137,9 +136,9 @@ class OperatorClient(ServiceClient):
                 raise WireError("the analyzer lists the same tasks again")
             found += page
 
-    async def describe(self, digest: TaskDigest) -> tuple[Task, TaskSummary]:
+    async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
-        Read a task and what became of it.
+        Read a task as it was signed, and what became of it. Whose the signature is, is not checked.
 
         Raises:
             SignatureError: It is another one than was asked for.
@@ -149,7 +148,7 @@ class OperatorClient(ServiceClient):
         signed, summary = description_from_wire(await self._reply(call))
         if signed.digest() != digest:
             raise SignatureError("the analyzer gave another task than the one that was asked for")
-        return Task.from_bytes(signed.task_bytes), summary
+        return signed, summary
 
     async def find(self, digits: str) -> TaskDigest:
         """

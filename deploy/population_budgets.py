@@ -9,7 +9,8 @@ from rich.table import Table
 
 from analyzer.spending import Budget, Spent, budgets
 from common.guarantee import rounded_down, rounded_up
-from common.ledger_entry import LedgerEntry
+from common.ledger_entry import ChainHead, LedgerEntry
+from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskSummary
@@ -20,10 +21,17 @@ _HEADINGS: Final = ("population", "releases", "budget", "at delta", "spent", "le
 
 
 class Tasks(Protocol):
-    """What is needed of an analyzer."""
+    """Where tasks are read: an analyzer."""
 
-    async def describe(self, digest: TaskDigest) -> tuple[Task, TaskSummary]:
-        """Read a task and what became of it."""
+    async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
+        """Read a task as it was signed, and what became of it."""
+
+
+class Ledger(Tasks, Protocol):
+    """An analyzer of which the ledger is read too."""
+
+    async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+        """Read the whole ledger, and verify its chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +66,13 @@ async def of_populations(
     return tuple(sorted(found, key=lambda one: one.budgets[0].share, reverse=True))
 
 
-async def of_task(task: Task, entries: Sequence[LedgerEntry], tasks: Tasks) -> PopulationBudgets:
-    """Do the same for a task's population, whose budgets are the task's own too."""
+async def of_task(task: Task, analyzer: Ledger) -> PopulationBudgets | None:
+    """Do the same for a task's population, bound by the task's own budget too; None without one."""
+    if not task.population:
+        return None
+    entries, _ = await analyzer.ledger()
     promised = [(task.budget_epsilon, task.budget_delta)]
-    return await _of(task.population, entries, tasks, promised)
+    return await _of(task.population, entries, analyzer, promised)
 
 
 async def _of(
@@ -73,7 +84,8 @@ async def _of(
     together = []
     for entry in entries:
         if entry.population == population:
-            task, _ = await tasks.describe(entry.task_digest)
+            signed, _ = await tasks.describe(entry.task_digest)
+            task = Task.from_bytes(signed.task_bytes)
             together.append(Spent.by(task, entry.n_users, entry.n_refused))
     return PopulationBudgets(
         population=population, releases=len(together), budgets=budgets(together, promised)

@@ -68,7 +68,8 @@ def result(
         ) as operator:
             digest = await operator.find(task)
             found = await operator.result(digest)
-            published, _ = await operator.describe(digest)
+            signed, _ = await operator.describe(digest)
+            published = Task.from_bytes(signed.task_bytes)
             return published, found
 
     published, found = asyncio.run(read())

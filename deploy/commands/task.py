@@ -8,14 +8,17 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from common.batch import BatchStatus
 from common.draft import TaskDraft
 from common.errors import KeyFormatError, SettingsError
 from common.hpke import HpkePrivateKey, HpkePublicKey
 from common.runtime.clock import SystemClock
+from common.signing import SignedTask
 from common.suites import DEFAULT_SUITE
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from deploy import draft_file, population_budgets, task_view
+from common.task_summary import TaskSummary
+from deploy import draft_file, population_budgets, task_file, task_view
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -27,8 +30,11 @@ from deploy.commands.options import (
     TaskArgument,
     TokenFile,
     hexadecimal,
+    read_identity,
 )
 from deploy.operator_client import OperatorClient
+from deploy.output_file import check_folder
+from deploy.population_budgets import PopulationBudgets, of_task
 from deploy.result_json import dumps, guarantee_as_json
 from deploy.shuffler_client import ShufflerClient
 
@@ -144,6 +150,9 @@ def list_tasks(
     epilog=example(
         "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
         "state/analyzer/operator.token --authority state/tls/authority.pem",
+        "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "state/analyzer/operator.token --authority state/tls/authority.pem --analyzer-identity "
+        "identity.pub --save agreed",
     ),
 )
 def show(
@@ -153,6 +162,16 @@ def show(
     shuffler: Annotated[
         str, typer.Option(help="Address of the shuffler: also show how far the batch is there.")
     ] = "",
+    analyzer_identity: Annotated[
+        Path | None,
+        typer.Option(help="Check that the task is signed by this: the analyzer's identity.pub."),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to write the task's exact bytes and signature to: task.json, task.sig."
+        ),
+    ] = None,
     authority: Authority = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
@@ -162,41 +181,52 @@ def show(
 
     Of its population also what all releases have spent, and what is left.
     """
+    check_folder(save)
+    signer = read_identity(analyzer_identity) if analyzer_identity else None
 
-    async def read() -> None:
+    async def read() -> tuple[SignedTask, TaskSummary, PopulationBudgets | None]:
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
-            digest = await operator.find(task)
-            found, summary = await operator.describe(digest)
-            spending = None
-            if found.population:
-                entries, _ = await operator.ledger()
-                spending = await population_budgets.of_task(found, entries, operator)
-        status = None
-        if shuffler:
-            async with ShufflerClient.connect(shuffler, authority) as client:
-                status = await client.status_or_none(digest)
-        if json:
-            fields = {
-                **task_view.summary_as_json(summary),
-                "task": task_view.as_json(found),
-                "guarantees": [guarantee_as_json(one) for one in task_view.promises(found)],
-            }
-            if spending is not None:
-                fields["population_budgets"] = population_budgets.as_json(spending)
-            if shuffler:
-                fields |= task_view.batch_as_json(status)
-            sys.stdout.write(dumps(fields) + "\n")
-            return
-        console = Console()
-        task_view.show(digest, found, summary, console)
-        if spending is not None:
-            population_budgets.show([spending], console)
-        if shuffler:
-            task_view.show_batch(status, console)
+            signed, summary = await operator.describe(await operator.find(task))
+            if signer is not None:
+                signer.verify(signed)
+            return signed, summary, await of_task(Task.from_bytes(signed.task_bytes), operator)
 
-    asyncio.run(read())
+    async def status() -> BatchStatus | None:
+        async with ShufflerClient.connect(shuffler, authority) as client:
+            return await client.status_or_none(signed.digest())
+
+    signed, summary, budgets = asyncio.run(read())
+    found = Task.from_bytes(signed.task_bytes)
+    batch = asyncio.run(status()) if shuffler else None
+    if save is not None:
+        task_file.save(save, signed)
+    if json:
+        fields = {
+            **task_view.summary_as_json(summary),
+            "task": task_view.as_json(found),
+            "guarantees": [guarantee_as_json(one) for one in task_view.promises(found)],
+            "signature_checked": signer is not None,
+            **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
+            **(task_view.batch_as_json(batch) if shuffler else {}),
+        }
+        sys.stdout.write(dumps(fields) + "\n")
+        return
+    console = Console()
+    task_view.show(signed.digest(), found, summary, console)
+    if budgets:
+        population_budgets.show([budgets], console)
+    if shuffler:
+        task_view.show_batch(batch, console)
+    console.print(
+        f"It is signed by the identity in {analyzer_identity}."
+        if analyzer_identity
+        else "Its signature is not checked: name the signer with --analyzer-identity.",
+        markup=False,
+    )
+    if save is not None:
+        console.print(f"Written to {save}: {', '.join(task_file.NAMES)}.", markup=False)
 
 
 @task_app.command(

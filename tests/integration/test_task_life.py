@@ -40,16 +40,23 @@ def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  #
     )
 
 
-async def _command(services: Services, *arguments: str) -> str:
+async def _run(services: Services, *arguments: str) -> tuple[int | None, bytes, bytes]:
+    """Run a command as the analyzer's operator does: its status, and what it said."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from deploy.cli import main; main()", *arguments),
         *("--analyzer", services.analyzer.address),
         *("--token-file", str(services.directory / "analyzer" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
-    printed, _ = await process.communicate()
-    assert 0 == process.returncode
+    printed, complaint = await process.communicate()
+    return process.returncode, printed, complaint
+
+
+async def _command(services: Services, *arguments: str) -> str:
+    status, printed, complaint = await _run(services, *arguments)
+    assert 0 == status, complaint
     return printed.decode()
 
 
@@ -115,7 +122,7 @@ async def test_a_list_tells_what_became_of_every_task(services: Services) -> Non
         await operator.wait_for_result(done.digest())
         summaries = {summary.task_digest: summary for summary in await operator.tasks()}
         found = await operator.find(done.digest().hex()[:8].upper())
-        task, summary = await operator.describe(waiting.digest())
+        described, summary = await operator.describe(waiting.digest())
         with pytest.raises(UnknownTaskError, match="0 tasks have a digest that begins with"):
             await operator.find("0" * 30)
 
@@ -124,7 +131,7 @@ async def test_a_list_tells_what_became_of_every_task(services: Services) -> Non
     }
     assert (0, 3) == (summaries[waiting.digest()].n_users, summaries[done.digest()].n_users)
     assert done.digest() == found
-    assert (waiting.task_bytes, "staff") == (task.to_bytes(), summary.population)
+    assert (waiting, "staff") == (described, summary.population)
 
 
 async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
@@ -155,6 +162,34 @@ async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(
     assert (101, "item,label,share,standard_error,interval_low,interval_high,refined") == (
         len(lines),
         lines[0],
+    )
+
+
+async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
+    services: Services, tmp_path: Path
+) -> None:
+    """By the identity that is named, or not at all, and then nothing is written."""
+    signed = await services.publish()
+    digest, agreed = signed.digest().hex(), tmp_path / "agreed"
+    identity, another = tmp_path / "identity.pub", tmp_path / "another.pub"
+    identity.write_text(services.identity, encoding="ascii")
+    another.write_text(services.shuffler_identity, encoding="ascii")
+    shown = ("task", "show", digest, "--save", str(agreed), "--analyzer-identity")
+    refused = await _run(services, *shown, str(another))
+    unwritten = agreed.exists()
+    told = await _command(services, *shown, str(identity))
+    programs = json.loads(await _command(services, *shown, str(identity), "--json"))
+    unchecked = await _command(services, "task", "show", digest)
+
+    assert (1, b"") == (refused[0], refused[1])
+    assert b"signature is not by the analyzer identity" in refused[2]
+    assert not unwritten
+    assert "It is signed by the identity in" in told
+    assert programs["signature_checked"] is True
+    assert "Its signature is not checked" in unchecked
+    assert (signed.task_bytes, signed.signature) == (
+        (agreed / "task.json").read_bytes(),
+        (agreed / "task.sig").read_bytes(),
     )
 
 

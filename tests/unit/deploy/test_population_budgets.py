@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from common.ledger_entry import LedgerEntry
+from common.ledger_entry import ChainHead, LedgerEntry, verify
+from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskSummary
@@ -23,15 +24,18 @@ from tests.support.scrapes import series_in
 _USERS = 50
 
 
-class _Tasks:
-    """The tasks of an analyzer, as its operator reads them."""
+class _Operator:
+    """Reads an analyzer's tasks and ledger."""
 
     def __init__(self, core: AnalyzerCore) -> None:
         self._core = core
 
-    async def describe(self, digest: TaskDigest) -> tuple[Task, TaskSummary]:
-        signed = await self._core.registry.get(digest)
-        return Task.from_bytes(signed.task_bytes), None  # type: ignore[return-value]  # not read
+    async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
+        return await self._core.registry.get(digest), None  # type: ignore[return-value]  # not read
+
+    async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+        entries = await self._core.store.ledger(0)
+        return entries, verify(entries)
 
 
 @pytest.fixture
@@ -71,7 +75,7 @@ async def test_the_population_that_the_alert_is_about_comes_first(core: Analyzer
     await _released(core)
     await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
     await _released(core, population="")
-    staff, guests = await of_populations(await _ledger(core), _Tasks(core))
+    staff, guests = await of_populations(await _ledger(core), _Operator(core))
 
     assert ("staff", 2, 2) == (staff.population, staff.releases, len(staff.budgets))
     assert ("guests", 1, 1) == (guests.population, guests.releases, len(guests.budgets))
@@ -83,7 +87,7 @@ async def test_what_is_spent_is_what_the_analyzer_composes(core: AnalyzerCore) -
     await _released(core)
     second = await _released(core)
     entries = await _ledger(core)
-    [staff] = await of_populations(entries, _Tasks(core))
+    [staff] = await of_populations(entries, _Operator(core))
     [budget] = staff.budgets
 
     assert (second.budget_epsilon, second.budget_delta) == (budget.epsilon, budget.delta)
@@ -96,9 +100,11 @@ async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
 ) -> None:
     """And those of earlier tasks, which bind it too."""
     task = await _publish(core)
-    alone = await of_task(task, [], _Tasks(core))
+    alone = await of_task(task, _Operator(core))
     await _released(core, budget_epsilon=1.5)
-    later = await of_task(task, await _ledger(core), _Tasks(core))
+    later = await of_task(task, _Operator(core))
+    assert alone is not None
+    assert later is not None
 
     assert (0, [(2.0, 0.0, 2.0)]) == (
         alone.releases,
@@ -106,6 +112,11 @@ async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
     )
     assert [1.5, 2.0] == [budget.epsilon for budget in later.budgets]
     assert 1 == len({budget.spent_epsilon for budget in later.budgets})
+
+
+async def test_a_task_that_stands_alone_shares_no_budget(core: AnalyzerCore) -> None:
+    """Its own release is bound by its own claim."""
+    assert await of_task(await _released(core, population=""), _Operator(core)) is None
 
 
 @pytest.mark.parametrize(

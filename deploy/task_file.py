@@ -1,0 +1,31 @@
+"""A task exactly as it was signed, in two files that any program can verify."""
+
+from pathlib import Path
+from typing import Final
+
+from common.signing import SignedTask
+from deploy.output_file import cannot_write
+
+NAMES: Final = ("task.json", "task.sig")
+"""Of the bytes, and of the signature."""
+
+
+def save(folder: Path, signed: SignedTask) -> None:
+    """
+    Write a task's bytes, of which its digest is the SHA-256, and the 64 bytes of its signature.
+
+    How the two are verified without this program: deploy/AUDITORS.md.
+
+    Args:
+        folder: Made if it is not there.
+        signed: The task as it came.
+
+    Raises:
+        SettingsError: A file cannot be written.
+    """
+    for name, content in zip(NAMES, (signed.task_bytes, signed.signature), strict=True):
+        try:
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+        except OSError as error:
+            raise cannot_write(folder / name, error) from error
