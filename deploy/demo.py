@@ -16,13 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from common.batch import BatchState, BatchStatus
 from common.errors import BatchStateError
 from common.result import Result
-from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
+from common.runtime.rpc import open_channel
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.version import VERSION
-from common.wire import status_from_wire
 from deploy import result_rows
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
@@ -34,7 +33,7 @@ from deploy.person_client import send
 from deploy.promise_table import show_promises
 from deploy.result_json import as_json, dumps
 from deploy.result_rows import CONFIDENCE
-from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from deploy.shuffler_client import ShufflerClient
 
 _THROUGH_USER_AGENT: Final = 5
 """Users that go through the real user_agent process; the rest run its code in bulk."""
@@ -91,14 +90,14 @@ async def collect(
         )
         console.print(f"Task {signed.digest().hex()}")
         authority = cluster.authority.read_bytes()
+        started = time.perf_counter()
         async with open_channel(cluster.shuffler.address, "shuffler", authority) as shuffler:
-            started = time.perf_counter()
             await _contribute(values, signed, cluster, shuffler, console)
-            submitted = time.perf_counter()
-            with console.status("Shuffling, opening, estimating …"):
-                async with asyncio.timeout(_PATIENCE_SECONDS):
-                    status = await _wait_until_delivered(shuffler, signed.digest())
-                    result = await operator.wait_for_result(signed.digest())
+        submitted = time.perf_counter()
+        with console.status("Shuffling, opening, estimating …"):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                status = await _wait_until_delivered(cluster, signed.digest())
+                result = await operator.wait_for_result(signed.digest())
     truth = np.bincount(values, minlength=len(dataset.labels)) / n_users
     return DemoRun(
         task=Task.from_bytes(signed.task_bytes),
@@ -139,18 +138,15 @@ async def _contribute(
         raise BatchStateError(f"{lost} submissions were not stored")
 
 
-async def _wait_until_delivered(shuffler: grpc.aio.Channel, digest: TaskDigest) -> BatchStatus:
-    stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
-    request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
-    while True:
-        status = status_from_wire(
-            await reply(stub.GetBatchStatus(request, timeout=LONG_DEADLINE), "the shuffler")
-        )
-        if status.state in {BatchState.EXPIRED, BatchState.QUARANTINED}:
-            raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
-        if status.state in {BatchState.DELIVERED, BatchState.ERASED}:
-            return status
-        await asyncio.sleep(0.1)
+async def _wait_until_delivered(cluster: Cluster, digest: TaskDigest) -> BatchStatus:
+    async with ShufflerClient.connect(cluster.shuffler.address, cluster.authority) as shuffler:
+        while True:
+            status = await shuffler.status_or_none(digest)
+            if status is not None and status.state in {BatchState.EXPIRED, BatchState.QUARANTINED}:
+                raise BatchStateError(f"the batch is {status.state.value}; nothing is released")
+            if status is not None and status.state in {BatchState.DELIVERED, BatchState.ERASED}:
+                return status
+            await asyncio.sleep(0.1)
 
 
 def to_json(finished: DemoRun) -> dict[str, Any]:

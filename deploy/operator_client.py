@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import grpc
 
@@ -31,8 +31,6 @@ from common.task_summary_wire import description_from_wire, summaries_from_wire
 from common.wire import MAX_RESULT_BYTES, result_from_wire, signed_task_from_wire
 from deploy.service_client import ServiceClient, read_token
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
-
-T = TypeVar("T")
 
 _HEXADECIMAL: Final = "0123456789abcdef"
 

@@ -27,7 +27,7 @@ from common.signing import PublicIdentity
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.sentinel_file import Planted, SentinelFile, State
-from user_agent.client import Shuffler, ShufflerClient
+from user_agent.client import DeviceClient, Shuffler
 from user_agent.contribution import Contributor
 from user_agent.policy import authentic
 
@@ -45,7 +45,7 @@ class Analyzer(Protocol):
 async def shuffler_at(address: str, authority: bytes | None) -> AsyncIterator[Shuffler]:
     """Open a connection to a shuffler, a new one each time, as a device does."""
     async with open_channel(address, "shuffler", authority) as channel:
-        yield ShufflerClient(channel)
+        yield DeviceClient(channel)
 
 
 class Planting:

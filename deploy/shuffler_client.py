@@ -1,7 +1,7 @@
 """Calls to the shuffler by whoever operates it, or looks at a batch from outside."""
 
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 import grpc
 
@@ -15,8 +15,6 @@ from common.task_digest import TaskDigest
 from common.wire import progress_from_wire, status_from_wire
 from deploy.service_client import ServiceClient, read_authority, read_token
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-
-T = TypeVar("T")
 
 
 class ShufflerClient(ServiceClient):

@@ -1,6 +1,5 @@
 """A task as its operator looks at it: the promise, the parameters, and what became of it."""
 
-import datetime
 import json
 from collections.abc import Sequence
 from typing import Any, Final
@@ -20,6 +19,7 @@ from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
 from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.foreign_text import shown, visible
+from deploy.pages.figures import moment
 from deploy.promise_table import show_promises
 
 _TASK_STATES: Final = {
@@ -83,7 +83,7 @@ def show_promise(task: Task, console: Console) -> None:
     show_promises(promises(task), title, console)
 
 
-def parameters(task: Task) -> list[tuple[str, str]]:
+def parameter_rows(task: Task) -> list[tuple[str, str]]:
     """Give a task's parameters in words, for a table."""
     mechanism, dummies, shuffler = task.mechanism, task.dummies, task.shuffler
     hashed = f" into {mechanism.buckets:,} buckets" if mechanism.name in _HASHING else ""
@@ -118,14 +118,6 @@ def _shuffler_in_words(shuffler: ShufflerSpec) -> str:
     return ", ".join(["permutes", *does])
 
 
-def moment(seconds: int) -> str:
-    """Write a time, in UTC."""
-    try:
-        return f"{datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC):%Y-%m-%d %H:%M UTC}"
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:,} seconds after 1970"
-
-
 def show(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
     """Print a task, its promise, and what the analyzer knows of it."""
     console.print(f"Task {digest.hex()}", soft_wrap=True)
@@ -141,7 +133,7 @@ def show(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console)
 def show_parameters(task: Task, console: Console) -> None:
     """Print a task's parameters."""
     table = Table(show_header=False)
-    for name, value in parameters(task):
+    for name, value in parameter_rows(task):
         table.add_row(name, shown(value))
     console.print(table)
 

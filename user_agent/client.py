@@ -33,8 +33,8 @@ class Shuffler(Protocol):
         """Fetch what the analyzer signed for a task's batch, and a bucket of it if one is named."""
 
 
-class ShufflerClient:
-    """A shuffler at the other end of a channel."""
+class DeviceClient:
+    """A device's calls to the shuffler at the other end of a channel."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = shuffler_pb2_grpc.ShufflerStub(channel)

@@ -15,7 +15,7 @@ from common.signing import PublicIdentity
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.budget import Budget
-from user_agent.client import ShufflerClient
+from user_agent.client import DeviceClient
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
@@ -56,7 +56,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     tls = identity_for(settings, "user_agent", clock)
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     budget = Budget(state.path / "budget.sqlite")
-    shuffler = ShufflerClient(channel)
+    shuffler = DeviceClient(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     pinned = (
         PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity")

@@ -21,7 +21,7 @@ from deploy.load.sink import publish_for_nobody, sink
 from deploy.load.usage import Source, local_source
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
-from user_agent.client import ShufflerClient as DeviceClient
+from user_agent.client import DeviceClient
 from user_agent.policy import authentic
 
 Kind = Literal["services", "local", "sink"]

@@ -38,11 +38,6 @@ _REFINEMENTS: Final[Mapping[Refinement, str]] = MappingProxyType(
         "ems": "a likely and smooth distribution, by expectation maximisation with smoothing",
         "norm-sub": "the nearest distribution (Norm-Sub: a constant is taken off every share, and "
         "what falls below 0 is set to 0)",
-        "norm-cut": "the largest shares until they sum to 1, and 0 for the others (Norm-Cut)",
-        "norm-mul": "the positive shares, scaled to sum to 1 (Norm-Mul)",
-        "base-cut": "the shares that stand out from the noise, and an even spread for the others "
-        "(Base-Cut)",
-        "power-ns": "shares shrunk by a power law, then the nearest distribution (Power-NS)",
     }
 )
 

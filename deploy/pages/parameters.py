@@ -24,7 +24,7 @@ class Parameter:
 Group = tuple[str, tuple[Parameter, ...]]
 
 
-def parameters(task: Task) -> tuple[Group, ...]:
+def parameter_groups(task: Task) -> tuple[Group, ...]:
     """Give all fields of a task, in groups with a heading."""
     return (
         ("What was asked, and of whom", _question(task)),

@@ -18,7 +18,7 @@ from deploy.pages.citation import bibtex, citation
 from deploy.pages.collection_story import refinement_in_words, story
 from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
-from deploy.pages.parameters import parameters
+from deploy.pages.parameters import parameter_groups
 from deploy.pages.promises import neighbours_in_words, promises
 
 _SCRIPTS: Final = (
@@ -125,7 +125,7 @@ def result_page(
         n_refused=sum(result.refused.values()),
         facts=_facts(histogram, truth),
         coverage=_coverage(histogram, truth, confidence),
-        parameters=parameters(task) if task else (),
+        parameters=parameter_groups(task) if task else (),
         open_seconds=figures.seconds(result.open_seconds),
         estimate_seconds=figures.seconds(result.estimate_seconds),
         citation=citation(result, task, version=version),

@@ -27,7 +27,7 @@ from tests.fuzz.fuzz import given_seed
 from tests.support.mutation import mutated
 from tests.support.services import Services
 from tests.support.tasks import draft
-from user_agent.client import ShufflerClient
+from user_agent.client import DeviceClient
 from user_agent.contribution import Contributor
 
 _DEADLINE: Final = 30.0
@@ -217,8 +217,8 @@ async def test_an_answer_that_is_no_message_is_another_partys_failure(garbage: b
             for call in (
                 AnalyzerClient(channel).get_task(digest),
                 AnalyzerClient(channel).deliver(manifest, _nothing()),
-                ShufflerClient(channel).fetch_task(digest),
-                ShufflerClient(channel).submit(digest, b""),
+                DeviceClient(channel).fetch_task(digest),
+                DeviceClient(channel).submit(digest, b""),
                 OperatorClient(channel, address, "token").result(digest),
             ):
                 with pytest.raises(PeerError):

@@ -15,7 +15,7 @@ from common.task_summary import TaskState
 from deploy.batch_words import BATCH_STATES
 from deploy.cli import app
 from deploy.draft_file import read
-from deploy.task_view import _TASK_STATES, batch_as_json, moment, summary_as_json
+from deploy.task_view import _TASK_STATES, batch_as_json, summary_as_json
 from tests.support.wire_parsers import _summary
 
 _DRAFT = """
@@ -109,12 +109,6 @@ def test_every_state_has_words() -> None:
     """Those of a task at the analyzer, and those of a batch at the shuffler."""
     assert set(TaskState) == set(_TASK_STATES)
     assert set(BatchState) == set(BATCH_STATES)
-
-
-def test_a_moment_beyond_the_calendar_is_written_as_seconds() -> None:
-    """A deadline may be 34,000 years away."""
-    assert "1970-01-01 00:01 UTC" == moment(60)
-    assert "1,099,511,627,776 seconds after 1970" == moment(2**40)
 
 
 def test_a_summary_for_programs_holds_every_field() -> None:

@@ -44,11 +44,11 @@ def test_a_shuffler_that_drops_reports_is_said_to() -> None:
         shuffler=shuffler,
     ).task
 
-    assert "permutes" == dict(task_view.parameters(published().task))["shuffler"]
+    assert "permutes" == dict(task_view.parameter_rows(published().task))["shuffler"]
     assert (
         "permutes, keeps each report with probability 0.5 and drops the others, adds dummies: "
         "binomial"
-    ) == dict(task_view.parameters(sampling))["shuffler"]
+    ) == dict(task_view.parameter_rows(sampling))["shuffler"]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_shuffler_that_drops_reports_is_said_to() -> None:
 )
 def test_buckets_are_named_where_the_mechanism_hashes(task: Task, shown: str) -> None:
     """The two answers of each bit of a unary encoding are none."""
-    assert shown == dict(task_view.parameters(task))["mechanism"]
+    assert shown == dict(task_view.parameter_rows(task))["mechanism"]
 
 
 def test_a_task_without_a_shuffler_s_help_promises_without_anybody_else() -> None:

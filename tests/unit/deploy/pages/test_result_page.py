@@ -6,8 +6,9 @@ import pytest
 from common.errors import WireError
 from common.protocols import PROTOCOLS
 from common.task_digest import TaskDigest
+from deploy.pages import collection_story
 from deploy.pages.collection_story import refinement_in_words, story
-from deploy.pages.parameters import parameters
+from deploy.pages.parameters import parameter_groups
 from deploy.pages.result_page import result_page
 from tests.support.result_pages import collected
 from tests.support.tasks import published
@@ -62,6 +63,20 @@ def test_every_protocol_has_words(protocol: str) -> None:
         assert refinement_in_words(result)
 
 
+def test_no_words_are_for_what_no_protocol_does() -> None:
+    """Of refinements, and of mechanisms with noise and without."""
+    rows = PROTOCOLS.values()
+    refinements = {row.refinement_for(name) for row in rows for name in row.mechanisms}
+    noisy = {name for row in rows if row.local_noise != "none" for name in row.mechanisms}
+    noiseless = {name for row in rows if row.local_noise != "required" for name in row.mechanisms}
+
+    assert (refinements, noisy, noiseless) == (
+        set(collection_story._REFINEMENTS),
+        set(collection_story._NOISY),
+        set(collection_story._NOISELESS),
+    )
+
+
 def test_nothing_is_charged_to_a_population_where_there_is_none() -> None:
     """The task then only claims it."""
     alone = published(domain_size=100, local_epsilon=4.0)
@@ -95,7 +110,7 @@ def test_that_the_shuffler_forgets_is_told_as_trust() -> None:
 def test_a_name_that_ends_like_a_number_is_whole(population: str) -> None:
     """Only of numbers `.0` says nothing."""
     task = dataclasses.replace(_COLLECTED.task, population=population)
-    shown = {row.name: row.value for _, rows in parameters(task) for row in rows}
+    shown = {row.name: row.value for _, rows in parameter_groups(task) for row in rows}
 
     assert population == shown["population"]
     assert "4" == shown["local_epsilon"]
