@@ -35,8 +35,9 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = MappingProxyType(
         BatchState.EXPIRED: (
             "Expired: nothing was released",
             (
-                "At the deadline there were fewer users than may be released. All that they sent "
-                "was destroyed."
+                "At the deadline there were fewer users than may be released. What they sent is "
+                "deleted, and its key here destroyed as the last step; no hashes of it are kept. "
+                "How many users came, and how many submissions were refused, stays."
             ),
         ),
         BatchState.QUARANTINED: (

@@ -33,6 +33,18 @@ def _groups(shuffler: Shuffler) -> int:
     return int(count)
 
 
+def _tables_with_rows(shuffler: Shuffler) -> set[str]:
+    """Name the tables of the spool's file that hold anything."""
+    connection = sqlite3.connect(shuffler.path / "spool.sqlite")
+    names = [
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    ]
+    held = {n for n in names if connection.execute(f"SELECT 1 FROM {n} LIMIT 1").fetchone()}  # noqa: S608
+    connection.close()
+    return held
+
+
 def _reports(blob: bytes) -> list[bytes]:
     return sorted(blob[start : start + _SIZE] for start in range(0, len(blob), _SIZE))
 
@@ -63,6 +75,19 @@ async def test_an_expired_batch_leaves_nothing_either(shuffler: Shuffler) -> Non
 
     assert BatchState.EXPIRED is await shuffler.state()
     assert (0, [], []) == (_groups(shuffler), _folders(shuffler), shuffler.key_files())
+
+
+async def test_what_stays_of_an_expired_batch_is_its_counts(shuffler: Shuffler) -> None:
+    """Users, and refusals by cause: no hash of a report, a submission or a token."""
+    await shuffler.submit(2)
+    await shuffler.collection.submit_bulk(DIGEST, [b"short"])
+    await shuffler.refusals.save()
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    await shuffler.deliveries.advance()
+
+    assert {"batches", "refusals"} == _tables_with_rows(shuffler)
+    assert [] == list((shuffler.path / "inclusion").iterdir())
+    assert 2 == (await shuffler.collection.status(DIGEST)).n_users
 
 
 @pytest.mark.parametrize("moment", ["while it is written", "before it is recorded"])
