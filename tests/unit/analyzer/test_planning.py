@@ -15,23 +15,11 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
-from common.errors import PlanError
 from common.task import envelope_bytes
+from tests.support.wishes import small_wishes
 
 _BEYOND_THE_REFERENCE: Final = 1.03
 _BEYOND_THE_GRID: Final = 0.99
-
-
-def _wishes(**changes: Any) -> Wishes:
-    fields: dict[str, Any] = {
-        "n_users": 20_000,
-        "n_min": changes.get("n_users", 20_000),
-        "domain_size": 30,
-        "central_epsilon": 0.5,
-        "delta": 1e-6,
-        "messages_cap": 2.0,
-    }
-    return Wishes(**fields | changes)
 
 
 def _all(found: Plan) -> dict[str, Prediction]:
@@ -89,7 +77,7 @@ def test_the_best_plan_is_no_worse_than_the_reference(
     data: dict[str, int], epsilon: float, messages: float, cap: float, ratio: float
 ) -> None:
     """And keeps its promise, by an accountant that is asked anew."""
-    wishes = _wishes(**data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap)
+    wishes = small_wishes(**data, central_epsilon=epsilon, messages_cap=messages, local_cap=cap)
     found = plan(wishes)
 
     assert found.ratio_to_central_gaussian <= _BEYOND_THE_REFERENCE * ratio
@@ -123,7 +111,7 @@ def test_a_protocol_is_no_worse_than_the_reference(
     (SOLH's other rows hash into more buckets than there are values, or than can be decoded: GRR's
     rows are below them.)
     """
-    wishes = _wishes(**data, central_epsilon=epsilon, messages_cap=float(messages))
+    wishes = small_wishes(**data, central_epsilon=epsilon, messages_cap=float(messages))
     found = _all(plan(wishes))[protocol]
 
     assert found.mse / central_gaussian_mse(wishes) <= _BEYOND_THE_REFERENCE * ratio
@@ -214,7 +202,7 @@ def _kept(design: Design, wishes: Wishes) -> bool:
 )
 def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
     """By one per cent: twelve primes or all, sixteen numbers of dummies, every local ε."""
-    wishes = _wishes(**changes)
+    wishes = small_wishes(**changes)
     found = plan(wishes)
 
     assert _exact_epsilon(found.best.design, wishes) <= wishes.central_epsilon
@@ -224,7 +212,7 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_the_search_over_everything_finds_what_is_there() -> None:
     """With half as much error again there is something to find, even on a coarse grid."""
-    wishes = _wishes(n_users=1000, domain_size=5, central_epsilon=1.0)
+    wishes = small_wishes(n_users=1000, domain_size=5, central_epsilon=1.0)
 
     assert _beaten_by(wishes, 1.5 * plan(wishes).best.mse) is not None
 
@@ -235,7 +223,7 @@ def test_the_search_over_everything_finds_what_is_there() -> None:
 @pytest.mark.slow
 def test_a_plan_counts_on_honest_users_alone_and_predicts_for_all() -> None:
     """Half of them honest: the promise is for half, the error for the whole."""
-    wishes = _wishes(honest_fraction=0.5, n_min=10_000, local_cap=5.0)
+    wishes = small_wishes(honest_fraction=0.5, n_min=10_000, local_cap=5.0)
     found = plan(wishes)
     design = found.best.design
 
@@ -248,7 +236,7 @@ def test_a_plan_counts_on_honest_users_alone_and_predicts_for_all() -> None:
 
 def test_the_guarantees_are_one_a_coalition() -> None:
     """More adversaries, a larger ε; all together, the local one."""
-    found = plan(_wishes(local_cap=5.0))
+    found = plan(small_wishes(local_cap=5.0))
     analyzer, with_users, everybody, *outsiders = found.guarantees
 
     assert ["analyzer", "analyzer+users", "shuffler+analyzer", "shuffler", "network"] == [
@@ -264,7 +252,7 @@ def test_the_guarantees_are_one_a_coalition() -> None:
 @pytest.mark.slow
 def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
     """Ten rounds cost ten local ε; the promise is the row of the users assumed honest."""
-    wishes = _wishes(rounds=10, honest_fraction=0.5, central_epsilon=1.0)
+    wishes = small_wishes(rounds=10, honest_fraction=0.5, central_epsilon=1.0)
     found = plan(wishes)
     rows = {row.coalition: row for row in reversed(found.guarantees)}
 
@@ -282,7 +270,7 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 @pytest.mark.slow
 def test_without_a_cap_on_messages_dummies_make_central_accuracy() -> None:
     """Nothing is wished, nothing binds but the promise."""
-    found = plan(_wishes(messages_cap=math.inf, n_users=100_000, domain_size=50))
+    found = plan(small_wishes(messages_cap=math.inf, n_users=100_000, domain_size=50))
 
     assert found.ratio_to_central_gaussian < 1.03
     assert ("central epsilon",) == found.binding
@@ -290,7 +278,9 @@ def test_without_a_cap_on_messages_dummies_make_central_accuracy() -> None:
 
 def test_a_tight_local_cap_makes_dummies_useless() -> None:
     """Amplification alone keeps the promise: none are sent, and the cap is what binds."""
-    found = plan(_wishes(n_users=1_000_000, central_epsilon=0.2, local_cap=4.0, messages_cap=16.0))
+    found = plan(
+        small_wishes(n_users=1_000_000, central_epsilon=0.2, local_cap=4.0, messages_cap=16.0)
+    )
 
     assert found.best.design.dummies_per_user == 0
     assert found.best.design.local_epsilon == pytest.approx(4.0)
@@ -300,14 +290,14 @@ def test_a_tight_local_cap_makes_dummies_useless() -> None:
 
 def test_without_a_cap_the_promise_and_the_messages_bind() -> None:
     """At few messages."""
-    found = plan(_wishes(central_epsilon=0.1, domain_size=400))
+    found = plan(small_wishes(central_epsilon=0.1, domain_size=400))
 
     assert found.binding == ("central epsilon", "messages cap")
 
 
 def test_nobody_trusted_leaves_the_local_epsilon_alone() -> None:
     """Split over the rounds, no dummies; what shuffling adds is reported, not relied on."""
-    found = plan(_wishes(trust="none", rounds=4, central_epsilon=2.0, domain_size=400))
+    found = plan(small_wishes(trust="none", rounds=4, central_epsilon=2.0, domain_size=400))
     design = found.best.design
 
     assert design.local_epsilon == pytest.approx(0.5, rel=1e-4)
@@ -329,7 +319,7 @@ def test_envelopes_are_those_of_a_task_padding_included() -> None:
 
 def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
     """Each with its own exact variance; their mean over all values is the predicted error."""
-    found = plan(_wishes(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0))
+    found = plan(small_wishes(domain_size=4, head=(0.5, 0.3, 0.1, 0.1), local_cap=3.0))
 
     assert found.best.mse_head[0] > found.best.mse_head[2]
     assert found.best.mse == pytest.approx(np.mean(found.best.mse_head))
@@ -337,7 +327,7 @@ def test_a_head_value_has_a_larger_error_than_a_rare_one() -> None:
 
 def test_what_is_drawn_has_the_error_that_is_stated() -> None:
     """The frontier's formula over arrays and the estimator's agree, up to five written digits."""
-    frontier = Frontier(_wishes(domain_size=400, local_cap=8.0))
+    frontier = Frontier(small_wishes(domain_size=400, local_cap=8.0))
     protocols = frontier.protocols()
 
     assert protocols == ("sh", "mixdump", "murs", "od-hp")
@@ -346,91 +336,3 @@ def test_what_is_drawn_has_the_error_that_is_stated() -> None:
         design = frontier.design(place, 0.0)
         assert design is not None
         assert place.mse == pytest.approx(design.mse(20_000, 400), rel=1e-3)
-
-
-# --- what cannot be -------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
-    """Each change alone does it, and a tenth less of it does not."""
-    wanted = 0.5 * plan(_wishes(local_cap=4.0, domain_size=400)).best.mse
-    with pytest.raises(PlanError, match="cannot be reached") as refused:
-        plan(_wishes(local_cap=4.0, domain_size=400, max_mse=wanted))
-    message = str(refused.value)
-
-    cap = float(message.split("a local cap of ")[1].split(maxsplit=1)[0].rstrip(","))
-    users = int(message.rsplit(", or ", maxsplit=1)[-1].split(maxsplit=1)[0].replace(",", ""))
-    assert "what holds it back: local cap" in message
-    assert plan(_wishes(local_cap=cap, domain_size=400)).best.mse <= wanted
-    assert plan(_wishes(local_cap=0.9 * cap, domain_size=400)).best.mse > wanted
-    more, fewer = users, users * 9 // 10
-    assert plan(_wishes(n_users=more, local_cap=4.0, domain_size=400)).best.mse <= wanted
-    assert plan(_wishes(n_users=fewer, local_cap=4.0, domain_size=400)).best.mse > wanted
-
-
-@pytest.mark.slow
-def test_an_error_within_reach_is_no_refusal() -> None:
-    """The very error of the best plan can be had."""
-    found = plan(_wishes(local_cap=4.0))
-
-    assert plan(_wishes(local_cap=4.0, max_mse=found.best.mse)).best == found.best
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_users": -1, "n_min": 1}, "users is -1"),
-        ({"n_users": 0, "n_min": 1}, "users is 0"),
-        ({"n_min": 20_001}, "n_min is 20001 and users is 20000"),
-        ({"n_min": 0}, "n_min is 0"),
-        ({"domain_size": 1}, "the domain size is 1"),
-        ({"central_epsilon": 0.0}, "the central epsilon is 0"),
-        ({"central_epsilon": math.nan}, "the central epsilon is nan"),
-        ({"delta": 1.0}, "delta is 1"),
-        ({"delta": 0.0}, "delta is 0"),
-        ({"delta": 1e-13, "rounds": 2}, "over several rounds"),
-        ({"local_cap": 0.0}, "the local cap is 0; it must be above 0"),
-        ({"local_cap": 1e-9}, "a local cap of 1e-06 would do"),
-        ({"messages_cap": 0.5}, "the messages cap is 0.5; it must be at least 1"),
-        ({"rounds": 0}, "rounds is 0"),
-        ({"rounds": 1000, "central_epsilon": 1e-5}, "10 rounds would do"),
-        ({"honest_fraction": 0.0}, "the honest fraction is 0"),
-        ({"honest_fraction": 0.3, "n_min": 3}, "an n_min of 4 would do"),
-        ({"head": (0.7, 0.7)}, "add to 1.4"),
-        ({"head": (0.0,)}, "a share of the head"),
-        ({"head": (0.01,) * 31}, "the head has 31 shares"),
-        ({"max_mse": 0.0}, "the largest error is 0"),
-    ],
-)
-def test_a_wish_that_breaks_a_rule_is_refused_by_its_number(
-    changes: dict[str, Any], message: str
-) -> None:
-    """The sentence names the number and the rule."""
-    with pytest.raises(PlanError, match=message):
-        _wishes(**changes)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"n_users": 1, "domain_size": 2},
-        {"n_users": 2, "domain_size": 2, "central_epsilon": 50.0},
-        pytest.param(
-            {"n_users": 10**9, "domain_size": 2**24, "central_epsilon": 1e-3},
-            marks=pytest.mark.slow,
-        ),
-        {"domain_size": 2, "messages_cap": 1.000001},
-        {"n_users": 100, "delta": 0.5},
-        {"n_users": 100, "delta": 1e-15, "messages_cap": 50.0},
-        pytest.param({"domain_size": 20_000, "messages_cap": 1e6}, marks=pytest.mark.slow),
-        {"local_cap": 1e-6, "central_epsilon": 1e-6},
-    ],
-)
-def test_every_wish_that_breaks_no_rule_has_a_plan(changes: dict[str, Any]) -> None:
-    """At the edges too: blunt reports always keep a promise."""
-    wishes = _wishes(**changes)
-    found = plan(wishes)
-
-    assert found.promise.epsilon <= wishes.central_epsilon
-    assert math.isfinite(found.best.mse)

@@ -21,26 +21,11 @@ from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
-from tests.support.brute_force import (
-    every_function_law,
-    grr_law,
-    hashing_law,
-    true_delta,
-    uniform_law,
-)
+from tests.support.reductions import reduction_for
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "accounting.json").read_text(encoding="utf-8")
 )["vectors"]
-
-_ENUMERATION_ERROR = 1e-15
-"""What the enumeration's own sums of floats may be off, where the exact answer is 0."""
-
-
-def _reduction(answers: int, local_epsilon: float, *, hashing: bool) -> MatchCountReduction:
-    return MatchCountReduction.for_epsilon(
-        answers=answers, local_epsilon=local_epsilon, hashed=hashing
-    )
 
 
 @pytest.mark.parametrize("vector", _VECTORS, ids=lambda vector: str(vector["inputs"]))
@@ -74,100 +59,6 @@ def test_reference_points_are_met_from_above(vector: dict[str, Any]) -> None:
     assert float(vector.get("eps_lower", 0)) <= epsilon <= 1.001 * float(vector["eps_upper"])
 
 
-@pytest.mark.parametrize("local_epsilon", [0.5, 2.0, 5.0])
-@pytest.mark.parametrize("central_epsilon", [0.1, 0.5, 1.0, 2.0])
-@pytest.mark.parametrize(
-    ("users", "dummies"), [(1, 0), (1, 2), (2, 0), (2, 2), (3, 1), (4, 0), (4, 1)]
-)
-def test_grr_is_never_below_brute_force(
-    local_epsilon: float, central_epsilon: float, users: int, dummies: int
-) -> None:
-    """Every data set of tiny instances, every multiset of messages."""
-    laws = [grr_law(value, 3, local_epsilon) for value in range(3)]
-    dummy = uniform_law([(item,) for item in range(3)])
-    truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
-    reduction = _reduction(3, local_epsilon, hashing=False)
-
-    bound = delta_upper(reduction, Crowd(users=users, dummies=dummies), central_epsilon)
-
-    assert truth <= bound + _ENUMERATION_ERROR
-
-
-def _hashing_truth(seeds: range, local_epsilon: float, central_epsilon: float) -> float:
-    laws = [hashing_law(value, 3, local_epsilon, seeds) for value in range(3)]
-    dummy = uniform_law([(seed, bucket) for seed in seeds for bucket in range(3)])
-    return true_delta(laws, users=3, dummies=1, dummy=dummy, epsilon=central_epsilon)
-
-
-@pytest.mark.parametrize("central_epsilon", [0.05, 0.3, 0.8, 1.5])
-@pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
-@pytest.mark.parametrize(
-    ("items", "users", "dummies"),
-    [(2, 5, 0), (2, 7, 0), (3, 7, 0), (4, 5, 0), (2, 5, 2)],
-)
-def test_grr_of_up_to_seven_users_is_never_below_brute_force(
-    items: int, users: int, dummies: int, local_epsilon: float, central_epsilon: float
-) -> None:
-    """Every data set."""
-    laws = [grr_law(value, items, local_epsilon) for value in range(items)]
-    dummy = uniform_law([(item,) for item in range(items)])
-    truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
-    reduction = _reduction(items, local_epsilon, hashing=False)
-
-    bound = delta_upper(reduction, Crowd(users=users, dummies=dummies), central_epsilon)
-
-    assert truth <= bound + _ENUMERATION_ERROR
-
-
-@pytest.mark.parametrize("central_epsilon", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize("local_epsilon", [1.0, 3.0])
-@pytest.mark.parametrize(
-    ("values", "buckets", "users", "dummies"),
-    [(2, 2, 3, 0), (2, 2, 2, 2), (3, 2, 3, 0), (3, 2, 2, 1), (2, 3, 3, 0), (2, 3, 2, 1)],
-)
-def test_hashing_with_every_function_as_a_seed_is_never_below_brute_force(  # noqa: PLR0917
-    values: int,
-    buckets: int,
-    users: int,
-    dummies: int,
-    local_epsilon: float,
-    central_epsilon: float,
-) -> None:
-    """All functions from values to buckets are pairwise independent hashes."""
-    laws = [every_function_law(value, values, buckets, local_epsilon) for value in range(values)]
-    dummy = uniform_law(sorted(laws[0]))
-    truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
-
-    bound = delta_upper(
-        _reduction(buckets, local_epsilon, hashing=True),
-        Crowd(users=users, dummies=dummies),
-        central_epsilon,
-    )
-
-    assert truth <= bound + _ENUMERATION_ERROR
-
-
-@pytest.mark.parametrize("local_epsilon", [2.0, 1000.0])
-@pytest.mark.parametrize("central_epsilon", [0.1, 0.7])
-def test_a_random_number_of_dummies_is_never_below_brute_force(
-    local_epsilon: float, central_epsilon: float
-) -> None:
-    """Up to four dummies, each there with a chance; with all but no local noise they are exact."""
-    laws = [grr_law(value, 3, min(local_epsilon, 30.0)) for value in range(3)]
-    dummy = uniform_law([(item,) for item in range(3)])
-    law = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
-    truth = true_delta(laws, users=2, dummies=law, dummy=dummy, epsilon=central_epsilon)
-    crowd = Crowd(users=2, random_dummies=Binomial(4, 0.4))
-
-    bound = delta_upper(
-        _reduction(3, min(local_epsilon, 30.0), hashing=False), crowd, central_epsilon
-    )
-
-    assert truth <= bound + _ENUMERATION_ERROR
-    if local_epsilon > 30:
-        assert bound <= 1.001 * truth
-
-
 def _plain_random_formula(
     reduction: MatchCountReduction, crowd: Crowd, epsilon: float, most: int
 ) -> float:
@@ -198,7 +89,7 @@ def test_random_dummies_are_averaged_over(
     hashing: bool,  # noqa: FBT001
 ) -> None:
     """Against the formula summed in full over every number of dummies: at most .2 % above."""
-    reduction = _reduction(6, 3.0, hashing=hashing)
+    reduction = reduction_for(6, 3.0, hashing=hashing)
     exact = _plain_random_formula(reduction, crowd, 0.6, 160)
 
     bound = delta_upper(reduction, crowd, 0.6)
@@ -263,33 +154,6 @@ def test_where_a_curve_levels_off_a_finite_epsilon_is_found() -> None:
     assert found < 3.0
 
 
-@pytest.mark.parametrize("local_epsilon", [1.0, 2.0, 4.0])
-@pytest.mark.parametrize("central_epsilon", [0.5, 1.0])
-def test_hashing_is_never_below_brute_force_over_all_seeds(
-    local_epsilon: float, central_epsilon: float
-) -> None:
-    """Field of three elements, all three seeds, three users and a dummy."""
-    bound = delta_upper(
-        _reduction(3, local_epsilon, hashing=True), Crowd(users=3, dummies=1), central_epsilon
-    )
-
-    truth = _hashing_truth(range(3), local_epsilon, central_epsilon)
-
-    assert truth <= bound + _ENUMERATION_ERROR
-
-
-def test_without_seed_0_the_bound_for_independent_hashes_is_false() -> None:
-    """The counter-example: true δ .2051 against a bound of .1204; the other pairing still holds."""
-    truth = _hashing_truth(range(1, 3), 2.0, 1.0)
-    crowd = Crowd(users=3, dummies=1)
-
-    assert truth == pytest.approx(0.2051, abs=1e-4)
-    assert delta_upper(_reduction(3, 2.0, hashing=True), crowd, 1.0) == pytest.approx(
-        0.1204, abs=1e-4
-    )
-    assert truth <= delta_upper(_reduction(3, 2.0, hashing=False), crowd, 1.0)
-
-
 def _plain_formula(
     reduction: MatchCountReduction, others: int, dummies: int, epsilon: float
 ) -> float:
@@ -335,7 +199,7 @@ def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
     epsilon: float,
 ) -> None:
     """Against the formula summed in full: never below, at most .2 % above."""
-    reduction = _reduction(answers, local_epsilon, hashing=hashing)
+    reduction = reduction_for(answers, local_epsilon, hashing=hashing)
     exact = _plain_formula(reduction, others, dummies, epsilon)
     bound = delta_upper(reduction, Crowd(users=others + 1, dummies=dummies), epsilon)
 
@@ -344,7 +208,7 @@ def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
 
 def test_epsilon_and_delta_are_inverse() -> None:
     """What one function returns, the other confirms."""
-    reduction, crowd = _reduction(53, 4.0, hashing=True), Crowd(users=20_000, dummies=20_000)
+    reduction, crowd = reduction_for(53, 4.0, hashing=True), Crowd(users=20_000, dummies=20_000)
     epsilon = epsilon_upper(reduction, crowd, 1e-6)
 
     assert delta_upper(reduction, crowd, epsilon) <= 1e-6
@@ -354,7 +218,7 @@ def test_epsilon_and_delta_are_inverse() -> None:
 @pytest.mark.slow
 def test_more_honest_company_never_costs_privacy() -> None:
     """ε falls with users and dummies, and rises with colluders."""
-    reduction = _reduction(16, 3.0, hashing=True)
+    reduction = reduction_for(16, 3.0, hashing=True)
 
     def epsilon(**crowd: Any) -> float:
         return epsilon_upper(reduction, Crowd(**crowd), 1e-6)
@@ -378,7 +242,7 @@ def test_the_corners_give_an_answer(
     dummies: int,
 ) -> None:
     """Never NaN, never negative, never above the local ε, never a δ above 1."""
-    reduction = _reduction(answers, local_epsilon, hashing=hashing)
+    reduction = reduction_for(answers, local_epsilon, hashing=hashing)
     crowd = Crowd(users=users, dummies=dummies)
     epsilon = epsilon_upper(reduction, crowd, 1e-9)
 
@@ -388,7 +252,7 @@ def test_the_corners_give_an_answer(
 
 def test_nothing_is_left_to_protect_from_the_local_epsilon_on() -> None:
     """δ is exactly 0 there."""
-    assert delta_upper(_reduction(4, 2.0, hashing=False), Crowd(users=1), 2.0) == 0.0
+    assert delta_upper(reduction_for(4, 2.0, hashing=False), Crowd(users=1), 2.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -411,21 +275,21 @@ def test_a_crowd_that_cannot_be_is_refused(crowd: dict[str, Any], message: str) 
 def test_delta_has_a_range(delta: float) -> None:
     """From 1e-15 to below 1."""
     with pytest.raises(AccountingError, match="delta is"):
-        epsilon_upper(_reduction(4, 2.0, hashing=True), Crowd(users=10), delta)
+        epsilon_upper(reduction_for(4, 2.0, hashing=True), Crowd(users=10), delta)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan])
 def test_epsilon_has_a_range(epsilon: float) -> None:
     """At least 0."""
     with pytest.raises(AccountingError, match="epsilon is"):
-        delta_upper(_reduction(4, 2.0, hashing=True), Crowd(users=10), epsilon)
+        delta_upper(reduction_for(4, 2.0, hashing=True), Crowd(users=10), epsilon)
 
 
 def test_integer_weights_and_their_epsilon_agree() -> None:
     """The reduction of a task's weights is that of its promise, to nine digits."""
     weights = ResponseWeights.for_epsilon(3.0)
     exact = MatchCountReduction.for_weights(answers=9, weights=weights, hashed=True)
-    promised = _reduction(9, 3.0, hashing=True)
+    promised = reduction_for(9, 3.0, hashing=True)
 
     assert exact.blanket == pytest.approx(promised.blanket, rel=1e-9)
     assert exact.signal == pytest.approx(promised.signal, rel=1e-9)
@@ -437,6 +301,6 @@ def test_accounting_md_reference_column() -> None:
     """Central ε at δ = 1e-6 for hashing with g = round(e^ε0)+1 and 10,000 users, to .1 %."""
     expected = {0.5: 0.01222, 1: 0.02935, 2: 0.07972, 4: 0.27848, 6: 0.82651, 8: 1.8434}
     for local_epsilon, reference in expected.items():
-        reduction = _reduction(round(math.exp(local_epsilon)) + 1, local_epsilon, hashing=True)
+        reduction = reduction_for(round(math.exp(local_epsilon)) + 1, local_epsilon, hashing=True)
         epsilon = epsilon_upper(reduction, Crowd(users=10_000), 1e-6)
         assert epsilon == pytest.approx(reference, rel=1.5e-3)
