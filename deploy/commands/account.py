@@ -66,7 +66,8 @@ def account(
     batch: Annotated[
         Path | None,
         typer.Option(
-            help="Answer a JSON list of questions instead: deploy/README.md, Questions in a file."
+            help="Answer a JSON list of questions instead: common/accounting/README.md, Questions "
+            "in a file."
         ),
     ] = None,
     json: AsJson = False,
