@@ -1,4 +1,4 @@
-"""What the operators' page says of every call is what the table of calls holds."""
+"""What the operators' pages say of every call is what the table of calls holds."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,9 @@ import pytest
 
 from common.runtime.calls import CALLS, Call, Caller
 
-_PAGE: Final = Path(__file__).parents[2] / "deploy" / "README.md"
+_ROOT: Final = Path(__file__).parents[2]
+_PAGES: Final = {"Certificates": "README.md", "How much at once": "OPERATIONS.md"}
+"""Of each section, its page."""
 _CERTIFICATE: Final = {
     Caller.ANYONE: "none",
     Caller.SHUFFLER: "`shuffler`",
@@ -21,7 +23,8 @@ _HEALTH: Final = "/grpc.health.v1.Health/Check"
 
 def _rows(section: str) -> list[list[str]]:
     """The rows of the table of a section, without its head, as lists of their cells."""
-    _, _, behind = _PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")
+    page = (_ROOT / "deploy" / _PAGES[section]).read_text(encoding="utf-8")
+    _, _, behind = page.partition(f"\n## {section}\n")
     text = behind.partition("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
@@ -69,7 +72,7 @@ def test_how_many_calls_there_may_be_is_on_the_page(method: str, call: Call) -> 
     assert (limits.read_seconds, limits.seconds) == (_seconds(read), _seconds(answered))
 
 
-@pytest.mark.parametrize("section", ["Certificates", "How much at once"])
+@pytest.mark.parametrize("section", _PAGES)
 def test_the_page_names_no_call_that_there_is_not(section: str) -> None:
     """As many names as calls; each call is found above."""
     named = [name for row in _rows(section) for name in re.findall(r"`(?:\w+\.)?(\w+)`", row[0])]
@@ -79,8 +82,7 @@ def test_the_page_names_no_call_that_there_is_not(section: str) -> None:
 
 def test_every_test_that_the_security_page_names_is_there() -> None:
     """A claim without its test would be prose."""
-    root = _PAGE.parents[1]
-    named = re.findall(r"`(tests/[^`]*)`", (root / "SECURITY.md").read_text(encoding="utf-8"))
+    named = re.findall(r"`(tests/[^`]*)`", (_ROOT / "SECURITY.md").read_text(encoding="utf-8"))
 
     assert named
-    assert [] == [path for path in named if not (root / path).is_file()]
+    assert [] == [path for path in named if not (_ROOT / path).is_file()]
