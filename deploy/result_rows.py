@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from common.errors import SettingsError
 from common.result import Histogram, Result
+from deploy.foreign_text import shown
 from deploy.output_file import cannot_write
 
 CONFIDENCE: Final = 0.95
@@ -130,15 +130,15 @@ def show(
     histogram = result.histogram
     named = labels_of(labels, len(histogram.frequencies))
     low, high = histogram.interval(CONFIDENCE)
-    shown = min(most, len(named))
-    table = Table(title=f"The {shown:,} largest of {len(named):,} values, share of users")
+    n_shown = min(most, len(named))
+    table = Table(title=f"The {n_shown:,} largest of {len(named):,} values, share of users")
     table.add_column("value", overflow="fold")
     headings = (*(["truth"] if truth is not None else []), "estimate")
     for heading in (*headings, f"{CONFIDENCE:.0%} interval", "refined"):
         table.add_column(heading, justify="right")
-    for item in np.argsort(histogram.frequencies if truth is None else truth)[::-1][:shown]:
+    for item in np.argsort(histogram.frequencies if truth is None else truth)[::-1][:n_shown]:
         table.add_row(
-            escape(named[item]),
+            shown(named[item]),
             *([f"{truth[item]:.4f}"] if truth is not None else []),
             f"{histogram.frequencies[item]:.4f}",
             f"{low[item]:.4f} … {high[item]:.4f}",
