@@ -33,14 +33,8 @@ _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
-    """
-    Give a task's labels, or the items' numbers where it has none.
-
-    Half of a surrogate pair, which JSON can hold and no file, becomes the sign for what is unknown.
-    """
-    if not labels:
-        return [str(item) for item in range(n_items)]
-    return [label.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for label in labels]
+    """Give a task's labels, or the items' numbers where it has none."""
+    return labels or [str(item) for item in range(n_items)]
 
 
 def _kept_from_running(label: str) -> str:

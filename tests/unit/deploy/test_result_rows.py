@@ -95,16 +95,3 @@ def test_no_label_is_a_formula_to_a_spreadsheet(tmp_path: Path, label: str, writ
 def test_the_page_s_csv_has_the_same_headings() -> None:
     """Whoever reads one reads the other."""
     assert COLUMNS == histogram_data(_RESULT.histogram, n_users=10)["columns"]
-
-
-def test_half_a_surrogate_pair_is_written_as_unknown(tmp_path: Path) -> None:
-    """JSON can hold it, and no file: a result is not lost for it."""
-    labels = ("a\ud800", "b", "\ude00")
-    console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), width=100)
-    write_csv(tmp_path / "result.csv", _RESULT.histogram, labels)
-    write_parquet(tmp_path / "result.parquet", _RESULT, labels)
-    show(_RESULT, labels, console, most=3)
-
-    assert "a\ufffd" in (tmp_path / "result.csv").read_text(encoding="utf-8")
-    shown = parquet.read_table(tmp_path / "result.parquet")["label"].to_pylist()
-    assert ["a\ufffd", "b", "\ufffd"] == shown
