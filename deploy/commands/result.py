@@ -69,6 +69,7 @@ def result(
             digest = await operator.find(task)
             found = await operator.result(digest)
             published, _ = await operator.describe(digest)
+            result_rows.check_fits(found, published)
             return published, found
 
     published, found = asyncio.run(read())
