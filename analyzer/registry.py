@@ -11,6 +11,7 @@ from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.spending import Spending
 from analyzer.store import Store
+from analyzer.task_table import TaskLine
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft
@@ -62,7 +63,7 @@ class Registry:
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
         await self._spending.require(task, task.n_min, 0)
         signed = self._keys.identity.sign(task.to_bytes())
-        await self._store.add_task(signed)
+        await self._store.add_task(signed, TaskLine.of(task))
         self._metrics.published(signed.digest(), task.deadline)
         return signed
 
@@ -97,13 +98,15 @@ class Registry:
         Args:
             keep: How many seconds after a task's deadline its batch may still come.
 
-        Cost: reads every unfinished task.
+        Cost: reads every unfinished task. One that this version cannot read is left out: it could
+        not open its batch either.
         """
         now, needed = self._clock.now(), set()
         for signed, staged in await self._store.unfinished_tasks():
-            task = Task.from_bytes(signed.task_bytes)
-            if staged or now < task.deadline + keep:
-                needed.add(key_id(task.suite, task.analyzer_key))
+            with suppress(TaskError):
+                task = Task.from_bytes(signed.task_bytes)
+                if staged or now < task.deadline + keep:
+                    needed.add(key_id(task.suite, task.analyzer_key))
         return needed
 
 

@@ -113,6 +113,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     )
     sentinels = Sentinels(store, registry)
     overview = Overview(store, clock)
+    await overview.add_lines()
 
     async def needed() -> set[KeyId]:
         return await registry.needed_keys(settings.schedule().keep)

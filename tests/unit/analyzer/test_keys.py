@@ -153,3 +153,16 @@ def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
     assert identity.private_bytes() not in written
     assert reports.private_bytes() not in written
     assert not (tmp_path / "reports.key").exists()
+
+
+async def test_a_task_that_cannot_be_read_keeps_no_key_and_no_other_task_from_its_own(
+    analyzer: AnalyzerCore,
+) -> None:
+    """Keys are looked for at every start: one old task must not prevent it."""
+    signed = await analyzer.publish()
+    await analyzer.store.add_task(analyzer.keys.identity.sign(b"of an older version"), None)
+    task = Task.from_bytes(signed.task_bytes)
+
+    assert {key_id(task.suite, task.analyzer_key)} == await analyzer.registry.needed_keys(
+        SCHEDULE.keep
+    )
