@@ -155,7 +155,7 @@ def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
     assert not (tmp_path / "reports.key").exists()
 
 
-async def test_a_task_that_cannot_be_read_keeps_no_key_and_no_other_task_from_its_own(
+async def test_an_unreadable_task_keeps_no_other_from_its_key(
     analyzer: AnalyzerCore,
 ) -> None:
     """Keys are looked for at every start: one old task must not prevent it."""

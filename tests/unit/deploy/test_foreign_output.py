@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from common.result import Result
 from common.task_digest import TaskDigest
+from deploy.cli import app
 from deploy.commands.person import show_receipt
 from deploy.commands.result import show_result
 from deploy.commands.sentinels import _tell
@@ -73,3 +75,14 @@ def test_why_a_shuffler_refused_a_sentinel_steers_no_terminal(
     _tell(planted, TaskDigest(bytes(32)), Path("sentinels"), json=False)
 
     assert f"Refused 1 times: {_READABLE}" in capsys.readouterr().out
+
+
+def test_a_data_file_s_name_steers_no_terminal(tmp_path: Path) -> None:
+    """Whoever gave the file named it."""
+    path = tmp_path / "[x]\x1b.csv"
+    path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
+    arguments = ("--protocol", "sh", "--central-epsilon", "1.0")
+    printed = CliRunner().invoke(app, ["simulate", "--dataset", str(path), *arguments])
+
+    assert 0 == printed.exit_code, printed.exception
+    assert "The file [x]\\x1b.csv: 3,000 users" in printed.stdout
