@@ -1,9 +1,9 @@
 """What an operator is shown of the analyzer's tasks."""
 
 import asyncio
-from collections.abc import Sequence
 
-from analyzer.store import Store, StoredTask
+from analyzer.store import Store
+from analyzer.task_table import StoredTask, TaskLine
 from common.errors import TaskError, UnknownTaskError
 from common.runtime import logs
 from common.runtime.clock import Clock
@@ -21,26 +21,38 @@ class Overview:
         self._store = store
         self._clock = clock
 
+    async def add_lines(self) -> None:
+        """
+        Keep a line of each task that an earlier version published. Run at start.
+
+        One that this version cannot read stays without, and is named in the log.
+
+        Cost: reads these tasks whole, one after the other; at the next start only those that
+        cannot be read.
+        """
+        for digest in await self._store.tasks_without_line():
+            signed = await self._store.task(digest)
+            if signed is None:
+                continue
+            try:
+                task = await asyncio.to_thread(Task.from_bytes, signed.task_bytes)
+            except TaskError:
+                fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
+                logs.event("task cannot be read", fields, level="WARNING")
+            else:
+                await self._store.add_line(digest, TaskLine.of(task))
+
     async def tasks(self, after: TaskDigest | None) -> list[TaskSummary]:
         """
-        List tasks in the order of their digests, MAX_LISTED_TASKS at most.
+        List tasks in the order of their digests, MAX_LISTED_TASKS at most, from their lines.
 
-        One that this version cannot read is left out, and named in the log.
+        One that this version cannot read is left out.
 
         Args:
             after: The last one that is known already.
-
-        Cost: reads each task whole.
         """
-        last, listed = after or TaskDigest(b""), list[TaskSummary]()
-        # An empty answer is the end of the list: past tasks that are left out it reads on.
-        while len(listed) < MAX_LISTED_TASKS:
-            found = await self._store.tasks_after(last, MAX_LISTED_TASKS - len(listed))
-            if not found:
-                break
-            last = found[-1].signed.digest()
-            listed += await asyncio.to_thread(self._readable, found)
-        return listed
+        found = await self._store.tasks_after(after or TaskDigest(b""), MAX_LISTED_TASKS)
+        return [self._summary(stored) for stored in found]
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
@@ -50,42 +62,35 @@ class Overview:
             UnknownTaskError: There is none with this digest.
             TaskError: This version cannot read it.
         """
+        signed = await self._store.task(digest)
+        if signed is None:
+            raise UnknownTaskError("there is no task with this digest")
         stored = await self._store.stored_task(digest)
         if stored is None:
-            raise UnknownTaskError("there is no task with this digest")
-        return stored.signed, await asyncio.to_thread(self._summary, stored)
-
-    def _readable(self, found: Sequence[StoredTask]) -> list[TaskSummary]:
-        summaries = []
-        for stored in found:
-            try:
-                summaries.append(self._summary(stored))
-            except TaskError:
-                fields: dict[logs.Field, str | int] = {"task_digest": stored.signed.digest().hex()}
-                logs.event("task cannot be read", fields, level="WARNING")
-        return summaries
+            raise TaskError("this version of the analyzer cannot read the task")
+        return signed, self._summary(stored)
 
     def _summary(self, stored: StoredTask) -> TaskSummary:
-        task = Task.from_bytes(stored.signed.task_bytes)
+        line = stored.line
         return TaskSummary(
-            task_digest=stored.signed.digest(),
-            state=self._state(stored, task),
-            protocol=task.protocol,
-            domain_size=task.domain_size,
-            population=task.population,
-            n_min=task.n_min,
-            target_size=task.target_size,
-            deadline=task.deadline,
+            task_digest=stored.task_digest,
+            state=self._state(stored),
+            protocol=line.protocol,
+            domain_size=line.domain_size,
+            population=line.population,
+            n_min=line.n_min,
+            target_size=line.target_size,
+            deadline=line.deadline,
             n_users=stored.n_users,
             failure=stored.failure,
         )
 
-    def _state(self, stored: StoredTask, task: Task) -> TaskState:
+    def _state(self, stored: StoredTask) -> TaskState:
         if stored.released:
             return TaskState.RELEASED
         if stored.failure:
             return TaskState.UNUSABLE
         if stored.staged:
             return TaskState.STAGED
-        overdue = self._clock.now() >= task.deadline
+        overdue = self._clock.now() >= stored.line.deadline
         return TaskState.OVERDUE if overdue else TaskState.OPEN

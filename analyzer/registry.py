@@ -11,6 +11,7 @@ from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.spending import Spending
 from analyzer.store import Store
+from analyzer.task_table import TaskLine
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft
@@ -62,7 +63,7 @@ class Registry:
         task = await asyncio.to_thread(complete, draft, analyzer_key=public_key, nonce=nonce)
         await self._spending.require(task, task.n_min, 0)
         signed = self._keys.identity.sign(task.to_bytes())
-        await self._store.add_task(signed)
+        await self._store.add_task(signed, TaskLine.of(task))
         self._metrics.published(signed.digest(), task.deadline)
         return signed
 
@@ -90,18 +91,25 @@ class Registry:
                 found[signed.digest()] = Task.from_bytes(signed.task_bytes).deadline
         return found
 
-    async def needed_keys(self, keep: float) -> set[KeyId]:
+    async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
         List the keys that a batch may still need: staged ones, and those yet to be delivered.
 
         Args:
             keep: How many seconds after a task's deadline its batch may still come.
 
+        Returns:
+            Their ids; None where this version cannot read an unfinished task: its key may be any,
+            and a later version may yet open its batch.
+
         Cost: reads every unfinished task.
         """
         now, needed = self._clock.now(), set()
         for signed, staged in await self._store.unfinished_tasks():
-            task = Task.from_bytes(signed.task_bytes)
+            try:
+                task = Task.from_bytes(signed.task_bytes)
+            except TaskError:
+                return None
             if staged or now < task.deadline + keep:
                 needed.add(key_id(task.suite, task.analyzer_key))
         return needed

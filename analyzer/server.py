@@ -113,8 +113,9 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
     )
     sentinels = Sentinels(store, registry)
     overview = Overview(store, clock)
+    await overview.add_lines()
 
-    async def needed() -> set[KeyId]:
+    async def needed() -> set[KeyId] | None:
         return await registry.needed_keys(settings.schedule().keep)
 
     rotation = Rotation(keys=keys.reports, clock=clock, needed=needed, memory=pool)

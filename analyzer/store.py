@@ -2,12 +2,12 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer import ledger, sentinel_table
+from analyzer import ledger, sentinel_table, task_table
 from analyzer.lookout import Sentinel
+from analyzer.task_table import StoredTask, TaskLine
 from common.batch import BatchId, BatchManifest
 from common.errors import BatchConflictError
 from common.ledger_entry import ChainHead, LedgerEntry
@@ -17,12 +17,8 @@ from common.signing import SignedTask
 from common.task_digest import TaskDigest
 
 _SCHEMA: Final = (
-    """
-CREATE TABLE IF NOT EXISTS tasks (
-    task_digest BLOB PRIMARY KEY,
-    task BLOB NOT NULL,
-    signature BLOB NOT NULL
-) WITHOUT ROWID;
+    task_table.SCHEMA
+    + """
 CREATE TABLE IF NOT EXISTS batches (
     task_digest BLOB PRIMARY KEY REFERENCES tasks,
     batch_id BLOB NOT NULL UNIQUE,
@@ -56,19 +52,6 @@ CREATE TABLE IF NOT EXISTS commitments (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTask:
-    """A published task, and how far its batch is."""
-
-    signed: SignedTask
-    staged: bool
-    n_users: int
-    """Of the staged batch; else 0."""
-    released: bool
-    failure: str
-    """Why it can never be released; else empty."""
-
-
 BatchEnd = Literal["staged", "released", "unusable"]
 """How far a batch is at the analyzer."""
 
@@ -79,25 +62,33 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._database = Database(path, _SCHEMA)
 
-    async def add_task(self, signed: SignedTask) -> None:
-        """Keep a published task."""
-        await self._database.run(_add_task, signed)
+    async def add_task(self, signed: SignedTask, line: TaskLine | None) -> None:
+        """Keep a published task, and its line; None for one that this version cannot read."""
+        await self._database.run(task_table.add, signed, line)
+
+    async def add_line(self, digest: TaskDigest, line: TaskLine) -> None:
+        """Keep the line of a task that has none yet."""
+        await self._database.run(task_table.add_line, digest, line)
 
     async def task(self, digest: TaskDigest) -> SignedTask | None:
         """Look up a published task."""
-        return await self._database.run(_task, digest)
+        return await self._database.run(task_table.find, digest)
+
+    async def tasks_without_line(self) -> list[TaskDigest]:
+        """List tasks that have no line: an earlier version published them."""
+        return await self._database.run(task_table.without_line)
 
     async def stored_task(self, digest: TaskDigest) -> StoredTask | None:
-        """Look up a published task, and how far its batch is."""
-        return await self._database.run(_stored_task, digest)
+        """Look up a task that has a line, and how far its batch is."""
+        return await self._database.run(task_table.stored, digest)
 
     async def tasks_after(self, after: TaskDigest, at_most: int) -> list[StoredTask]:
-        """List tasks with digests above `after`, which may be empty, in ascending order."""
-        return await self._database.run(_tasks_after, after, at_most)
+        """List tasks that have a line, with digests above `after` or any, in ascending order."""
+        return await self._database.run(task_table.after, after, at_most)
 
     async def unfinished_tasks(self) -> list[tuple[SignedTask, bool]]:
         """List tasks that may still have a result, and whether their batch is staged."""
-        return await self._database.run(_unfinished_tasks)
+        return await self._database.run(task_table.unfinished)
 
     async def begin_batch(self, manifest: BatchManifest) -> bool:
         """
@@ -197,61 +188,6 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
-
-
-def _add_task(connection: sqlite3.Connection, signed: SignedTask) -> None:
-    connection.execute(
-        "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
-    )
-
-
-def _task(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:
-    row = connection.execute(
-        "SELECT task, signature FROM tasks WHERE task_digest = ?", (digest,)
-    ).fetchone()
-    return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
-
-
-_STORED_TASKS: Final = (
-    "SELECT task, signature, coalesce(staged, 0), coalesce(n_users, 0), "
-    "EXISTS (SELECT 1 FROM results WHERE results.task_digest = tasks.task_digest), "
-    "coalesce(failure, '') FROM tasks LEFT JOIN batches USING (task_digest) "
-)
-
-
-def _stored(row: tuple[bytes, bytes, int, int, int, str]) -> StoredTask:
-    task, signature, staged, n_users, released, failure = row
-    return StoredTask(
-        signed=SignedTask(task_bytes=task, signature=signature),
-        staged=bool(staged),
-        n_users=n_users if staged else 0,
-        released=bool(released),
-        failure=failure,
-    )
-
-
-def _stored_task(connection: sqlite3.Connection, digest: TaskDigest) -> StoredTask | None:
-    row = connection.execute(f"{_STORED_TASKS} WHERE task_digest = ?", (digest,)).fetchone()
-    return None if row is None else _stored(row)
-
-
-def _tasks_after(
-    connection: sqlite3.Connection, after: TaskDigest, at_most: int
-) -> list[StoredTask]:
-    query = f"{_STORED_TASKS} WHERE task_digest > ? ORDER BY task_digest LIMIT ?"
-    return [_stored(row) for row in connection.execute(query, (after, at_most))]
-
-
-def _unfinished_tasks(connection: sqlite3.Connection) -> list[tuple[SignedTask, bool]]:
-    rows = connection.execute(
-        "SELECT task, signature, coalesce(staged, 0) FROM tasks LEFT JOIN batches "
-        "USING (task_digest) WHERE failure IS NULL "
-        "AND task_digest NOT IN (SELECT task_digest FROM results)"
-    )
-    return [
-        (SignedTask(task_bytes=task, signature=signature), bool(staged))
-        for task, signature, staged in rows
-    ]
 
 
 def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:

@@ -5,11 +5,12 @@ from typing import Final, get_args
 
 from common.draft import TaskDraft
 from common.dummy_spec import MAX_DUMMIES, DummySpec
+from common.labels import MAX_LABEL_CHARACTERS
 from common.mechanism_spec import MAX_DOMAIN_SIZE
 from common.protocols import DummyLaw, ShufflerLaw
 from common.shuffler_spec import PERMUTES, ShufflerSpec
 from common.suites import DEFAULT_SUITE, SUITES, suite_named
-from common.task import MAX_LABEL_CHARACTERS, MAX_POPULATION_CHARACTERS, MAX_USERS
+from common.task import MAX_POPULATION_CHARACTERS, MAX_USERS
 from common.wire_fields import amount, count, exactly, short, word
 from protos.shuffledp.v1 import analyzer_pb2
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn, Self
 
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
+from common.labels import check_labels
 from common.mechanism_spec import MAX_DOMAIN_SIZE, MechanismSpec
 from common.protocols import Protocol, Refinement, protocol_named
 from common.ranges import between, one_of, real, within
@@ -26,7 +27,6 @@ NONCE_BYTES: Final = 32
 SUBMISSION_ID_BYTES: Final = 16
 
 MAX_TASK_BYTES: Final = 2 * 1024 * 1024
-MAX_LABEL_CHARACTERS: Final = 256
 MAX_USERS: Final = 10**9
 MAX_LOCAL_EPSILON: Final = 20.0
 """Above it there is next to no noise. A task without any says so: its local ε is infinite."""
@@ -91,7 +91,7 @@ class Task:
     def __post_init__(self) -> None:
         check_domain_size(self.domain_size)  # first: other rules multiply by it
         self._check_composition(protocol_named(self.protocol))
-        self._check_labels()
+        check_labels(self.labels, self.domain_size)
         self._check_items_fit()
         if not MIN_DELTA <= real("delta", self.delta) < 1:
             raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
@@ -197,21 +197,6 @@ class Task:
         within("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
         draws = math.ceil(self.domain_size * spec.draws_per_item)
         within("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
-
-    def _check_labels(self) -> None:
-        if not self.labels:
-            return
-        if len(self.labels) != self.domain_size:
-            raise TaskError(
-                f"there are {len(self.labels)} labels for a domain_size of {self.domain_size}"
-            )
-        if len(set(self.labels)) != len(self.labels):
-            raise TaskError("two items have the same label")
-        longest = max(map(len, self.labels))
-        if longest > MAX_LABEL_CHARACTERS:
-            raise TaskError(
-                f"a label has {longest} characters; it may have at most {MAX_LABEL_CHARACTERS}"
-            )
 
     def _check_claims(self) -> None:
         check_local_epsilon(self.local_epsilon)

@@ -11,7 +11,7 @@ from common.wire import digest_from_wire, signed_task_from_wire, signed_task_to_
 from protos.shuffledp.v1 import analyzer_pb2
 
 MAX_LISTED_TASKS: Final = 50
-"""The most that one call gives: each is read whole, labels and all, to be told in a line."""
+"""The most that one call gives."""
 
 _STATES: Final = {
     TaskState.OPEN: analyzer_pb2.TASK_STATE_OPEN,

@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, get_args
 
-import numpy as np
 from google.protobuf.message import DecodeError
 
 from common.batch import (
@@ -23,6 +22,8 @@ from common.batch import (
 )
 from common.errors import WireError
 from common.guarantee import Coalition, Guarantee
+from common.mechanism_spec import MAX_DOMAIN_SIZE
+from common.protocols import PROTOCOLS, MechanismName
 from common.result import Histogram, RefusalCause, Result
 from common.signing import SIGNATURE_BYTES, SignedTask
 from common.submission import REFUSALS, Outcome
@@ -34,7 +35,7 @@ from common.task import (
 )
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.user_token import TOKEN_BYTES
-from common.wire_fields import at_most, count, exactly, finite, short, whole, word
+from common.wire_fields import amount, at_most, count, exactly, figures, short, whole, word
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
@@ -49,6 +50,15 @@ REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 
 _CAUSES: Final[tuple[RefusalCause, ...]] = get_args(RefusalCause)
 _COALITIONS: Final[tuple[Coalition, ...]] = get_args(Coalition)
+_MECHANISMS: Final[tuple[MechanismName, ...]] = get_args(MechanismName)
+_MOST_SHARE: Final = 1e30
+"""
+Most that a debiased share, or its error, may be; a generous bound, whatever devices sent. 2^30
+reports for each user, the shuffler's dummies among them, over the least p - q that weights below
+2^63 make, 2^-63, come to 10^28.
+"""
+_MOST_REFINED: Final = 1 + 1e-6
+"""A share of a distribution, and what rounding may add."""
 
 
 def digest_from_wire(field: bytes) -> TaskDigest:
@@ -298,43 +308,39 @@ def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
 
 
 def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
-    """Read a released result. Only a guarantee's epsilon, and the local one, may be infinite."""
-    if any(math.isnan(guarantee.epsilon) for guarantee in message.guarantees):
-        raise WireError("a guarantee is not a number")
-    if math.isnan(message.local_epsilon):
-        raise WireError("local_epsilon is not a number")
-    for name, figures in (
-        ("delta", [guarantee.delta for guarantee in message.guarantees]),
-        ("a share", message.frequencies),
-        ("a standard error", message.standard_errors),
-        ("a refined share", message.refined),
-        ("mse_theory", [message.mse_theory]),
-        ("a time", [message.open_seconds, message.estimate_seconds]),
-    ):
-        finite(name, figures)
+    """
+    Read a released result. Only a guarantee's epsilon, and the local one, may be infinite.
+
+    The words that are sentences, such as a theorem, are the analyzer's own and read as they are.
+    """
+    whole("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
+    if "analyzer" not in {guarantee.coalition for guarantee in message.guarantees}:
+        raise WireError(
+            f"none of the {len(message.guarantees)} guarantees of a result is against the analyzer"
+        )
     return Result(
         task_digest=digest_from_wire(message.task_digest),
-        protocol=message.protocol,
-        mechanism=message.mechanism,
+        protocol=word("the protocol", message.protocol, tuple(PROTOCOLS)),
+        mechanism=word("the mechanism", message.mechanism, _MECHANISMS),
         buckets=message.buckets,
-        local_epsilon=message.local_epsilon,
-        n_users=message.n_users,
+        local_epsilon=amount("local_epsilon", message.local_epsilon, math.inf),
+        n_users=count("n_users", message.n_users, MAX_USERS),
         n_reports=message.n_reports,
         n_dummies=message.n_dummies,
         refused={
             word("a cause of refusal", cause, _CAUSES): n for cause, n in message.refused.items()
         },
         histogram=Histogram(
-            frequencies=np.array(message.frequencies),
-            standard_errors=np.array(message.standard_errors),
-            refined=np.array(message.refined),
-            mse_theory=message.mse_theory,
+            frequencies=figures("a share", message.frequencies, -_MOST_SHARE, _MOST_SHARE),
+            standard_errors=figures("a standard error", message.standard_errors, 0, _MOST_SHARE),
+            refined=figures("a refined share", message.refined, 0, _MOST_REFINED),
+            mse_theory=amount("mse_theory", message.mse_theory, _MOST_SHARE**2),
         ),
         guarantees=tuple(
             Guarantee(
                 coalition=word("a coalition", guarantee.coalition, _COALITIONS),
-                epsilon=guarantee.epsilon,
-                delta=guarantee.delta,
+                epsilon=amount("a guarantee's epsilon", guarantee.epsilon, math.inf),
+                delta=amount("a guarantee's delta", guarantee.delta, 1),
                 neighbouring=guarantee.neighbouring,
                 theorem=guarantee.theorem,
                 assumptions=tuple(guarantee.assumptions),
@@ -342,8 +348,8 @@ def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
             for guarantee in message.guarantees
         ),
         published_claim=message.published_claim,
-        open_seconds=message.open_seconds,
-        estimate_seconds=message.estimate_seconds,
+        open_seconds=amount("open_seconds", message.open_seconds, MAX_UNIX_TIME),
+        estimate_seconds=amount("estimate_seconds", message.estimate_seconds, MAX_UNIX_TIME),
         n_sentinels=message.n_sentinels,
         n_sentinels_missing=message.n_sentinels_missing,
         n_sentinels_repeated=message.n_sentinels_repeated,

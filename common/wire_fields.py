@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.errors import WireError
 
@@ -39,7 +40,7 @@ def short(name: str, field: str, length: int) -> str:
     return field
 
 
-def amount(name: str, field: float, most: int) -> float:
+def amount(name: str, field: float, most: float) -> float:
     """Read a number from 0 to most."""
     if not 0 <= field <= most:
         raise WireError(f"{name} is {field}; it must lie between 0 and {most}")
@@ -60,7 +61,10 @@ def whole(name: str, field: int, most: int) -> int:
     return field
 
 
-def finite(name: str, fields: Sequence[float]) -> None:
-    """Check that every one of them is a number, and none infinite."""
-    if not np.isfinite(np.array(fields, dtype=np.float64)).all():
-        raise WireError(f"{name} is infinite, or not a number")
+def figures(name: str, fields: Sequence[float], least: float, most: float) -> NDArray[np.float64]:
+    """Read many numbers from least to most; what is none is outside."""
+    read = np.array(fields, dtype=np.float64)
+    outside = read[~((least <= read) & (read <= most))]
+    if len(outside):
+        raise WireError(f"{name} is {outside[0]}; it must lie between {least} and {most}")
+    return read

@@ -26,6 +26,7 @@ from deploy import result_rows
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
 from deploy.demo_task import demo_draft
+from deploy.foreign_text import shown
 from deploy.load.bulk import contribute_all
 from deploy.output_file import write
 from deploy.pages.result_page import result_page
@@ -178,7 +179,7 @@ def show(finished: DemoRun, console: Console) -> None:
         "Refined shares are the likeliest ones that are no less than 0 and sum to 1."
     )
     show_promises(result.guarantees, "What each user is promised", console)
-    console.print(f"For comparison: {result.published_claim}.", style="dim")
+    console.print(f"For comparison: {shown(result.published_claim)}.", style="dim")
 
 
 def page(finished: DemoRun) -> str:

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.guarantee import Guarantee, rounded_up
+from deploy.foreign_text import shown
 
 
 def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:
@@ -15,9 +16,9 @@ def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console)
         table.add_column(heading)
     for guarantee in guarantees:
         table.add_row(
-            guarantee.coalition,
+            shown(guarantee.coalition),
             rounded_up(guarantee.epsilon),
             rounded_up(guarantee.delta),
-            "; ".join(guarantee.assumptions),
+            shown("; ".join(guarantee.assumptions)),
         )
     console.print(table)

@@ -9,11 +9,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from common.errors import SettingsError
+from common.errors import SettingsError, WireError
 from common.result import Histogram, Result
+from common.signing import SignedTask
+from common.task import Task
+from deploy.foreign_text import shown
 from deploy.output_file import cannot_write
 
 CONFIDENCE: Final = 0.95
@@ -33,14 +35,25 @@ _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
-    """
-    Give a task's labels, or the items' numbers where it has none.
+    """Give a task's labels, or the items' numbers where it has none."""
+    return labels or [str(item) for item in range(n_items)]
 
-    Half of a surrogate pair, which JSON can hold and no file, becomes the sign for what is unknown.
+
+def check_fits(result: Result, task: Task) -> None:
     """
-    if not labels:
-        return [str(item) for item in range(n_items)]
-    return [label.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for label in labels]
+    Check that a result is of a task, so that its labels name the shares.
+
+    Raises:
+        WireError: It is of another one, or has not as many values.
+    """
+    size = len(result.histogram.frequencies)
+    if task.domain_size != size:
+        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
+    digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
+    if digest != result.task_digest:
+        raise WireError(
+            f"the result is of task {result.task_digest.hex()}, and the task is {digest.hex()}"
+        )
 
 
 def _kept_from_running(label: str) -> str:
@@ -130,15 +143,15 @@ def show(
     histogram = result.histogram
     named = labels_of(labels, len(histogram.frequencies))
     low, high = histogram.interval(CONFIDENCE)
-    shown = min(most, len(named))
-    table = Table(title=f"The {shown:,} largest of {len(named):,} values, share of users")
+    n_shown = min(most, len(named))
+    table = Table(title=f"The {n_shown:,} largest of {len(named):,} values, share of users")
     table.add_column("value", overflow="fold")
     headings = (*(["truth"] if truth is not None else []), "estimate")
     for heading in (*headings, f"{CONFIDENCE:.0%} interval", "refined"):
         table.add_column(heading, justify="right")
-    for item in np.argsort(histogram.frequencies if truth is None else truth)[::-1][:shown]:
+    for item in np.argsort(histogram.frequencies if truth is None else truth)[::-1][:n_shown]:
         table.add_row(
-            escape(named[item]),
+            shown(named[item]),
             *([f"{truth[item]:.4f}"] if truth is not None else []),
             f"{histogram.frequencies[item]:.4f}",
             f"{low[item]:.4f} … {high[item]:.4f}",

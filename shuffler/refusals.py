@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from common.batch import BatchId
-from common.errors import StorageError
+from common.errors import ShuffleDpError
+from common.runtime import logs
 from common.submission import Outcome
 from shuffler.spool import Spool
 
@@ -51,8 +52,7 @@ class Refusals:
         """
         Write what is not written yet.
 
-        Raises:
-            StorageError: The disk is full or damaged; it is written the next time.
+        Whatever fails, a full disk as a rule, is raised; the counts are written the next time.
         """
         async with self._one_at_a_time:
             unsaved, self._unsaved = self._unsaved, {}
@@ -60,16 +60,34 @@ class Refusals:
                 return
             try:
                 await self._spool.add_refusals(unsaved)
-            except StorageError:
+            except Exception:
                 for batch_id, counted in unsaved.items():
                     self._unsaved.setdefault(batch_id, Counter()).update(counted)
                 raise
 
     async def keep_saving(self) -> None:
         """Write what is new, every second, for as long as the service runs."""
+        failing = False
         while True:
             await asyncio.sleep(self._pause)
             try:
                 await self.save()
-            except StorageError:
-                continue  # whoever submits is told
+            except Exception as error:  # noqa: BLE001  # counts are worth no submission
+                if not failing:  # once, not every second
+                    _report("refusals not saved yet", error)
+                failing = True
+            else:
+                failing = False
+
+    async def save_last(self) -> None:
+        """Write what is left, when the service stops; what cannot be is lost, and in the log."""
+        try:
+            await self.save()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the service stops
+            _report("refusals lost", error)
+
+
+def _report(event: str, error: Exception) -> None:
+    foreseen = isinstance(error, ShuffleDpError)
+    level: logs.Level = "WARNING" if foreseen else "ERROR"
+    logs.event(event, {"error": type(error).__name__}, level=level)

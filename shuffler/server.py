@@ -1,12 +1,10 @@
 """Composition root of the shuffler: randomness, clock, keys, files and channels are made here."""
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
 import grpc
 
-from common.errors import StorageError
 from common.hpke import KeyId
 from common.hpke_pool import HpkePool
 from common.key_ring import DAY, KeyState
@@ -75,8 +73,7 @@ class ShufflerService:
         for running in self._running:
             running.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        with suppress(StorageError):
-            await self._refusals.save()
+        await self._refusals.save_last()
         await self._channel.close()
         self._pool.close()
         self._spool.close()

@@ -28,7 +28,7 @@ class Rotation:
         *,
         keys: KeyStore,
         clock: Clock,
-        needed: Callable[[], Awaitable[Collection[KeyId]]],
+        needed: Callable[[], Awaitable[Collection[KeyId] | None]],
         memory: KeyMemory,
         publish: Callable[[], None] = lambda: None,
     ) -> None:
@@ -38,7 +38,8 @@ class Rotation:
         Args:
             keys: The keys.
             clock: Tells when something is due.
-            needed: Gives the keys of unfinished tasks, which are not destroyed.
+            needed: Gives the keys of unfinished tasks, which are not destroyed; None if they are
+                not known, and none is destroyed.
             memory: Forgets what is destroyed.
             publish: Writes the public keys that others read, each time.
         """

@@ -12,8 +12,10 @@ from common.guarantee import rounded_up
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.commands.example import example
 from deploy.commands.options import AgentAddress, AsJson, Person, hexadecimal
+from deploy.foreign_text import shown
 from deploy.person_client import ask_for_receipt, send
 from deploy.result_json import dumps
+from protos.shuffledp.v1 import user_agent_pb2
 
 _ITEM_DIGITS: Final = 20
 """Of the largest number that a call carries, 2^64 - 1."""
@@ -91,8 +93,12 @@ def receipt(
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
-    console.print(f"Your answer: {answer.state}. Proof: {answer.inclusion}.")
+    show_receipt(answer, Console())
+
+
+def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:
+    """Print what an agent knows of an answer, whatever it may call its states."""
+    console.print(f"Your answer: {shown(answer.state)}. Proof: {shown(answer.inclusion)}.")
     console.print(_MEANING.get(answer.inclusion, ""))
     if answer.receipt:
         verified = "verified" if answer.receipt_verified else "kept, no shuffler is pinned"

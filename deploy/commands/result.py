@@ -23,6 +23,7 @@ from deploy.commands.options import (
     TaskArgument,
     TokenFile,
 )
+from deploy.foreign_text import shown
 from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder, write
 from deploy.pages.releases_page import releases_page
@@ -70,6 +71,7 @@ def result(
             found = await operator.result(digest)
             signed, _ = await operator.describe(digest)
             published = Task.from_bytes(signed.task_bytes)
+            result_rows.check_fits(found, published)
             return published, found
 
     published, found = asyncio.run(read())
@@ -83,18 +85,19 @@ def result(
         sys.stdout.write(dumps({**as_json(found), "labels": published.labels}) + "\n")
         return
     console = Console()
-    _show(found, published, console, top)
+    show_result(found, published, console, top)
     for path in (html, csv, parquet):
         if path is not None:
             console.print(f"Written to {path}.")
 
 
-def _show(found: Result, published: Task, console: Console, top: int) -> None:
+def show_result(found: Result, published: Task, console: Console, top: int) -> None:
+    """Print a result for a reader; no text of it, whoever wrote it, steers the terminal."""
     console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
     n_refused = sum(found.refused.values())
-    causes = ", ".join(f"{n:,} {cause}" for cause, n in found.refused.items() if n)
+    causes = ", ".join(f"{n:,} {shown(cause)}" for cause, n in found.refused.items() if n)
     console.print(
-        f"{found.n_users:,} users by {found.protocol}; {found.n_reports:,} reports, of them "
+        f"{found.n_users:,} users by {shown(found.protocol)}; {found.n_reports:,} reports, of them "
         f"{n_refused:,} refused{f': {causes}' * bool(n_refused)}."
     )
     result_rows.show(found, published.labels, console, most=top)
@@ -104,7 +107,7 @@ def _show(found: Result, published: Task, console: Console, top: int) -> None:
     )
     title = "What each user is promised"
     show_promises(found.guarantees, title, console)
-    console.print(f"Published claim, for comparison: {found.published_claim}.", style="dim")
+    console.print(f"Published claim, for comparison: {shown(found.published_claim)}.", style="dim")
 
 
 @app.command(

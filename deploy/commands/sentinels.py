@@ -23,6 +23,7 @@ from deploy.commands.options import (
     hexadecimal,
     read_identity,
 )
+from deploy.foreign_text import shown
 from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
@@ -142,6 +143,6 @@ def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json:
         "could not be told."
     )
     for reason, times in reasons.most_common():
-        console.print(f"Refused {times} times: {reason}", markup=False)
+        console.print(f"Refused {times} times: {shown(reason)}")
     if left:
         console.print("The same command sends again what is not acknowledged.")

@@ -45,10 +45,14 @@ _REFINEMENTS: Final[Mapping[Refinement, str]] = MappingProxyType(
 def story(result: Result, task: Task | None) -> str:
     """Say what devices, shuffler and analyzer did."""
     wording = _NOISELESS if math.isinf(result.local_epsilon) else _NOISY
-    words = wording.get(result.mechanism, f"reported its value by {result.mechanism}")
+    words = wording.get(result.mechanism)
+    reported = (
+        f"reported its value by {result.mechanism}"  # anybody's text: no template
+        if words is None
+        else words.format(buckets=f"{result.buckets:,}")
+    )
     return (
-        f"Each person's device {words.format(buckets=f'{result.buckets:,}')}"
-        f"{_dummies(result, task)}. "
+        f"Each person's device {reported}{_dummies(result, task)}. "
         f"The shuffler collected the sealed reports, which it cannot read, "
         f"{_shuffler(task)}and passed them on in random order. It is trusted to forget who sent "
         "which. "

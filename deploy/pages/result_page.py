@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from common.errors import WireError
 from common.guarantee import claimed
 from common.result import Histogram, RefusalCause, Result, interval_reach
-from common.signing import SignedTask
 from common.task import Task
 from deploy.pages import figures
 from deploy.pages.citation import bibtex, citation
@@ -20,6 +19,7 @@ from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.promises import neighbours_in_words, promises
+from deploy.result_rows import check_fits
 
 _SCRIPTS: Final = (
     "values.js",
@@ -142,15 +142,8 @@ def _check(result: Result, task: Task | None, truth: NDArray[np.float64] | None)
     size = len(result.histogram.frequencies)
     if truth is not None and len(truth) != size:
         raise WireError(f"there are {len(truth)} true shares for a result of {size} values")
-    if task is None:
-        return
-    if task.domain_size != size:
-        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
-    digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
-    if digest != result.task_digest:
-        raise WireError(
-            f"the result is of task {result.task_digest.hex()}, and the task is {digest.hex()}"
-        )
+    if task is not None:
+        check_fits(result, task)
 
 
 def _facts(histogram: Histogram, truth: NDArray[np.float64] | None) -> tuple[Fact, ...]:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from common.guarantee import rounded_up
 from common.task import Task
+from deploy.foreign_text import shown
 from deploy.simulate.errors import Summary
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
@@ -45,8 +46,8 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
     """Print one line a setting, and what a reader must know of how it came about."""
     for row in rows[:1]:
         console.print(
-            f"[bold]{title}[/bold]: {row.n_users:,} users, {row.domain_size:,} values; errors are "
-            "of shares, ± one standard error over the repeats."
+            f"[bold]{shown(title)}[/bold]: {row.n_users:,} users, {row.domain_size:,} values; "
+            "errors are of shares, ± one standard error over the repeats."
         )
     wide = console.width >= _WIDE
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import signal
+import sqlite3
 import sys
 import urllib.request
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import grpc
@@ -132,6 +133,19 @@ async def test_a_list_tells_what_became_of_every_task(services: Services) -> Non
     assert (0, 3) == (summaries[waiting.digest()].n_users, summaries[done.digest()].n_users)
     assert done.digest() == found
     assert (waiting, "staff") == (described, summary.population)
+
+
+async def test_tasks_of_an_earlier_version_are_listed_after_a_start(services: Services) -> None:
+    """It kept no lines of tasks; the file that it left has no table for them."""
+    signed = await services.publish()
+    await services.analyzer.stop()
+    with closing(sqlite3.connect(services.directory / "analyzer" / "analyzer.sqlite")) as left:
+        left.execute("DROP TABLE task_lines")
+    await services.start_analyzer()
+    async with services.operator() as operator:
+        listed = await operator.tasks()
+
+    assert [signed.digest()] == [summary.task_digest for summary in listed]
 
 
 async def test_an_operator_reads_the_life_of_a_task_at_the_command_line(

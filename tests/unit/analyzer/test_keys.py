@@ -114,7 +114,9 @@ async def test_keys_are_needed_until_a_batch_is_released_or_can_no_longer_come(
     key = key_id(task.suite, task.analyzer_key)
 
     async def needed() -> set[bytes]:
-        return set(await analyzer.registry.needed_keys(SCHEDULE.keep))
+        found = await analyzer.registry.needed_keys(SCHEDULE.keep)
+        assert found is not None
+        return set(found)
 
     assert {key} == await needed()
     analyzer.clock.seconds = deadline + SCHEDULE.keep - 1
@@ -153,3 +155,16 @@ def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
     assert identity.private_bytes() not in written
     assert reports.private_bytes() not in written
     assert not (tmp_path / "reports.key").exists()
+
+
+async def test_no_key_is_destroyed_while_a_task_cannot_be_read(analyzer: AnalyzerCore) -> None:
+    """Its batch may be staged under any key; the service starts and turns its keys nevertheless."""
+    signed = await analyzer.publish(deadline=int(analyzer.clock.now() + 2 * DAY))
+    task = Task.from_bytes(signed.task_bytes)
+    await analyzer.store.add_task(analyzer.keys.identity.sign(b"of a later version"), None)
+    await _rotate(analyzer, 125)
+
+    states = {entry.state.value for entry in analyzer.keys.reports.ring.entries}
+    assert {"active", "expired"} <= states
+    assert "destroyed" not in states
+    analyzer.keys.reports.private_key(task.suite, task.analyzer_key, whose="analyzer_key")

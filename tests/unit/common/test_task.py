@@ -69,6 +69,8 @@ def test_a_task_has_one_byte_form_only() -> None:
         ({"analyzer_key": b""}, "analyzer_key has 0 bytes"),
         ({"labels": ("a", "b")}, "there are 2 labels for a domain_size of 100"),
         ({"labels": ("a",) * 100}, "two items have the same label"),
+        ({"labels": (*map(str, range(99)), "a\ud800")}, "the label of item 99 holds half"),
+        ({"labels": ("\ude00", *map(str, range(99)))}, "the label of item 0 holds half"),
         ({"population": " staff"}, "population begins or ends with a blank"),
         ({"population": "Müller"}, "population must be printable ASCII"),
         ({"population": "a\n"}, "population must be printable ASCII"),
@@ -316,6 +318,15 @@ def test_a_task_too_long_to_be_read_is_never_written() -> None:
             labels=labels,
             mechanism=dataclasses.replace(task.mechanism, digits=4),
         ).to_bytes()
+
+
+def test_a_label_with_half_a_pair_is_not_read() -> None:
+    """Its JSON is ASCII and valid; a whole pair is a letter like any other."""
+    raw = published(domain_size=2, labels=("\U0001f642", "b")).task.to_bytes()
+    assert "\U0001f642" == Task.from_bytes(raw).labels[0]
+
+    with pytest.raises(TaskError, match="the label of item 0 holds half of a surrogate pair"):
+        Task.from_bytes(raw.replace(b"\\ud83d\\ude42", b"\\ud83d"))
 
 
 def test_grr_has_as_many_buckets_as_items() -> None:

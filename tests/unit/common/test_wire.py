@@ -1,4 +1,5 @@
 import math
+import re
 
 import numpy as np
 import pytest
@@ -160,21 +161,86 @@ def test_a_kept_result_that_was_damaged_is_a_foreseen_error() -> None:
         wire.result_from_bytes(b"\xff\xff\xff")
 
 
-@pytest.mark.parametrize("figure", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(
-    ("field", "name"),
+    ("field", "name", "figures"),
     [
-        ("frequencies", "a share"),
-        ("standard_errors", "a standard error"),
-        ("refined", "a refined share"),
+        ("frequencies", "a share", (math.nan, math.inf, -math.inf, 1.1e30, -1.1e30)),
+        ("standard_errors", "a standard error", (math.nan, math.inf, -0.1, 1.1e30)),
+        ("refined", "a refined share", (math.nan, math.inf, -0.1, 1.1)),
     ],
 )
-def test_a_result_holds_finite_figures(field: str, name: str, figure: float) -> None:
-    """No JSON could be written of others, and no share is infinite."""
-    message = wire.result_to_wire(released(_DIGEST))
-    getattr(message, field)[0] = figure
+def test_a_result_s_lists_hold_figures_that_can_be(
+    field: str, name: str, figures: tuple[float, ...]
+) -> None:
+    """No JSON could be written of others, no page drawn, and no share is infinite."""
+    for figure in figures:
+        message = wire.result_to_wire(released(_DIGEST))
+        getattr(message, field)[0] = figure
+        with pytest.raises(WireError, match=re.escape(f"{name} is {figure}; it must lie between")):
+            wire.result_from_wire(message)
 
-    with pytest.raises(WireError, match=f"{name} is infinite, or not a number"):
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "said"),
+    [
+        ("mse_theory", math.nan, "mse_theory is nan; it must lie between 0 and"),
+        ("mse_theory", -1e-9, "mse_theory is -1e-09"),
+        ("mse_theory", math.inf, "mse_theory is inf"),
+        ("local_epsilon", math.nan, "local_epsilon is nan"),
+        ("local_epsilon", -1.0, "local_epsilon is -1.0; it must lie between 0 and inf"),
+        ("open_seconds", -1.0, "open_seconds is -1.0"),
+        ("estimate_seconds", math.inf, "estimate_seconds is inf"),
+        ("n_users", 10**9 + 1, "n_users is 1000000001; it may be at most 1000000000"),
+        ("mechanism", "{buckets.__class__}", "the mechanism must be one of grr, warner"),
+        ("protocol", "od-hp\n", "the protocol must be one of"),
+    ],
+)
+def test_a_result_s_fields_are_what_they_can_be(field: str, wrong: object, said: str) -> None:
+    """An analyzer may be anybody's."""
+    message = wire.result_to_wire(released(_DIGEST))
+    setattr(message, field, wrong)
+
+    with pytest.raises(WireError, match=said):
+        wire.result_from_wire(message)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "said"),
+    [
+        ("epsilon", math.nan, "a guarantee's epsilon is nan; it must lie between 0 and inf"),
+        ("epsilon", -0.1, "a guarantee's epsilon is -0.1"),
+        ("delta", math.nan, "a guarantee's delta is nan; it must lie between 0 and 1"),
+        ("delta", -1e-9, "a guarantee's delta is -1e-09"),
+        ("delta", 1.5, "a guarantee's delta is 1.5"),
+        ("coalition", "nobody", "none of the 1 guarantees of a result is against the analyzer"),
+        ("coalition", "network", "none of the 1 guarantees"),
+    ],
+)
+def test_a_guarantee_is_one_that_can_hold(field: str, wrong: object, said: str) -> None:
+    """And one is against the analyzer: it is what a task claims, or beside it."""
+    message = wire.result_to_wire(released(_DIGEST))
+    setattr(message.guarantees[0], field, wrong)
+
+    with pytest.raises(WireError, match=said):
+        wire.result_from_wire(message)
+
+
+def test_every_coalition_is_one_that_is_known() -> None:
+    """Also beside one against the analyzer."""
+    message = wire.result_to_wire(released(_DIGEST))
+    message.guarantees.add(coalition="nobody")
+
+    with pytest.raises(WireError, match="a coalition must be one of analyzer, analyzer\\+users"):
+        wire.result_from_wire(message)
+
+
+def test_a_result_is_of_something() -> None:
+    """Pages and tables divide by the number of values."""
+    message = wire.result_to_wire(released(_DIGEST))
+    for field in ("frequencies", "standard_errors", "refined"):
+        message.ClearField(field)
+
+    with pytest.raises(WireError, match="the number of values is 0; it must lie between 1 and"):
         wire.result_from_wire(message)
 
 

@@ -8,10 +8,11 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console
 
-from common.errors import SettingsError
+from common.errors import SettingsError, WireError
 from common.task_digest import TaskDigest
 from deploy.pages.histogram_data import histogram_data
-from deploy.result_rows import COLUMNS, rows, show, write_csv, write_parquet
+from deploy.result_rows import COLUMNS, check_fits, rows, show, write_csv, write_parquet
+from tests.support.result_pages import collected
 from tests.support.results import result
 
 _RESULT = result(TaskDigest(b"\xd1" * 32))
@@ -97,14 +98,12 @@ def test_the_page_s_csv_has_the_same_headings() -> None:
     assert COLUMNS == histogram_data(_RESULT.histogram, n_users=10)["columns"]
 
 
-def test_half_a_surrogate_pair_is_written_as_unknown(tmp_path: Path) -> None:
-    """JSON can hold it, and no file: a result is not lost for it."""
-    labels = ("a\ud800", "b", "\ude00")
-    console = Console(file=io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), width=100)
-    write_csv(tmp_path / "result.csv", _RESULT.histogram, labels)
-    write_parquet(tmp_path / "result.parquet", _RESULT, labels)
-    show(_RESULT, labels, console, most=3)
+def test_a_result_is_of_a_task_with_its_digest_and_as_many_values() -> None:
+    """Another task's labels would name its shares, or be too few for them."""
+    found = collected(size=3)
+    check_fits(found.result, found.task)
 
-    assert "a\ufffd" in (tmp_path / "result.csv").read_text(encoding="utf-8")
-    shown = parquet.read_table(tmp_path / "result.parquet")["label"].to_pylist()
-    assert ["a\ufffd", "b", "\ufffd"] == shown
+    with pytest.raises(WireError, match="the task has 3 values, and the result 4"):
+        check_fits(collected(size=4).result, found.task)
+    with pytest.raises(WireError, match=r"the result is of task d1d1.*, and the task is"):
+        check_fits(_RESULT, found.task)

@@ -1,6 +1,7 @@
 """What a batch did not take is counted, by cause, and outlives a restart."""
 
 import asyncio
+import sqlite3
 from collections import Counter
 from pathlib import Path
 
@@ -45,23 +46,39 @@ async def test_counts_add_up_and_outlive_a_restart(tmp_path: Path) -> None:
 
 
 class _FullDisk(Spool):
-    """A spool whose disk is full until it is told otherwise."""
+    """A spool whose disk is full, or fails in some other way, until it is told otherwise."""
 
     full = True
+    failure: Exception = StorageError("the disk is full")
 
     async def add_refusals(self, refused: dict[BatchId, Counter[Outcome]]) -> None:  # type: ignore[override]  # narrower is enough
         if self.full:
-            raise StorageError("the disk is full")
+            raise self.failure
         await super().add_refusals(refused)
 
 
-async def test_a_full_disk_forgets_no_count(tmp_path: Path) -> None:
+_FAILURES = pytest.mark.parametrize(
+    "failure",
+    [StorageError("the disk is full"), sqlite3.IntegrityError("no batch"), RuntimeError()],
+    ids=lambda failure: type(failure).__name__,
+)
+"""A disk may do what nobody foresaw."""
+
+
+def _reported(caplog: pytest.LogCaptureFixture, event: str) -> list[str]:
+    """List the names of the errors of an event in the log."""
+    return [record.fields["error"] for record in caplog.records if record.message == event]  # type: ignore[attr-defined]  # of our own records
+
+
+@_FAILURES
+async def test_a_full_disk_forgets_no_count(tmp_path: Path, failure: Exception) -> None:
     """What could not be written is written the next time, with what came meanwhile."""
     spool = _FullDisk(tmp_path / "spool.sqlite")
+    spool.failure = failure
     await spool.open_batch(_BATCH, published().signed)
     refusals = Refusals(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
-    with pytest.raises(StorageError):
+    with pytest.raises(type(failure)):
         await refusals.save()
     refusals.count(_BATCH, [Outcome.CONFLICT])
     spool.full = False
@@ -104,9 +121,13 @@ async def _saved(spool: Spool, expected: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_counts_are_written_again_and_again(tmp_path: Path) -> None:
-    """A writing that failed is not the last one."""
+@_FAILURES
+async def test_counts_are_written_again_and_again(
+    tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A writing that failed is not the last one, and is in the log once."""
     spool = _FullDisk(tmp_path / "spool.sqlite")
+    spool.failure = failure
     await spool.open_batch(_BATCH, published().signed)
     refusals = Refusals(spool, pause=0.01)
     saving = asyncio.create_task(refusals.keep_saving())
@@ -119,6 +140,23 @@ async def test_counts_are_written_again_and_again(tmp_path: Path) -> None:
     saving.cancel()
     await asyncio.gather(saving, return_exceptions=True)
     spool.close()
+
+    assert [type(failure).__name__] == _reported(caplog, "refusals not saved yet")
+
+
+@_FAILURES
+async def test_counts_that_cannot_be_written_stop_no_stopping(
+    tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are lost, and the log says so."""
+    spool = _FullDisk(tmp_path / "spool.sqlite")
+    spool.failure = failure
+    refusals = Refusals(spool)
+    refusals.count(_BATCH, [Outcome.CONFLICT])
+    await refusals.save_last()
+    spool.close()
+
+    assert [type(failure).__name__] == _reported(caplog, "refusals lost")
 
 
 async def test_a_crash_forgets_only_what_was_not_written(tmp_path: Path) -> None:

@@ -124,3 +124,11 @@ def test_delta_is_told_as_what_is_added_not_as_the_chance_of_failing() -> None:
     assert "plus at most 0.000001" in page.partition("pool what they saw")[0]
     assert "except with probability" not in page
     assert "nobody becomes more certain" not in page
+
+
+@pytest.mark.parametrize("mechanism", ["{buckets.__class__}", "{", "{0}", "%s"])
+def test_no_text_of_a_result_is_a_template(mechanism: str) -> None:
+    """An unknown mechanism's name is shown as it is."""
+    result = dataclasses.replace(_COLLECTED.result, mechanism=mechanism)
+
+    assert f"reported its value by {mechanism}. Dummy" in story(result, None)
