@@ -42,7 +42,7 @@ _KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
     epilog=example(
         "shuffledp load --local --users 20000 --rate 200 --misbehaving 0.1",
         "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
-        "--users 20000 --mode bulk",
+        "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
     ),
 )
 def load(
@@ -125,9 +125,17 @@ def load(
     shuffler_token_file: Annotated[
         Path | None,
         typer.Option(
-            help="The token of the shuffler's operator: what it refused is compared, too."
+            help="The token of the shuffler's operator: its batch must be empty, and what it "
+            "refused is compared, too."
         ),
     ] = None,
+    i_run_these_services: Annotated[
+        bool,
+        typer.Option(
+            "--i-run-these-services",
+            help="Send without that token. Simulated users spoil a batch in which real ones are.",
+        ),
+    ] = False,
     close: Annotated[
         bool, typer.Option("--close", help="Close the batch at the end, if it has enough users.")
     ] = False,
@@ -139,8 +147,9 @@ def load(
 ) -> None:
     """Let many simulated users answer a task, and compare what was counted with what was sent.
 
-    Everything is sealed before anything is sent. The exit status is 1 if a count differs from what
-    it must be.
+    Everything is sealed before anything is sent. To running services only their operator may send:
+    with --shuffler-token-file, or, where that is not at hand, --i-run-these-services. The exit
+    status is 1 if a count differs from what it must be.
     """
     kind = _kind(shuffler, local=local, sink=sink)
     refuse_ignored(kind, _given(context), bursts=pattern == "burst")
@@ -170,6 +179,7 @@ def load(
             certificate=certificate,
             key=key,
             shuffler_token_file=shuffler_token_file,
+            are_mine=i_run_these_services,
             metrics=pages_from(metrics or []),
         )
     job = Job(
