@@ -19,6 +19,7 @@ from deploy.commands.options import (
     hexadecimal,
 )
 from deploy.datasets.catalogue import IPUMS_1940_CITY
+from deploy.foreign_text import shown
 from deploy.load import report
 from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import MISBEHAVING, shares_from
@@ -149,7 +150,7 @@ def load(
 
     Everything is sealed before anything is sent. To running services only their operator may send:
     with --shuffler-token-file, or, where that is not at hand, --i-run-these-services. The exit
-    status is 1 if a count differs from what it must be.
+    status is 1 if a count differs from what it must be, or did not come.
     """
     kind = _kind(shuffler, local=local, sink=sink)
     refuse_ignored(kind, _given(context), bursts=pattern == "burst")
@@ -196,16 +197,26 @@ def load(
     with Bars(Console(stderr=True)) as bars:
         finished = asyncio.run(execute(job, bars))
     if finished is None:
-        Console().print(f"{crowd.n_users} users are prepared in {prepare}.", soft_wrap=True)
+        where = shown(str(prepare))
+        Console().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
         return
-    _tell(finished, json=json)
+    tell(finished, json=json)
 
 
-def _tell(finished: Finished, *, json: bool) -> None:
+def tell(finished: Finished, *, json: bool) -> None:
+    """
+    Print what a run came to.
+
+    Raises:
+        Exit: A count differs from what it must be.
+        ShuffleDpError: Counts or the result did not come: why.
+    """
     if json:
         sys.stdout.write(dumps(report.as_json(finished)) + "\n")
     else:
         report.show(finished, Console())
+    if finished.failure is not None:
+        raise finished.failure
     if not finished.counts_match:
         raise typer.Exit(1)
 
