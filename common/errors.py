@@ -145,6 +145,10 @@ class ShareError(OverloadError):
     """There is room, but this connection has had its share of it; others are served."""
 
 
+class SideCallError(OverloadError):
+    """There is no room for a call on which nobody's answer depends, such as reflection."""
+
+
 class UserTokenError(ShuffleDpError):
     """A submission came without a token of this collection, or with one that is none."""
 

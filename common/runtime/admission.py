@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 
-from common.errors import OverloadError, ShareError
+from common.errors import OverloadError, ShareError, SideCallError
 from common.runtime.calls import Kind
 
 
@@ -33,12 +33,13 @@ class Places:
         Hold a place for as long as the block runs.
 
         Raises:
-            OverloadError: There is none at the moment; ShareError if there is, but not for this
-                connection.
+            OverloadError: There is none at the moment; SideCallError if nobody's answer depends on
+                it; ShareError if there is one, but not for this connection.
         """
         limits = kind.value
         if self._taken[kind] >= limits.places:
-            raise OverloadError(
+            error = SideCallError if limits.aside else OverloadError
+            raise error(
                 f"{limits.places} calls of this kind are under way, and no more at once: try later"
             )
         share = (kind, peer)

@@ -43,6 +43,8 @@ class Limits:
     """Of them, those of one connection."""
     long_answers: bool = False
     """A turn lasts until the answer is made, and, of a long one, until it is gone."""
+    aside: bool = False
+    """Nobody's answer depends on such a call: that there is no room for it is no overload."""
 
 
 @unique  # kinds of equal limits would be one kind
@@ -71,7 +73,7 @@ class Kind(Enum):
     ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
     """A person's own call to their device."""
     HEALTH = Limits(places=64, share=2, read_seconds=5, seconds=10)
-    REFLECTION = Limits(places=8, share=1, read_seconds=5, seconds=60)
+    REFLECTION = Limits(places=8, share=1, read_seconds=5, seconds=60, aside=True)
     """A conversation: requests and answers take turns, the next is read once the last is sent."""
 
 

@@ -114,14 +114,17 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
                     )
                 yield read_message(parse, raw)
 
-        async def behaviour(
-            requests: AsyncIterator[bytes],
-            context: Any,  # noqa: ANN401
-        ) -> AsyncIterator[bytes]:
-            self._let_in(call, context)
-            async with asyncio.timeout(limits.seconds):
-                async for answer in handler.stream_stream(each(requests), context):
-                    yield serialize(answer)
+        async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
+            held = self._let_in(call, context)
+            try:
+                # Answers are written here and not yielded: gRPC would be cut off where it waits for
+                # a caller who takes none, and would never tell that caller of the end.
+                async with asyncio.timeout(limits.seconds):
+                    async for answer in handler.stream_stream(each(requests), context):
+                        await context.write(serialize(answer))
+            finally:
+                # Its end is one more thing that a caller may not take, until the connection's.
+                await held.aclose()
 
         return behaviour
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from common.errors import OverloadError, ShareError, StorageError
+from common.errors import OverloadError, ShareError, SideCallError, StorageError
 from common.runtime.clock import Clock
 from common.runtime.metric_table import MetricName
 from common.runtime.metrics import Metrics
@@ -25,9 +25,15 @@ class Incidents:
         metrics.ask(self._read)
 
     def note(self, error: BaseException) -> None:
-        """Take note of an error; most are none of these. One client that had its share is none."""
+        """
+        Take note of an error; most are none of these.
+
+        One client that had its share is none, and neither is a call that no answer depends on.
+        """
+        if isinstance(error, ShareError | SideCallError):
+            return
         for name, kind in _WHAT:
-            if isinstance(error, kind) and not isinstance(error, ShareError):
+            if isinstance(error, kind):
                 self._windows[name].add(self._window())
 
     async def _read(self) -> None:

@@ -1,5 +1,5 @@
 """
-Structured logs whose fields are an allow-list.
+Structured logs whose fields are an allow-list, for the records of libraries too.
 
 A field that is not in `Field` does not type-check: adding one is a review of what it reveals.
 There is none for a value, a peer, a submission or a time finer than the batch.
@@ -7,7 +7,9 @@ There is none for a value, a peer, a submission or a time finer than the batch.
 
 import json
 import logging
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Literal
 
 Field = Literal[
@@ -47,8 +49,35 @@ class _JsonLines(logging.Formatter):
         return json.dumps({"level": record.levelname, "event": record.getMessage(), **fields})
 
 
+class _Library(logging.Formatter):
+    """
+    What a library records, such as asyncio of a task that failed: what kind of error, and where.
+
+    Its text is left out. It may name a peer, or repeat what a user sent.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {"where": f"{record.filename}:{record.lineno}"}
+        kind, _, trace = record.exc_info or (None, None, None)
+        if kind is not None:
+            fields["error"] = kind.__name__
+        if trace is not None:
+            last = traceback.extract_tb(trace)[-1]
+            fields["where"] = f"{Path(last.filename).name}:{last.lineno}"
+        return json.dumps({"level": record.levelname, "event": f"logged by {record.name}"} | fields)
+
+
 def configure(level: Level) -> None:
-    """Send events of at least this level to standard error, a line each."""
+    """
+    Send events of at least this level to standard error, a line each.
+
+    Libraries' warnings and errors go there too; without a word from here, Python would print them
+    as they are.
+    """
+    libraries = logging.StreamHandler()
+    libraries.setFormatter(_Library())
+    libraries.setLevel(logging.WARNING)
+    logging.getLogger().handlers[:] = [libraries]
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonLines())
     _LOGGER.handlers[:] = [handler]

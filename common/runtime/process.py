@@ -130,7 +130,9 @@ async def _serve_metrics(
     if tls is not None:
         vitals.watch_certificates(tls.files)
     vitals.watch_disk(settings.state_directory)
-    endpoint = await MetricsEndpoint.start(settings.metrics_listen, vitals.metrics.page)
+    endpoint = await MetricsEndpoint.start(
+        settings.metrics_listen, vitals.metrics.page, vitals.elapsed
+    )
     StateDirectory.open(settings.state_directory).publish("metrics_address", endpoint.address)
     return endpoint
 

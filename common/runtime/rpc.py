@@ -100,7 +100,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     Turns the project's errors into their status, and anything else into a bare INTERNAL.
 
     Stands before the gate, which makes of every method one of many requests and one answer, all of
-    them bytes; and of a conversation, one of many answers.
+    them bytes; and of a conversation, one that writes its answers itself.
     """
 
     def __init__(self, note: Callable[[BaseException], None]) -> None:
@@ -117,13 +117,13 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         if handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(self._guarded_stream(handler))
-        return grpc.stream_unary_rpc_method_handler(self._guarded(handler))
+            return grpc.stream_stream_rpc_method_handler(self._guarded(handler.stream_stream))
+        return grpc.stream_unary_rpc_method_handler(self._guarded(handler.stream_unary))
 
-    def _guarded(self, handler: Any) -> Any:  # noqa: ANN401  # gRPC's own types vary
+    def _guarded(self, method: Callable[..., Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's own
         async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
             try:
-                return await handler.stream_unary(requests, context)
+                return await method(requests, context)
             except grpc.aio.AbortError:
                 raise
             except Exception as error:  # noqa: BLE001  # the last line before the wire
@@ -133,21 +133,6 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             # collected.
             await context.abort(*refusal)
             return None
-
-        return call
-
-    def _guarded_stream(self, handler: Any) -> Any:  # noqa: ANN401
-        async def call(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:  # noqa: ANN401
-            try:
-                async for answer in handler.stream_stream(requests, context):
-                    yield answer
-            except grpc.aio.AbortError:
-                raise
-            except Exception as error:  # noqa: BLE001  # the last line before the wire
-                refusal = self._refusal(error)
-            else:
-                return
-            await context.abort(*refusal)
 
         return call
 

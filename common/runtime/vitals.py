@@ -37,6 +37,10 @@ class Vitals:
         """Seconds since 1970 UTC."""
         return self._clock.now()
 
+    def elapsed(self) -> float:
+        """Seconds since some moment."""
+        return self._clock.elapsed()
+
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring whenever the metrics are read."""
 

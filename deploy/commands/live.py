@@ -2,7 +2,8 @@
 
 import asyncio
 import secrets
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from common.version import VERSION
 from deploy.commands.example import example
 from deploy.commands.options import Authority, ShufflerAddress, TokenFile, hexadecimal
 from deploy.pages.live_server import serve_live_page
-from deploy.screen import show_in_browser
+from deploy.screen import private_opener
 from deploy.shuffler_client import ShufflerClient
 
 app = typer.Typer()
@@ -38,11 +39,7 @@ def live(
     ] = 0,
     open_it: Annotated[
         bool,
-        typer.Option(
-            "--open",
-            help="Open the page in this machine's browser. Its secret address then stands on the "
-            "browser's command line, where other users of this machine may read it.",
-        ),
+        typer.Option("--open", help="Open the page in this machine's browser, too."),
     ] = False,
 ) -> None:
     """Serve a page, to this machine alone, that shows how far a batch is. Ctrl-C ends it.
@@ -54,12 +51,12 @@ def live(
     digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
     console = Console()
 
-    def started(address: str) -> None:
-        console.print(f"The page is at {address}", soft_wrap=True)
-        if open_it:
-            show_in_browser(address)
+    async def serve(show: Callable[[str], bool] | None) -> None:
+        def started(address: str) -> None:
+            console.print(f"The page is at {address}", soft_wrap=True)
+            if show is not None:
+                show(address)
 
-    async def serve() -> None:
         async with ShufflerClient.connect(shuffler, authority, token_file) as client:
             await _check_token(client, digest)
             await serve_live_page(
@@ -72,7 +69,8 @@ def live(
                 port=port,
             )
 
-    asyncio.run(serve())
+    with ExitStack() as ended:
+        asyncio.run(serve(ended.enter_context(private_opener()) if open_it else None))
 
 
 async def _check_token(client: ShufflerClient, digest: TaskDigest) -> None:

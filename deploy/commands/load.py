@@ -19,6 +19,7 @@ from deploy.commands.options import (
     hexadecimal,
 )
 from deploy.datasets.catalogue import IPUMS_1940_CITY
+from deploy.foreign_text import shown
 from deploy.load import report
 from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import MISBEHAVING, shares_from
@@ -42,7 +43,7 @@ _KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
     epilog=example(
         "shuffledp load --local --users 20000 --rate 200 --misbehaving 0.1",
         "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
-        "--users 20000 --mode bulk",
+        "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
     ),
 )
 def load(
@@ -125,9 +126,17 @@ def load(
     shuffler_token_file: Annotated[
         Path | None,
         typer.Option(
-            help="The token of the shuffler's operator: what it refused is compared, too."
+            help="The token of the shuffler's operator: its batch must be empty, and what it "
+            "refused is compared, too."
         ),
     ] = None,
+    i_run_these_services: Annotated[
+        bool,
+        typer.Option(
+            "--i-run-these-services",
+            help="Send without that token. Simulated users spoil a batch in which real ones are.",
+        ),
+    ] = False,
     close: Annotated[
         bool, typer.Option("--close", help="Close the batch at the end, if it has enough users.")
     ] = False,
@@ -139,8 +148,9 @@ def load(
 ) -> None:
     """Let many simulated users answer a task, and compare what was counted with what was sent.
 
-    Everything is sealed before anything is sent. The exit status is 1 if a count differs from what
-    it must be.
+    Everything is sealed before anything is sent. To running services only their operator may send:
+    with --shuffler-token-file, or, where that is not at hand, --i-run-these-services. The exit
+    status is 1 if a count differs from what it must be, or did not come.
     """
     kind = _kind(shuffler, local=local, sink=sink)
     refuse_ignored(kind, _given(context), bursts=pattern == "burst")
@@ -170,6 +180,7 @@ def load(
             certificate=certificate,
             key=key,
             shuffler_token_file=shuffler_token_file,
+            are_mine=i_run_these_services,
             metrics=pages_from(metrics or []),
         )
     job = Job(
@@ -186,16 +197,26 @@ def load(
     with Bars(Console(stderr=True)) as bars:
         finished = asyncio.run(execute(job, bars))
     if finished is None:
-        Console().print(f"{crowd.n_users} users are prepared in {prepare}.", soft_wrap=True)
+        where = shown(str(prepare))
+        Console().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
         return
-    _tell(finished, json=json)
+    tell(finished, json=json)
 
 
-def _tell(finished: Finished, *, json: bool) -> None:
+def tell(finished: Finished, *, json: bool) -> None:
+    """
+    Print what a run came to.
+
+    Raises:
+        Exit: A count differs from what it must be.
+        ShuffleDpError: Counts or the result did not come: why.
+    """
     if json:
         sys.stdout.write(dumps(report.as_json(finished)) + "\n")
     else:
         report.show(finished, Console())
+    if finished.failure is not None:
+        raise finished.failure
     if not finished.counts_match:
         raise typer.Exit(1)
 

@@ -8,7 +8,8 @@ from deploy.load.target import Kind
 
 _READING: Final = ("token_file", "certificate", "key")
 _WATCHING: Final = ("shuffler_token_file", "metrics")
-_SERVICES: Final = ("task", "authority", "analyzer", *_READING, *_WATCHING)
+_CONSENT: Final = ("i_run_these_services",)
+_SERVICES: Final = ("task", "authority", "analyzer", *_READING, *_WATCHING, *_CONSENT)
 _SENDING: Final = (
     *("mode", "rate", "concurrency", "pattern", "burst", "p99_limit"),
     *("processes", "patience", "fetch_task", "close", "json"),
@@ -36,7 +37,12 @@ def refuse_ignored(kind: Kind, given: Collection[str], *, bursts: bool) -> None:
         (
             "prepare" in given,
             "--prepare sends nothing",
-            ("analyzer", *_READING, *_WATCHING, *_SENDING),
+            ("analyzer", *_READING, *_WATCHING, *_CONSENT, *_SENDING),
+        ),
+        (
+            "shuffler_token_file" in given,
+            "whoever has the shuffler's token runs it",
+            _CONSENT,
         ),
         ("replay" in given, "who the users are stands in the file that is replayed", _CROWD),
         ("ramp" not in given, "there is no --ramp", ("step_seconds", "p99_limit")),

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from common.batch import BatchState
 from common.draft import TaskDraft
 from common.errors import PlanError, SettingsError
 from common.submission import Outcome
@@ -46,7 +47,9 @@ class Remote:
     certificate: Path | None = None
     key: Path | None = None
     shuffler_token_file: Path | None = None
-    """Of who may close a batch, and sees what it refused."""
+    """Of who may close a batch, sees what it refused, and that nobody is in it."""
+    are_mine: bool = False
+    """Whoever asks says that they run these services, and has not that token to show it."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Pages by party."""
 
@@ -112,9 +115,20 @@ class Job:
             raise PlanError("who the users are stands in the file that is replayed")
         if self.draft is not None and self.kind == "services":
             raise PlanError("--draft is for --local and --sink; running services have their task")
+        if self.kind == "services":
+            self._check_consent()
+
+    def _check_consent(self) -> None:
+        """Check that whoever runs the services wants this: any device knows enough to send."""
         token = None if self.remote is None else self.remote.shuffler_token_file
-        if self.close and self.kind == "services" and token is None:
+        if self.close and token is None:
             raise PlanError("--close needs --shuffler-token-file")
+        is_theirs = token is not None or (self.remote is not None and self.remote.are_mine)
+        if self.prepare is None and not is_theirs:
+            raise PlanError(
+                "simulated users spoil a real collection, and only whoever runs the services may "
+                "send them: give --shuffler-token-file, or say --i-run-these-services"
+            )
 
 
 async def execute(job: Job, bars: Bars) -> Finished | None:
@@ -123,6 +137,11 @@ async def execute(job: Job, bars: Bars) -> Finished | None:
 
     Returns:
         What came of it; None if users were only prepared.
+
+    Raises:
+        PlanError: The shuffler tells its operator that the batch no longer collects, or that users
+            are in it.
+        ShuffleDpError: What `run` raises; a file is none; a service does not answer, or refuses.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shuffledp-load-")))
@@ -136,6 +155,7 @@ async def execute(job: Job, bars: Bars) -> Finished | None:
             prepared = _seal(job, target, folder, bars)
             if job.prepare is not None:
                 return None
+        await _check_nobody_is_in(target)
         return await run(job.plan, target, prepared, bars, close=job.close or _ends_early(job))
 
 
@@ -154,6 +174,20 @@ def _seal(job: Job, target: Target, folder: Path, bars: Bars) -> Prepared:
         progress=bars.advance,
     )
     return prepared_file.read(path)
+
+
+async def _check_nobody_is_in(target: Target) -> None:
+    """Check that no collection of others would be spoiled, where the shuffler tells."""
+    if target.kind != "services" or target.shuffler is None:
+        return
+    batch = await target.shuffler.progress(target.signed.digest())
+    if batch.state is not BatchState.COLLECTING:
+        raise PlanError(f"the batch is {batch.state.value}; it must be collecting")
+    if batch.n_users:
+        raise PlanError(
+            f"the batch holds {batch.n_users} users; it must hold 0, for simulated users would "
+            "spoil their collection: publish a task of its own"
+        )
 
 
 def _ends_early(job: Job) -> bool:

@@ -11,8 +11,11 @@ worked out. Never put real ones in: beside the envelopes they would name everybo
 
 import hashlib
 import os
+import stat
 import struct
+import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -25,13 +28,16 @@ from numpy.typing import NDArray
 from common.errors import SettingsError, ShuffleDpError
 from common.signing import SIGNATURE_BYTES, SignedTask
 from common.task import MAX_TASK_BYTES, Task
-from deploy.load.behaviour import ENVELOPES, Behaviour, is_counted
+from deploy.load.behaviour import ENVELOPES, Behaviour, counts_of, is_counted
+from deploy.load.plan import MAX_USERS
+from deploy.output_file import cannot_write
 
 _MAGIC: Final = b"shuffledp-load\x01\n"
 _HEAD: Final = struct.Struct("<QII")
 """Users, bytes of an envelope, bytes of the task with its signature."""
 _HASH_BYTES: Final = 32
 _VALUE: Final = np.dtype("<u4")
+_PER_USER: Final = ENVELOPES.astype(np.uint8)
 _READ_AT_ONCE: Final = 2**20
 
 
@@ -61,12 +67,14 @@ class Prepared:
     @cached_property
     def first_envelope(self) -> NDArray[np.int64]:
         """Of each user, the number of the first envelope; and of all, shape (n_users + 1,)."""
-        return np.concatenate([[0], np.cumsum(ENVELOPES[self.kinds])]).astype(np.int64)
+        found = np.zeros(self.n_users + 1, dtype=np.int64)
+        np.cumsum(_PER_USER[self.kinds], out=found[1:])
+        return found
 
     @cached_property
     def envelopes(self) -> NDArray[np.uint8]:
         """All envelopes, mapped from the file, shape (envelopes, envelope_bytes)."""
-        shape = (int(self.first_envelope[-1]), self.envelope_bytes)
+        shape = (_envelopes_of(self.kinds), self.envelope_bytes)
         if not shape[0]:
             return np.empty(shape, dtype=np.uint8)
         return np.memmap(self.path, dtype=np.uint8, mode="r", offset=self.begin, shape=shape)
@@ -78,7 +86,12 @@ class Prepared:
 
 
 class PreparedWriter:
-    """Writes a file, envelope by envelope; it has its name once it is whole."""
+    """
+    Writes a file, envelope by envelope; it has its name once it is whole.
+
+    It takes the place of a file of that name, if that is an ordinary one. Nobody else can read it,
+    nor could somebody who writes to its folder have it written elsewhere.
+    """
 
     def __init__(
         self,
@@ -89,10 +102,9 @@ class PreparedWriter:
         values: NDArray[np.int64],
     ) -> None:
         self._path = path
-        self._part = path.with_name(path.name + ".part")
         self._hash = hashlib.sha256()
         self._size = Task.from_bytes(signed.task_bytes).envelope_bytes
-        self._left = int(ENVELOPES[kinds].sum())
+        self._left = _envelopes_of(kinds)
         task = signed.signature + signed.task_bytes
         self._ahead = (
             _MAGIC + _HEAD.pack(len(kinds), self._size, len(task)) + task,
@@ -102,11 +114,21 @@ class PreparedWriter:
     def __enter__(self) -> Self:
         """Begin the file."""
         try:
-            self._file: BinaryIO = self._part.open("wb")
-            for part in self._ahead:
-                self._write(part)
+            if os.path.lexists(self._path) and not stat.S_ISREG(self._path.lstat().st_mode):
+                raise SettingsError(f"{self._path} cannot be written: it is no ordinary file")
+            # A name of its own, made anew and never followed, that only its owner opens.
+            number, part = tempfile.mkstemp(
+                prefix=f"{self._path.name}.", suffix=".part", dir=self._path.parent
+            )
         except OSError as error:
-            raise SettingsError(f"{self._path} cannot be written: {error.strerror}") from error
+            raise cannot_write(self._path, error) from error
+        self._part, self._file = Path(part), os.fdopen(number, "wb")
+        try:
+            for ahead in self._ahead:
+                self._write(ahead)
+        except BaseException:
+            self._leave_nothing()
+            raise
         return self
 
     def add(self, envelopes: Iterable[bytes]) -> None:
@@ -126,22 +148,31 @@ class PreparedWriter:
         trace: TracebackType | None,
     ) -> None:
         """Finish the file, or leave nothing."""
-        with self._file:
-            if kind is None and self._left == 0:
-                self._file.write(self._hash.digest())
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._part.replace(self._path)
-                return
+        if kind is not None or self._left:
+            self._leave_nothing()
+            if kind is None:
+                raise ValueError(f"{self._left} envelopes are missing")
+            return
+        try:
+            self._file.write(self._hash.digest())
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._part.replace(self._path)
+        except OSError as failed:
+            self._leave_nothing()
+            raise cannot_write(self._path, failed) from failed
+        self._file.close()
+
+    def _leave_nothing(self) -> None:
+        with suppress(OSError):  # what could not be written before cannot be now
+            self._file.close()
         self._part.unlink(missing_ok=True)
-        if kind is None:
-            raise ValueError(f"{self._left} envelopes are missing")
 
     def _write(self, part: bytes) -> None:
         try:
             self._file.write(part)
         except OSError as error:
-            raise SettingsError(f"{self._path} cannot be written: {error.strerror}") from error
+            raise cannot_write(self._path, error) from error
         self._hash.update(part)
 
 
@@ -167,6 +198,8 @@ def _read(file: BinaryIO, path: Path) -> Prepared:
     if not start.startswith(_MAGIC) or len(start) < len(_MAGIC) + _HEAD.size:
         raise SettingsError(f"{path} holds no prepared submissions")
     n_users, envelope_bytes, task_bytes = _HEAD.unpack(start[len(_MAGIC) :])
+    if n_users > MAX_USERS:
+        raise SettingsError(f"{path} holds {n_users} users; it may hold {MAX_USERS} at most")
     most = MAX_TASK_BYTES + SIGNATURE_BYTES
     users_bytes = n_users * (1 + _VALUE.itemsize)
     if not SIGNATURE_BYTES < task_bytes <= most or len(start) + task_bytes + users_bytes > size:
@@ -177,7 +210,7 @@ def _read(file: BinaryIO, path: Path) -> Prepared:
     begin = file.tell()
     if n_users == 0 or len(values) != n_users or kinds.max() >= len(Behaviour):
         raise SettingsError(f"{path} is damaged: its users are none")
-    if begin + int(ENVELOPES[kinds].sum()) * envelope_bytes + _HASH_BYTES != size:
+    if begin + _envelopes_of(kinds) * envelope_bytes + _HASH_BYTES != size:
         raise SettingsError(f"{path} was cut off, or is damaged")
     _check_hash(file, size, path)
     signed = SignedTask(task_bytes=task[SIGNATURE_BYTES:], signature=task[:SIGNATURE_BYTES])
@@ -186,10 +219,15 @@ def _read(file: BinaryIO, path: Path) -> Prepared:
         path=path,
         signed=signed,
         kinds=kinds,
-        values=values.astype(np.uint32),
+        values=values.astype(np.uint32, copy=False),
         envelope_bytes=envelope_bytes,
         begin=begin,
     )
+
+
+def _envelopes_of(kinds: NDArray[np.uint8]) -> int:
+    """Count envelopes of users, all together."""
+    return sum(int(ENVELOPES[kind]) * number for kind, number in counts_of(kinds).items())
 
 
 def _check_hash(file: BinaryIO, size: int, path: Path) -> None:

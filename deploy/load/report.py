@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from deploy.foreign_text import shown, visible
 from deploy.load.ramp import Step, broken_by
 from deploy.load.run import Finished
 
@@ -51,6 +52,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
             for row in finished.rows
         ],
         "counts_match": finished.counts_match,
+        "failure": None if finished.failure is None else str(finished.failure),
         "result": None
         if result is None
         else {
@@ -116,15 +118,16 @@ def show(finished: Finished, console: Console) -> None:
         console.print(finished.verdict.sentence)
     if finished.rows:
         console.print(_counts(finished))
+        which = "Every count" if finished.failure is None else "Every count that came"
         console.print(
-            "Every count is what it must be."
+            f"{which} is what it must be."
             if finished.counts_match
             else "Counts differ from what they must be.",
             style="" if finished.counts_match else "bold red",
         )
     console.print(_usage(finished))
     for note in finished.notes:
-        console.print(note, markup=False)
+        console.print(visible(note), markup=False)
 
 
 def _figures(finished: Finished, fields: dict[str, Any]) -> Table:
@@ -148,7 +151,7 @@ def _figures(finished: Finished, fields: dict[str, Any]) -> Table:
     table.add_row("users acknowledged", f"{fields['users_acknowledged']:,}")
     table.add_row("attempts made again", f"{fields['retries']:,}")
     for cause, number in (fields["failed_attempts"] | fields["refusals"]).items():
-        table.add_row(f"failed: {cause}", f"{number:,}")
+        table.add_row(f"failed: {shown(cause)}", f"{number:,}")
     result = fields["result"]
     if result is not None:
         table.add_row("users counted by the analyzer", f"{result['n_users']:,}")
@@ -199,5 +202,5 @@ def _usage(finished: Finished) -> Table:
         table.add_column(heading, justify="right")
     for party, usage in finished.usage.items():
         memory = usage.peak_memory_bytes / _MEBIBYTE
-        table.add_row(party, f"{usage.cpu_seconds:,.2f} s", f"{memory:,.0f} MiB")
+        table.add_row(shown(party), f"{usage.cpu_seconds:,.2f} s", f"{memory:,.0f} MiB")
     return table

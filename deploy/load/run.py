@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import PeerError, PeerRefusalError, PlanError
+from common.errors import PeerError, PeerRefusalError, PlanError, ShuffleDpError
 from common.result import Result
 from common.submission import REFUSALS, Outcome
 from common.task import Task
@@ -65,13 +65,15 @@ class Finished:
     """With the last one: counts are of this."""
     rows: list[Row]
     result: Result | None
+    failure: ShuffleDpError | None
+    """Why the shuffler's counts, or the result, did not come; None if nothing is missing."""
     truth: NDArray[np.float64]
     usage: dict[str, Usage]
     notes: list[str]
 
     @property
     def counts_match(self) -> bool:
-        """Every count is one that it may be."""
+        """Every count that came is one that it may be."""
         return comparison.all_hold(self.rows)
 
     @property
@@ -94,6 +96,8 @@ async def run(
     """
     Let the prepared users come, wait for the result if there will be one, and compare.
 
+    Where the shuffler's counts or the result do not come, the rest is told, and why they did not.
+
     The last user, who is honest, comes when all others are through: until then the batch does not
     close, and what is late would be answered `closed`.
 
@@ -108,8 +112,6 @@ async def run(
     Raises:
         PlanError: The batch would close before the last user.
         SettingsError: A process of the generator has ended.
-        PeerError: The shuffler's counts, or the result, did not come in time.
-        PeerRefusalError: Whoever was asked for them refused.
     """
     task = Task.from_bytes(prepared.signed.task_bytes)
     _check_room(target, prepared, task)
@@ -120,10 +122,15 @@ async def run(
             Meter(source if target.source is None else together(source, target.source))
         )
         played = await _Play(plan, prepared, fleet, observer).play()
-        counts = await _counted_by_shuffler(target, prepared.signed.digest(), result_seconds)
-        result, notes = await _result(
-            target, played, prepared, task, observer, close=close, seconds=result_seconds
-        )
+        counts: dict[str, int] = {}
+        result = failure = None
+        try:
+            counts = await _counted_by_shuffler(target, prepared.signed.digest(), result_seconds)
+            result = await _result(
+                target, played, prepared, task, observer, close=close, seconds=result_seconds
+            )
+        except ShuffleDpError as error:
+            failure = error
     kinds = prepared.kinds[: played.n_users]
     rows = [] if target.kind == "sink" else comparison.answered(kinds, played.total)
     rows += comparison.counted_by_service(kinds, played.total, counts)
@@ -140,9 +147,10 @@ async def run(
         total=played.total,
         rows=rows,
         result=result,
+        failure=failure,
         truth=prepared.truth(played.n_users, task.domain_size),
         usage=meter.usage,
-        notes=[*played.notes, *notes],
+        notes=played.notes,
     )
 
 
@@ -282,9 +290,8 @@ async def _result(
     *,
     close: bool,
     seconds: float,
-) -> tuple[Result | None, list[str]]:
+) -> Result | None:
     """Wait for the result, if the batch closes now."""
-    notes = []
     stored = expected_answers(prepared.kinds[: played.n_users])[Outcome.STORED]
     closes = stored >= max(task.target_size, task.n_min)
     if close and target.shuffler is not None and not closes:
@@ -292,15 +299,15 @@ async def _result(
             await target.shuffler.close_batch(prepared.signed.digest())
             closes = True
         except PeerRefusalError as error:
-            notes.append(f"The batch could not be closed: {error}.")
+            played.notes.append(f"The batch could not be closed: {error}.")
     if target.operator is None:
-        return None, notes
+        return None
     if not closes:
-        notes.append(
+        played.notes.append(
             f"No result was awaited: the batch closes at {task.target_size} users, and {stored} "
             "came."
         )
-        return None, notes
+        return None
     observer.begins("Shuffling, opening, estimating", None)
     ask = partial(target.operator.wait_for_result, prepared.signed.digest())
-    return await _awaited(ask, "the analyzer's result", seconds), notes
+    return await _awaited(ask, "the analyzer's result", seconds)

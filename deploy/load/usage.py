@@ -1,10 +1,14 @@
 """What each service took while it was loaded: processor time, and memory at its peak."""
 
 import asyncio
+import math
+import socket
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTP_PORT, HTTPConnection, HTTPException
+from threading import Event, Timer
 from types import TracebackType
 from typing import Final, Protocol, Self
 from urllib.parse import urlsplit
@@ -18,7 +22,9 @@ from common.runtime.usage import measure
 _PERIOD: Final = 0.5
 """Seconds between looks: a peak that is shorter may be missed."""
 _TIMEOUT: Final = 5.0
-_MOST_BYTES: Final = 8 * 2**20
+"""Seconds to connect, and again for the whole page, however steadily it trickles."""
+_MOST_BYTES: Final = 2**20
+"""Of a page; it is cut there."""
 _CPU: Final = "shuffledp_process_cpu_seconds_total"
 _MEMORY: Final = "shuffledp_process_resident_memory_bytes"
 
@@ -123,19 +129,23 @@ def together(*sources: Source) -> Source:
 
 def remote_source(pages: Mapping[str, str]) -> Source:
     """
-    Look at services' pages of metrics, by party. One that does not answer is left out.
+    Look at services' pages of metrics, by party, all at once. One that does not come in time is
+    left out.
 
     Raises:
         SettingsError: An address is not http://…
     """
     places = {party: _place(url) for party, url in pages.items()}
 
+    def look_at(place: tuple[str, int, str]) -> Look | None:
+        with suppress(OSError, HTTPException, SettingsError):
+            return look_from(_page(*place))
+        return None
+
     def look() -> Mapping[str, Look]:
-        found: dict[str, Look] = {}
-        for party, place in places.items():
-            with suppress(OSError, HTTPException, SettingsError):
-                found[party] = look_from(_page(*place))
-        return found
+        with ThreadPoolExecutor(max(1, len(places))) as pool:
+            found = zip(places, pool.map(look_at, places.values()), strict=True)
+            return {party: seen for party, seen in found if seen is not None}
 
     return look
 
@@ -156,13 +166,31 @@ def _place(url: str) -> tuple[str, int, str]:
 def _page(host: str, port: int, path: str) -> bytes:
     """Read a page as it is there: redirected to nowhere, and through no proxy."""
     connection = HTTPConnection(host, port, timeout=_TIMEOUT)
+    cut = Event()
     try:
-        connection.request("GET", path)
-        return connection.getresponse().read(_MOST_BYTES)
+        connection.connect()
+        # The connection's own timeout begins again with every byte.
+        late = Timer(_TIMEOUT, _cut_off, [connection.sock, cut])
+        late.start()
+        try:
+            connection.request("GET", path)
+            page = connection.getresponse().read(_MOST_BYTES)
+        finally:
+            late.cancel()
     except UnicodeError as error:
         raise SettingsError("a page of metrics has an address that none can have") from error
     finally:
         connection.close()
+    if cut.is_set():  # a number in it may have lost its end
+        raise TimeoutError
+    return page
+
+
+def _cut_off(connected: socket.socket, cut: Event) -> None:
+    """End a connection under whoever reads it."""
+    cut.set()
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def look_from(page: bytes) -> Look:
@@ -178,9 +206,12 @@ def look_from(page: bytes) -> Look:
             for sample in family.samples:
                 if sample.name in {_CPU, _MEMORY}:
                     found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
-        return Look(found[_CPU], int(found[_MEMORY]))
+        look = Look(found[_CPU], int(found[_MEMORY]))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
         raise SettingsError("a page of metrics does not say what its process takes") from error
+    if not (0 <= look.cpu_seconds < math.inf and look.memory_bytes >= 0):
+        raise SettingsError("a page of metrics says that its process takes what none can take")
+    return look
 
 
 def pages_from(texts: list[str]) -> dict[str, str]:

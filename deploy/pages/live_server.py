@@ -2,13 +2,15 @@
 
 import asyncio
 import hmac
+import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from common.batch import BatchProgress
 from common.errors import SettingsError, ShuffleDpError
@@ -22,6 +24,9 @@ POLL_SECONDS: Final = 2.0
 
 _LOOPBACK: Final = "127.0.0.1"
 _PATIENCE_SECONDS: Final = 10.0
+"""For a connection, from its first byte to its last, however steadily they trickle."""
+_AT_ONCE: Final = 32
+"""Connections, each with a thread; one more is hung up on. Browsers open some ahead of need."""
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "frame-ancestors 'none'"),
@@ -116,7 +121,40 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, live: LivePage, port: int) -> None:
         self.live = live
+        self._room = threading.BoundedSemaphore(_AT_ONCE)
         super().__init__((_LOOPBACK, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as there
+        """Answer a connection in a thread, if there is room for one."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread could be started
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Answer a connection, and cut it off when its time is over."""
+        late = threading.Timer(_PATIENCE_SECONDS, _cut_off, [request])
+        late.daemon = True
+        try:
+            late.start()
+            super().process_request_thread(request, client_address)
+        finally:
+            late.cancel()
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Say nothing of who hung up or was cut off: the terminal is for whoever runs this."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def _cut_off(request: socket.socket) -> None:
+    with suppress(OSError):  # it has ended
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

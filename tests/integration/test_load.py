@@ -3,12 +3,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 from common.errors import PlanError, SettingsError
 from common.submission import Outcome
+from common.task import Task
 from deploy.cli import app
 from deploy.load import prepared_file
 from deploy.load.behaviour import MISBEHAVING, Behaviour
@@ -23,7 +25,9 @@ from deploy.load.tally import Tally
 from deploy.load.target import Target
 from deploy.result_json import dumps
 from deploy.shuffler_client import ShufflerClient
+from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.services import Services
+from user_agent.contribution import Contributor
 
 _USERS = 240
 _STORED = 228
@@ -124,6 +128,36 @@ async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
     """The batch would close before the last of them, and nothing could be compared."""
     with pytest.raises(PlanError, match="close before the last"):
         await _load(services, tmp_path, LoadPlan(), stored=100)
+
+
+async def test_a_batch_that_real_users_are_in_is_left_alone(services: Services) -> None:
+    """With the shuffler's token that is seen before anybody is sent."""
+    signed = await services.publish(n_min=5, target_size=1000)
+    state = services.directory
+    contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
+    request = shuffler_pb2.SubmitRequest(
+        task_digest=signed.digest(), envelope=contributor.prepare(1, np.random.default_rng(1))
+    )
+    async with services.stubs() as (_, shuffler, _analyzer):
+        await shuffler.Submit(request, timeout=20)
+    job = Job(
+        kind="services",
+        plan=LoadPlan(),
+        crowd=Crowd(n_users=5),
+        dataset_name="zipf:100",
+        remote=Remote(
+            shuffler=services.shuffler.address,
+            authority=state / "tls" / "authority.pem",
+            digest=signed.digest(),
+            shuffler_token_file=state / "shuffler" / "operator.token",
+        ),
+    )
+
+    with (
+        Bars(Console(quiet=True)) as bars,
+        pytest.raises(PlanError, match="the batch holds 1 users; it must hold 0"),
+    ):
+        await execute(job, bars)
 
 
 async def test_what_was_prepared_is_replayed_and_the_batch_closed(

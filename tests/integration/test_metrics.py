@@ -13,7 +13,6 @@ from common.errors import OverloadError, SettingsError, StorageError
 from common.runtime.calls import connections_of
 from common.runtime.gate import GateInterceptor
 from common.runtime.metric_table import PARTIES, TABLE, Party
-from common.runtime.metrics_endpoint import MetricsEndpoint
 from common.runtime.rpc import bind, make_server
 from common.signing import SignedTask
 from common.task import Task
@@ -21,7 +20,7 @@ from common.version import VERSION
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2
 from shuffler.servicer import ShufflerServicer
 from tests.support.connections import shuffler_stub
-from tests.support.scrapes import Series, ask, by_batches, scrape, value
+from tests.support.scrapes import Series, by_batches, scrape, value
 from tests.support.services import Services
 from user_agent.contribution import Contributor
 
@@ -30,8 +29,9 @@ _LISTEN = "127.0.0.1:0"
 
 
 @pytest.fixture
-async def measured(tmp_path: Path) -> AsyncIterator[Services]:
-    """The three services, all with their metrics."""
+async def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
+    """The three services, all with their metrics, made anew for each scrape."""
+    monkeypatch.setattr("common.runtime.metrics_endpoint.PAGE_SECONDS", 0.0)
     started = Services(tmp_path)
     await started.start_analyzer(metrics_listen=_LISTEN)
     await started.start_shuffler(metrics_listen=_LISTEN)
@@ -227,151 +227,3 @@ async def test_what_a_call_runs_into_is_taken_note_of(error: Exception) -> None:
     await server.stop(None)
 
     assert [error] == noted
-
-
-async def _page() -> bytes:
-    return b"shuffledp_up 1\n"
-
-
-@pytest.fixture
-async def endpoint() -> AsyncIterator[MetricsEndpoint]:
-    """An endpoint of a small page."""
-    started = await MetricsEndpoint.start(_LISTEN, _page)
-    yield started
-    await started.stop()
-
-
-@pytest.mark.parametrize(
-    ("request_line", "status"),
-    [
-        ("GET /metrics HTTP/1.1", "200 OK"),
-        ("GET /metrics HTTP/1.0", "200 OK"),
-        ("GET / HTTP/1.1", "404 Not Found"),
-        ("GET /metrics/ HTTP/1.1", "404 Not Found"),
-        ("GET /metrics?name[]=x HTTP/1.1", "404 Not Found"),
-        ("POST /metrics HTTP/1.1", "405 Method Not Allowed"),
-        ("HEAD /metrics HTTP/1.1", "405 Method Not Allowed"),
-        ("GET /metrics", "400 Bad Request"),
-        ("PRI * HTTP/2.0", "400 Bad Request"),
-    ],
-)
-async def test_one_page_is_served_and_nothing_else(
-    endpoint: MetricsEndpoint, request_line: str, status: str
-) -> None:
-    """Whatever is asked, the answer comes, and the connection ends."""
-    line, body = await ask(endpoint.address, f"{request_line}\r\nHost: x\r\n\r\n".encode())
-
-    assert f"HTTP/1.1 {status}" == line
-    assert ("shuffledp_up 1\n" if status == "200 OK" else "") == body
-
-
-async def test_a_head_that_never_ends_is_cut_off(endpoint: MetricsEndpoint) -> None:
-    """At some thousand bytes."""
-    line, _ = await ask(endpoint.address, b"GET /metrics HTTP/1.1\r\nX: " + bytes(20_000))
-
-    assert "" == line
-
-
-async def _silent(address: str, count: int) -> list[asyncio.StreamWriter]:
-    host, _, port = address.rpartition(":")
-    found = [await asyncio.open_connection(host, int(port)) for _ in range(count)]
-    await asyncio.sleep(0.05)
-    return [writer for _, writer in found]
-
-
-async def test_clients_that_say_nothing_hold_up_no_scrape(endpoint: MetricsEndpoint) -> None:
-    """More of them than there are places: the oldest are cut off."""
-    silent = await _silent(endpoint.address, 40)
-    async with asyncio.timeout(1):
-        for _ in range(20):
-            line, _ = await ask(endpoint.address)
-            assert "HTTP/1.1 200 OK" == line
-    for writer in silent:
-        writer.close()
-
-
-async def test_a_burst_leaves_no_more_open_than_there_are_places(
-    endpoint: MetricsEndpoint,
-) -> None:
-    """Each that comes cuts off another."""
-    host, _, port = endpoint.address.rpartition(":")
-    burst = await asyncio.gather(
-        *(asyncio.open_connection(host, int(port)) for _ in range(100)), return_exceptions=True
-    )
-    await asyncio.sleep(0.2)
-    connected = [one for one in burst if not isinstance(one, BaseException)]
-    left = [reader for reader, _ in connected if not reader.at_eof() and reader.exception() is None]
-    for _, writer in connected:
-        writer.close()
-
-    assert 50 < len(connected)
-    assert 16 == len(left)
-
-
-class _SlowPage:
-    """A page that takes until it is let go."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.go_on = asyncio.Event()
-
-    async def __call__(self) -> bytes:
-        """Give it."""
-        self.asked.set()
-        await self.go_on.wait()
-        return b"shuffledp_up 1\n"
-
-
-async def test_a_scrape_under_way_is_not_cut_off() -> None:
-    """By however many come and say nothing."""
-    page = _SlowPage()
-    started = await MetricsEndpoint.start(_LISTEN, page)
-    scraping = asyncio.create_task(ask(started.address))
-    await page.asked.wait()
-    silent = await _silent(started.address, 40)
-    page.go_on.set()
-    line, _ = await scraping
-    await started.stop()
-    for writer in silent:
-        writer.close()
-
-    assert "HTTP/1.1 200 OK" == line
-
-
-async def test_who_comes_while_all_places_are_being_answered_is_turned_away() -> None:
-    """And the others get their answers."""
-    page = _SlowPage()
-    started = await MetricsEndpoint.start(_LISTEN, page)
-    scraping = [asyncio.create_task(ask(started.address)) for _ in range(16)]
-    await page.asked.wait()
-    await asyncio.sleep(0.1)
-    async with asyncio.timeout(2):
-        late = await asyncio.gather(ask(started.address), return_exceptions=True)
-    page.go_on.set()
-    lines = [line for line, _ in await asyncio.gather(*scraping)]
-    await started.stop()
-
-    assert isinstance(late[0], ConnectionError) or ("", "") == late[0]
-    assert ["HTTP/1.1 200 OK"] * 16 == lines
-
-
-async def test_clients_that_say_nothing_hold_up_no_stop(caplog: pytest.LogCaptureFixture) -> None:
-    """They are cut off, and nothing is said of it."""
-    started = await MetricsEndpoint.start(_LISTEN, _page)
-    silent = await _silent(started.address, 5)
-    async with asyncio.timeout(1):
-        await started.stop()
-    await asyncio.sleep(0.05)
-    assert [] == caplog.messages
-    for writer in silent:
-        writer.close()
-
-
-@pytest.mark.slow
-async def test_a_client_that_says_nothing_is_cut_off(endpoint: MetricsEndpoint) -> None:
-    """Within seconds, also if it is alone."""
-    host, _, port = endpoint.address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    async with asyncio.timeout(8):
-        assert b"" == await reader.read()
-    writer.close()

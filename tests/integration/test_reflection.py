@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from common.errors import SettingsError
-from common.runtime.calls import LONG_MESSAGE, Kind
+from common.runtime.calls import LONG_MESSAGE, Kind, connections_of
+from common.runtime.gate import GateInterceptor
+from common.runtime.rpc import bind, make_server
 from common.runtime.settings import load
 from tests.support.services import Services
 from user_agent.settings import UserAgentSettings
@@ -17,6 +21,7 @@ from user_agent.settings import UserAgentSettings
 _DEADLINE = 10.0
 _LIST = reflection_pb2.ServerReflectionRequest(list_services="")
 _SHUFFLER = "shuffledp.v1.Shuffler"
+_REFLECTION = reflection.SERVICE_NAME
 
 
 @pytest.fixture
@@ -106,6 +111,40 @@ async def test_a_conversation_in_which_nothing_is_said_is_ended(reflecting: Serv
         async with asyncio.timeout(2 * Kind.REFLECTION.value.read_seconds):
             assert (await call.code()).name == "DEADLINE_EXCEEDED"
         assert await call.details() == "the call took too long"
+
+
+async def test_a_conversation_whose_answers_nobody_takes_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At its time limit: its place is another's, and the caller, who set no deadline, is told."""
+    short = replace(Kind.REFLECTION.value, seconds=0.5)
+    monkeypatch.setattr(Kind.REFLECTION, "_value_", short)
+    gate = GateInterceptor(certificates=False, token=None)
+    server = make_server(gate, connections_of(_SHUFFLER))
+    reflection.enable_server_reflection((reflection.SERVICE_NAME,), server)
+    address = bind(server, "127.0.0.1:0", None)
+    await server.start()
+    described = reflection_pb2.ServerReflectionRequest(file_containing_symbol=_REFLECTION)
+    narrow = (("grpc.http2.lookahead_bytes", 16 * 1024), ("grpc.http2.bdp_probe", 0))
+    async with grpc.aio.insecure_channel(address, options=narrow) as channel:
+        call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo()
+        for _ in range(150):  # so many questions fit on the way, and not so many answers
+            await call.write(described)
+        await asyncio.sleep(short.seconds + 0.3)
+        async with asyncio.timeout(_DEADLINE):
+            [listed] = await _answers(channel, [_LIST])
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await _read_all(call)
+    await server.stop(0)
+
+    assert {_REFLECTION} == _names(listed)
+    assert grpc.StatusCode.DEADLINE_EXCEEDED is caught.value.code()
+    assert "the call took too long" == caught.value.details()
+
+
+async def _read_all(call: Any) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
 
 
 async def test_a_question_has_a_length(reflecting: Services) -> None:

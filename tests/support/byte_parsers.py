@@ -1,5 +1,6 @@
 """Tasks, keys, ciphertexts and reports: what is read as fixed or canonical bytes."""
 
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -184,8 +185,12 @@ BYTE_PARSERS: Final = (
     ),
     Parser(
         name="request for metrics",
-        read=parse_request,
-        seeds=(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/1.0\r\n\r\n"),
+        read=partial(parse_request, from_here=True),
+        seeds=(
+            b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET /metrics HTTP/1.1\r\nHost: [::1]:9464\r\n\r\n",
+            b"GET / HTTP/1.0\r\n\r\n",
+        ),
         form="text",
         covers=("common.runtime.metrics_endpoint.parse_request",),
         share=4,

@@ -164,7 +164,8 @@ def play_users(deployment: Deployment, digest: str, users: int, seed: int) -> di
     """Let users of the load generator submit, each until it is answered; give what it reports."""
     outcome = deployment.compose(
         *("run", "--rm", "-T", "loadgen", "load", digest, "--shuffler", "shuffler:7002"),
-        *("--authority", AUTHORITY, "--users", str(users), "--dataset", DATASET),
+        *("--i-run-these-services", "--authority", AUTHORITY),
+        *("--users", str(users), "--dataset", DATASET),
         *("--seed", str(seed), "--mode", "users", "--concurrency", "4", "--json"),
     )
     found: dict[str, Any] = json.loads(outcome.stdout)

@@ -3,7 +3,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from common.errors import OverloadError
+from common.errors import OverloadError, SideCallError
 from common.runtime.admission import Line, Places
 from common.runtime.calls import Kind
 
@@ -24,6 +24,19 @@ def test_a_connection_has_its_share_of_the_places_and_no_more() -> None:
 
     with places.taken(Kind.BULK, "greedy"):
         pass
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_that_no_conversation_has_room_is_no_overload(kind: Kind) -> None:
+    """Eight who ask which calls there are would keep the alert up; of any other kind it is one."""
+    places, limits = Places(), kind.value
+    with ExitStack() as held:
+        for number in range(limits.places):
+            held.enter_context(places.taken(kind, f"caller {number}"))
+        with pytest.raises(OverloadError) as caught:
+            held.enter_context(places.taken(kind, "one more"))
+
+    assert (kind is Kind.REFLECTION) == isinstance(caught.value, SideCallError)
 
 
 def test_on_a_unix_socket_all_places_are_open_to_anybody() -> None:

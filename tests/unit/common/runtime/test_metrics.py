@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import OverloadError, ShareError, StorageError, TaskError
+from common.errors import OverloadError, ShareError, SideCallError, StorageError, TaskError
 from common.runtime.incidents import WINDOW, Incidents
 from common.runtime.metric_table import PARTIES, TABLE, Kind, MetricName, Row
 from common.runtime.metrics import Metrics
@@ -124,9 +124,11 @@ async def test_an_incident_is_told_for_the_whole_of_the_next_five_minutes(
     assert [0.0] * 5 + [1.0] * 5 + [0.0] * 10 == found
 
 
-@pytest.mark.parametrize("error", [ShareError("its share"), TaskError("no"), ValueError()])
+@pytest.mark.parametrize(
+    "error", [ShareError("its share"), SideCallError("aside"), TaskError("no"), ValueError()]
+)
 async def test_what_one_client_runs_into_is_no_incident(error: Exception) -> None:
-    """It had its share, or asked for what there is not; others are served."""
+    """It had its share, asked for what there is not or for what nobody needs; others are served."""
     clock = ManualClock()
     metrics = Metrics("shuffler")
     incidents = Incidents(metrics, clock)

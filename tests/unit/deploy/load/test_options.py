@@ -3,13 +3,14 @@
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import PlanError
+from common.errors import PlanError, SettingsError
 from deploy.cli import app
 from deploy.load.ignored import refuse_ignored
 from deploy.load.target import Kind
 
 _DIGEST = "5b" * 32
 _SERVICES = ["--shuffler", "127.0.0.1:1"]
+_MINE = "--i-run-these-services"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,9 @@ _SERVICES = ["--shuffler", "127.0.0.1:1"]
         ([*_SERVICES, _DIGEST, "--prepare", "u", "--rate", "5"], "--rate"),
         ([*_SERVICES, _DIGEST, "--prepare", "u", "--mode", "users"], "--mode"),
         ([*_SERVICES, _DIGEST, "--prepare", "u", "--metrics", "x=http://h/m"], "--metrics"),
+        (["--local", "--i-run-these-services"], "--i-run-these-services"),
+        ([*_SERVICES, _DIGEST, "--prepare", "u", _MINE], _MINE),
+        ([*_SERVICES, _DIGEST, "--shuffler-token-file", "t", _MINE], _MINE),
         ([*_SERVICES, "--replay", "u", "--dataset", "zipf:9"], "--dataset"),
         ([*_SERVICES, "--replay", "u", "--users", "5"], "--users"),
         ([*_SERVICES, "--replay", "u", "--misbehaving", "0"], "--misbehaving"),
@@ -60,3 +64,24 @@ def test_an_option_that_would_be_ignored_is_refused_by_its_name(
 def test_options_that_mean_something_are_taken(kind: Kind, given: str) -> None:
     """A task may be named beside a replayed file: then it must be that file's."""
     refuse_ignored(kind, given.split(), bursts=False)
+
+
+@pytest.mark.parametrize("given", [[_DIGEST, "--users", "5"], ["--replay", "u", "--mode", "bulk"]])
+def test_running_services_are_sent_nothing_without_their_operators_consent(
+    given: list[str],
+) -> None:
+    """What any device knows is not enough. Before anything is read or asked."""
+    result = CliRunner().invoke(app, ["load", *_SERVICES, *given])
+
+    assert isinstance(result.exception, PlanError), result.output
+    assert "--shuffler-token-file, or say --i-run-these-services" in str(result.exception)
+
+
+@pytest.mark.parametrize("given", [[_MINE], ["--shuffler-token-file", "t"], ["--prepare", "u"]])
+def test_consent_is_given_by_word_or_token_and_not_needed_to_prepare(given: list[str]) -> None:
+    """Then the next thing is looked at: here a file that is not there."""
+    asked = ["load", *_SERVICES, _DIGEST, "--authority", "nowhere/a.pem", *given]
+    result = CliRunner().invoke(app, asked)
+
+    assert isinstance(result.exception, SettingsError), result.output
+    assert "cannot be read" in str(result.exception)

@@ -1,4 +1,7 @@
+import os
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +15,7 @@ from common.submission import unpack
 from deploy.datasets.choice import dataset
 from deploy.load import prepared_file
 from deploy.load.behaviour import ENVELOPES, Behaviour
-from deploy.load.plan import Crowd
+from deploy.load.plan import MAX_USERS, Crowd
 from deploy.load.prepared_file import PreparedWriter
 from deploy.load.sealing import draw_values, prepare
 from tests.support.tasks import PublishedTask, published
@@ -139,6 +142,59 @@ def _item(case: PublishedTask, mechanism: Mechanism, envelope: bytes) -> int:
     reports = np.frombuffer(b"".join(plaintexts), dtype=mechanism.report_dtype)
     [item] = np.flatnonzero(mechanism.tally(reports))
     return int(item)
+
+
+def test_more_users_than_there_may_be_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    """A file of holes is as long as it likes to be: the number alone decides."""
+    path = tmp_path / "users"
+    with path.open("wb") as made:
+        made.write(b"shuffledp-load\x01\n" + struct.pack("<QII", MAX_USERS + 1, 100, 100))
+        made.truncate(2**35)
+
+    with pytest.raises(SettingsError, match=f"holds 1000000001 users; it may hold {MAX_USERS}"):
+        prepared_file.read(path)
+
+
+def _written(case: PublishedTask, path: Path) -> None:
+    """Write a file of one user."""
+    kinds, values = np.zeros(1, dtype=np.uint8), np.zeros(1, dtype=np.int64)
+    with PreparedWriter(path, signed=case.signed, kinds=kinds, values=values) as writer:
+        writer.add([bytes(case.task.envelope_bytes)])
+
+
+def test_a_prepared_file_is_its_owners_alone(case: PublishedTask, tmp_path: Path) -> None:
+    """Also where one was that others read."""
+    path = tmp_path / "users"
+    path.write_bytes(b"older")
+    path.chmod(0o644)
+    _written(case, path)
+
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert 1 == prepared_file.read(path).n_users
+
+
+@pytest.mark.parametrize("name", ["users", "users.part"])
+def test_a_link_that_lies_there_is_not_followed(
+    case: PublishedTask, tmp_path: Path, name: str
+) -> None:
+    """Neither under the file's own name nor under one that it might have before it is whole."""
+    other = tmp_path / "other"
+    other.write_bytes(b"precious")
+    (tmp_path / name).symlink_to(other)
+    with suppress(SettingsError):
+        _written(case, tmp_path / "users")
+
+    assert b"precious" == other.read_bytes()
+    assert (tmp_path / name).is_symlink()
+
+
+def test_what_is_no_ordinary_file_is_not_replaced(case: PublishedTask, tmp_path: Path) -> None:
+    """A pipe, a device, a link: in words."""
+    path = tmp_path / "users"
+    os.mkfifo(path)
+
+    with pytest.raises(SettingsError, match="it is no ordinary file"):
+        _written(case, path)
 
 
 def test_a_file_that_is_not_there_is_refused_in_words(tmp_path: Path) -> None:

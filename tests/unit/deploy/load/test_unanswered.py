@@ -1,19 +1,25 @@
 """Runs in which nobody answers: what they say of it, and how they end."""
 
+import io
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from common.errors import PeerError
+from deploy.commands.load import tell
 from deploy.load import prepared_file
 from deploy.load.connection import Destination
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.prepared_file import Prepared
+from deploy.load.report import as_json, show
 from deploy.load.run import run
 from deploy.load.sealing import prepare
 from deploy.load.tally import Tally
 from deploy.load.target import Target
+from deploy.load.usage import Usage
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
 from tests.support.tasks import published
@@ -81,31 +87,58 @@ async def test_a_ramp_does_not_hold_where_every_user_gave_up(
     assert "20 users gave up" == finished.verdict.reason
 
 
-async def test_counts_of_the_shuffler_that_do_not_come_are_told_in_words(tmp_path: Path) -> None:
-    """What was awaited, and for how long."""
+async def test_a_run_whose_counts_do_not_come_tells_the_rest(tmp_path: Path) -> None:
+    """What the users saw; and what was awaited, and for how long."""
     prepared, token = _prepared(tmp_path, 2), tmp_path / "token"
     token.write_text("secret")
     async with ShufflerClient.connect(_NOWHERE, None, token) as shuffler:
-        with pytest.raises(PeerError, match=r"the shuffler's counts .* within 0\.1 seconds"):
-            await run(
-                LoadPlan(patience=0.0),
-                _target(prepared, shuffler=shuffler),
-                prepared,
-                Silent(),
-                result_seconds=0.1,
-            )
+        finished = await run(
+            LoadPlan(patience=0.0),
+            _target(prepared, shuffler=shuffler),
+            prepared,
+            Silent(),
+            result_seconds=0.1,
+        )
+
+    assert (2, 2) == (finished.n_users, finished.total.given_up)
+    told = as_json(finished)
+    assert re.match(r"the shuffler's counts .* within 0\.1 seconds", told["failure"])
+    assert 2 == told["users_given_up"]
 
 
-async def test_a_result_that_does_not_come_is_told_in_words(tmp_path: Path) -> None:
-    """What was awaited, and for how long."""
+@pytest.mark.parametrize("json", [False, True])
+async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, json: bool
+) -> None:
+    """As a table or as JSON; the command ends with what was awaited, and for how long."""
     prepared, token = _prepared(tmp_path, 2), tmp_path / "token"
     token.write_text("secret")
     async with OperatorClient.connect(_NOWHERE, None, token) as operator:
-        with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
-            await run(
-                LoadPlan(patience=0.0),
-                _target(prepared, operator=operator),
-                prepared,
-                Silent(),
-                result_seconds=0.1,
-            )
+        finished = await run(
+            LoadPlan(patience=0.0),
+            _target(prepared, operator=operator),
+            prepared,
+            Silent(),
+            result_seconds=0.1,
+        )
+    with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
+        tell(finished, json=json)
+
+    assert ('"users_given_up": 2' if json else "users acknowledged") in capsys.readouterr().out
+
+
+async def test_what_services_say_steers_no_terminal(tmp_path: Path) -> None:
+    """In causes of failures, in notes, and in names: neither escapes nor markup."""
+    prepared = _prepared(tmp_path, 2)
+    finished = await run(LoadPlan(patience=0.0), _target(prepared), prepared, Silent())
+    hostile = "\x1b]0;x\x07[bold red]\u202e"
+    finished.total.refusals[hostile] += 1
+    finished.usage[hostile] = Usage()
+    finished.notes.append(hostile)
+    written = io.StringIO()
+
+    show(finished, Console(file=written, width=200))
+
+    expected = "\\x1b]0;x\\x07[bold red]\\u202e"
+    assert 3 == written.getvalue().count(expected)
+    assert not set("\x1b\x07\u202e") & set(written.getvalue())

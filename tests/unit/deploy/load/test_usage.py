@@ -1,7 +1,10 @@
 import os
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import cycle
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -31,7 +34,14 @@ def test_a_page_of_metrics_says_what_a_service_took() -> None:
     assert Look(12.5, 3_000_000) == look_from(_PAGE)
 
 
-@pytest.mark.parametrize("page", [b"", b"\xff", b"other 1\n", _PAGE.replace(b"12.5", b"x")])
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(b"", b"\xff", b"other 1\n"),
+        *(_PAGE.replace(b"12.5", number) for number in (b"x", b"+Inf", b"NaN", b"-1")),
+        *(_PAGE.replace(b"3.0e+06", number) for number in (b"Inf", b"NaN", b"-5")),
+    ],
+)
 def test_another_page_is_refused(page: bytes) -> None:
     """In words."""
     with pytest.raises(SettingsError):
@@ -102,6 +112,11 @@ def served() -> Iterator[str]:
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
+            if self.path.startswith("/trickling"):
+                with suppress(OSError):  # cut off
+                    for byte in cycle(b"#\n"):
+                        self.wfile.write(bytes([byte]))
+                        sleep(0.01)
             self.wfile.write(_PAGE if self.path == "/metrics?x=1" else b"nothing")
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its own name
@@ -120,3 +135,14 @@ def test_a_page_is_read_from_where_it_is(served: str) -> None:
     pages = {"shuffler": f"{served}/metrics?x=1", "analyzer": f"{served}/other"}
 
     assert {"shuffler": Look(12.5, 3_000_000)} == remote_source(pages)()
+
+
+def test_a_page_that_trickles_for_ever_is_left_out(
+    served: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then does not hold up the run."""
+    monkeypatch.setattr("deploy.load.usage._TIMEOUT", 0.2)
+    begun = monotonic()
+
+    assert {} == remote_source({"shuffler": f"{served}/trickling"})()
+    assert monotonic() - begun < 5

@@ -2,8 +2,12 @@ import asyncio
 import http.client
 import json
 import socket
+import struct
+import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -65,6 +69,73 @@ def test_a_foreign_name_for_this_machine_is_refused(address: str, host: str) -> 
 def test_nothing_can_be_done_but_reading(address: str, method: str) -> None:
     """There is no other method."""
     assert 501 == _get(address, "/s3cret/", method=method)[0]
+
+
+def _connected(address: str) -> socket.socket:
+    parts = urllib.parse.urlsplit(address)
+    return socket.create_connection((parts.hostname or "", parts.port or 0), timeout=5)
+
+
+def _trickle(connection: socket.socket) -> None:
+    """Send a request that does not end, for four seconds."""
+    connection.sendall(b"GET /s3cret/ HTTP/1.1\r\nX: ")
+    for _ in range(200):
+        connection.sendall(b"x")
+        time.sleep(0.02)
+
+
+def _wait_for_threads(count: int) -> None:
+    """Wait until those that answer have ended."""
+    give_up = time.monotonic() + 5
+    while threading.active_count() > count and time.monotonic() < give_up:
+        time.sleep(0.01)
+
+
+def _ends(connection: socket.socket) -> bool:
+    """Whether the other end hangs up, within seconds."""
+    with suppress(ConnectionError):
+        return connection.recv(1) == b""
+    return True
+
+
+def test_a_request_that_trickles_is_cut_off(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then holds a thread for the time of one connection, and no longer."""
+    monkeypatch.setattr("deploy.pages.live_server._PATIENCE_SECONDS", 0.2)
+    with _connected(address) as slow, pytest.raises(ConnectionError):
+        _trickle(slow)
+
+
+def test_more_connections_than_there_is_room_for_are_hung_up_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until others have ended: no client can start threads without end."""
+    monkeypatch.setattr("deploy.pages.live_server._AT_ONCE", 2)
+    live = LivePage(page=b"<p>", feed=LiveFeed(ManualClock()), secret="s3cret")  # noqa: S106  # of a test
+    server = LiveServer(live)
+    address, idle = server.start(), threading.active_count()
+    for _ in range(3):
+        with _connected(address), _connected(address), _connected(address) as third:
+            assert _ends(third)
+        _wait_for_threads(idle)
+        assert (200, b"<p>") == _get(address, "/s3cret/")
+        _wait_for_threads(idle)
+    server.stop()
+
+
+def test_who_hangs_up_leaves_nothing_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    """In the middle of a long page, with a reset."""
+    page = bytes(50_000_000)
+    server = LiveServer(LivePage(page=page, feed=LiveFeed(ManualClock()), secret="s3cret"))  # noqa: S106  # of a test
+    address, idle = server.start(), threading.active_count()
+    with _connected(address) as leaving:
+        host = urllib.parse.urlsplit(address).netloc
+        leaving.sendall(f"GET /s3cret/ HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert leaving.recv(1)
+        leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    _wait_for_threads(idle)
+    server.stop()
+
+    assert ("", "") == capfd.readouterr()
 
 
 async def test_the_shuffler_is_asked_again_after_it_could_not_be_reached(

@@ -1,0 +1,49 @@
+"""What libraries record goes the way of the project's own events."""
+
+import json
+import subprocess
+import sys
+import typing
+from typing import Final
+
+from common.runtime.logs import Field
+
+_PROGRAM: Final = """
+import asyncio, logging
+from common.runtime import logs
+
+logs.configure("DEBUG")
+logging.getLogger("grpc._cython.cygrpc").error("peer %s", "198.51.100.7")
+logging.getLogger("asyncio").debug("198.51.100.7")
+
+async def fail():
+    raise RuntimeError("198.51.100.7 sent 42")
+
+async def main():
+    asyncio.get_running_loop().create_task(fail())
+    await asyncio.sleep(0.01)
+    asyncio.get_running_loop().call_exception_handler({"message": "of 198.51.100.7"})
+    logs.event("serving", {"party": "shuffler"})
+
+asyncio.run(main())
+"""
+
+
+def test_a_librarys_text_stands_in_no_log() -> None:
+    """Neither its words nor an error's: what kind it was, and where, a JSON object a line."""
+    run = subprocess.run(
+        [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=60
+    )
+    records = [json.loads(line) for line in run.stderr.splitlines()]
+
+    assert "198.51.100.7" not in run.stderr
+    assert ["grpc._cython.cygrpc", "asyncio", "asyncio"] == [
+        record["event"].removeprefix("logged by ")
+        for record in records
+        if record["event"] != "serving"
+    ]
+    assert {"error": "RuntimeError", "where": "<string>:10"}.items() <= records[1].items()
+    assert {"level": "INFO", "event": "serving", "party": "shuffler"} in records
+    allowed = {*typing.get_args(Field), "level", "event"}
+    for record in records:
+        assert set(record) <= allowed
