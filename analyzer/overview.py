@@ -12,6 +12,7 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
 from common.task_summary_wire import MAX_LISTED_TASKS
+from common.version import VERSION
 
 
 class Overview:
@@ -67,7 +68,10 @@ class Overview:
             raise UnknownTaskError("there is no task with this digest")
         stored = await self._store.stored_task(digest)
         if stored is None:
-            raise TaskError("this version of the analyzer cannot read the task")
+            raise TaskError(
+                f"the analyzer, shuffledp {VERSION}, cannot read its task {digest.hex()[:12]}: a "
+                "later version published it, or its row is damaged"
+            )
         return signed, self._summary(stored)
 
     def _summary(self, stored: StoredTask) -> TaskSummary:

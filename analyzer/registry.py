@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import math
-from contextlib import suppress
 
 import numpy as np
 
@@ -79,18 +78,6 @@ class Registry:
             raise UnknownTaskError("there is no task with this digest")
         return signed
 
-    async def deadlines(self) -> dict[TaskDigest, int]:
-        """
-        Give the deadlines of tasks that may still have a result.
-
-        Cost: reads every unfinished task. One that this version cannot read is left out.
-        """
-        found = {}
-        for signed, _ in await self._store.unfinished_tasks():
-            with suppress(TaskError):
-                found[signed.digest()] = Task.from_bytes(signed.task_bytes).deadline
-        return found
-
     async def needed_keys(self, keep: float) -> set[KeyId] | None:
         """
         List the keys that a batch may still need: staged ones, and those yet to be delivered.
@@ -99,19 +86,18 @@ class Registry:
             keep: How many seconds after a task's deadline its batch may still come.
 
         Returns:
-            Their ids; None where this version cannot read an unfinished task: its key may be any,
+            Their ids; None where this version cannot read one of their tasks: its key may be any,
             and a later version may yet open its batch.
 
-        Cost: reads every unfinished task.
+        Cost: reads each of their tasks.
         """
-        now, needed = self._clock.now(), set()
-        for signed, staged in await self._store.unfinished_tasks():
+        needed = set()
+        for task_bytes in await self._store.awaited_tasks(self._clock.now() - keep):
             try:
-                task = Task.from_bytes(signed.task_bytes)
+                task = Task.from_bytes(task_bytes)
             except TaskError:
                 return None
-            if staged or now < task.deadline + keep:
-                needed.add(key_id(task.suite, task.analyzer_key))
+            needed.add(key_id(task.suite, task.analyzer_key))
         return needed
 
 

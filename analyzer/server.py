@@ -92,7 +92,9 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         rng=secure_generator(),
         metrics=metrics,
     )
-    metrics.resume(await store.batch_states(), await registry.deadlines(), head.entry)
+    overview = Overview(store, clock)
+    await overview.add_lines()
+    metrics.resume(await store.batch_states(), await store.deadlines(), head.entry)
     staging = Staging(
         store=store,
         registry=registry,
@@ -112,8 +114,6 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         metrics=metrics,
     )
     sentinels = Sentinels(store, registry)
-    overview = Overview(store, clock)
-    await overview.add_lines()
 
     async def needed() -> set[KeyId] | None:
         return await registry.needed_keys(settings.schedule().keep)

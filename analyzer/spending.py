@@ -18,7 +18,7 @@ from common.accounting.coalitions import claimed_release
 from common.accounting.composition import composed_epsilon
 from common.accounting.release import Release
 from common.errors import AccountingError, BudgetError, LedgerError
-from common.guarantee import rounded_up
+from common.guarantee import rounded_up, sum_upper
 from common.ledger_entry import LedgerEntry
 from common.task import Task
 from common.task_digest import TaskDigest
@@ -197,7 +197,7 @@ def _compose(together: Sequence[Spent], delta: float) -> float:
 
 def _local(together: Sequence[Spent]) -> float:
     """Give what all cost even if nobody else is honest: they can cost no more than that."""
-    return math.fsum(spent.local_epsilon for spent in together)
+    return sum_upper(spent.local_epsilon for spent in together)
 
 
 @lru_cache(maxsize=_REMEMBERED)

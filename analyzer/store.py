@@ -86,9 +86,13 @@ class Store:
         """List tasks that have a line, with digests above `after` or any, in ascending order."""
         return await self._database.run(task_table.after, after, at_most)
 
-    async def unfinished_tasks(self) -> list[tuple[SignedTask, bool]]:
-        """List tasks that may still have a result, and whether their batch is staged."""
-        return await self._database.run(task_table.unfinished)
+    async def deadlines(self) -> dict[TaskDigest, int]:
+        """Give the deadlines of tasks that have a line and may still have a result."""
+        return await self._database.run(task_table.deadlines)
+
+    async def awaited_tasks(self, since: float) -> list[bytes]:
+        """List the bytes of tasks whose batch is staged, or may come: not due before `since`."""
+        return await self._database.run(task_table.awaited, since)
 
     async def begin_batch(self, manifest: BatchManifest) -> bool:
         """

@@ -143,14 +143,29 @@ def _stored(row: Sequence[Any]) -> StoredTask:
     )
 
 
-def unfinished(connection: sqlite3.Connection) -> list[tuple[SignedTask, bool]]:
-    """List tasks that may still have a result, and whether their batch is staged."""
+_UNFINISHED: Final = (
+    "FROM tasks LEFT JOIN task_lines USING (task_digest) LEFT JOIN batches USING (task_digest) "
+    "WHERE failure IS NULL AND task_digest NOT IN (SELECT task_digest FROM results)"
+)
+"""They may still have a result."""
+
+
+def deadlines(connection: sqlite3.Connection) -> dict[TaskDigest, int]:
+    """Give the deadlines of tasks that have a line and may still have a result."""
     rows = connection.execute(
-        "SELECT task, signature, coalesce(staged, 0) FROM tasks LEFT JOIN batches "
-        "USING (task_digest) WHERE failure IS NULL "
-        "AND task_digest NOT IN (SELECT task_digest FROM results)"
+        f"SELECT task_digest, deadline {_UNFINISHED} AND deadline IS NOT NULL"
     )
-    return [
-        (SignedTask(task_bytes=task, signature=signature), bool(staged))
-        for task, signature, staged in rows
-    ]
+    return {TaskDigest(digest): deadline for digest, deadline in rows}
+
+
+def awaited(connection: sqlite3.Connection, since: float) -> list[bytes]:
+    """
+    List the bytes of tasks that may still have a result.
+
+    They have a staged batch, or a deadline after `since`, or none that is known.
+    """
+    rows = connection.execute(
+        f"SELECT task {_UNFINISHED} AND (coalesce(staged, 0) OR deadline IS NULL OR deadline > ?)",
+        (since,),
+    )
+    return [task for (task,) in rows]

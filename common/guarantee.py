@@ -1,9 +1,10 @@
 """What a reader is promised: never a bare number."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from fractions import Fraction
 from typing import Final, Literal
 
 Coalition = Literal[
@@ -42,6 +43,21 @@ def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
 _DIGITS: Final = 4
 
 
+def sum_upper(figures: Iterable[float]) -> float:
+    """
+    Add up privacy figures: the least float that is not below their exact sum.
+
+    A figure is taken, as it is by whoever reads it, for the shortest decimal that reads as it: ten
+    times .1 is 1, and not the hair more that ten of the nearest binary fractions are.
+    """
+    known = list(figures)
+    if math.inf in known:
+        return math.inf
+    exact = sum((Fraction(repr(float(figure))) for figure in known), Fraction(0))
+    nearest = float(exact)
+    return nearest if Fraction(repr(nearest)) >= exact else math.nextafter(nearest, math.inf)
+
+
 def rounded_up(figure: float) -> str:
     """Write a privacy figure for a reader, in four digits: it may only be rounded up."""
     if math.isinf(figure):
@@ -50,7 +66,7 @@ def rounded_up(figure: float) -> str:
 
 
 def rounded_down(figure: float) -> str:
-    """Write what an attack proves, in four digits: it may only be rounded down."""
+    """Write, in four digits, what may only be rounded down: what an attack proves, what is left."""
     return _written(figure, ROUND_FLOOR)
 
 

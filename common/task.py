@@ -82,7 +82,8 @@ class Task:
     nonce: bytes
     population: str
     """Who is asked. Tasks of one population are about the same people, and what they cost adds up;
-    different populations are taken to be disjoint. Nothing: nobody is asked again."""
+    different populations are taken to be disjoint. Nothing: nobody is asked again, by the
+    operator's word."""
     budget_epsilon: float
     """The most that all releases to this population together, this one included, may cost against
     the analyzer, at `budget_delta`."""

@@ -1,5 +1,6 @@
 """What populations have spent of their budgets and have left: from the ledger and its tasks."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -8,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from analyzer.spending import Budget, Spent, budgets
+from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.guarantee import rounded_down, rounded_up
 from common.ledger_entry import ChainHead, LedgerEntry
 from common.signing import SignedTask
@@ -41,7 +43,14 @@ class PopulationBudgets:
     population: str
     releases: int
     budgets: tuple[Budget, ...]
-    """The one of which the largest share is spent first; never none."""
+    """The one of which the largest share is spent first; none if what is spent is not known."""
+    unknown: str = ""
+    """Why what is spent is not known: a task of theirs cannot be read."""
+
+    @property
+    def share(self) -> float:
+        """The largest share of a budget that is spent; infinite where it is not known."""
+        return self.budgets[0].share if self.budgets else math.inf
 
 
 async def of_populations(
@@ -50,20 +59,29 @@ async def of_populations(
     """
     Compose what every population has spent, as the analyzer does, of its ledger and its tasks.
 
-    Tasks that name no population stand alone, and are left out.
+    A release counts for the population that its task was signed for, whatever the ledger says.
+    Tasks that name none stand alone, and are left out.
 
     Args:
         entries: The whole ledger, verified.
         tasks: Where the entries' tasks are read.
 
     Returns:
-        The population that has spent the largest share of a budget first.
+        The population that has spent the largest share of a budget first, before it those of which
+        that is not known.
+
+    Raises:
+        LedgerError: An entry names another population than its task.
+        PeerError: The analyzer does not answer.
 
     Cost: a call for each entry, and up to seconds for a population asked often.
     """
-    names = dict.fromkeys(entry.population for entry in entries if entry.population)
-    found = [await _of(name, entries, tasks) for name in names]
-    return tuple(sorted(found, key=lambda one: one.budgets[0].share, reverse=True))
+    by_population: dict[str, list[Spent | str]] = {}
+    for entry in entries:
+        by_population.setdefault(entry.population, []).append(await _spent(entry, tasks))
+    by_population.pop("", None)
+    found = [_compose(name, together) for name, together in by_population.items()]
+    return tuple(sorted(found, key=lambda one: one.share, reverse=True))
 
 
 async def of_task(task: Task, analyzer: Ledger) -> PopulationBudgets | None:
@@ -71,24 +89,41 @@ async def of_task(task: Task, analyzer: Ledger) -> PopulationBudgets | None:
     if not task.population:
         return None
     entries, _ = await analyzer.ledger()
-    promised = [(task.budget_epsilon, task.budget_delta)]
-    return await _of(task.population, entries, analyzer, promised)
+    together = [(entry.population, await _spent(entry, analyzer)) for entry in entries]
+    return _compose(
+        task.population,
+        [spent for population, spent in together if population == task.population],
+        [(task.budget_epsilon, task.budget_delta)],
+    )
 
 
-async def _of(
+async def _spent(entry: LedgerEntry, tasks: Tasks) -> Spent | str:
+    """Give what an entry's release cost, or why its task cannot be read."""
+    try:
+        signed, _ = await tasks.describe(entry.task_digest)
+        task = Task.from_bytes(signed.task_bytes)
+    except (PeerRefusalError, TaskError) as error:
+        return str(error)
+    if task.population != entry.population:
+        raise LedgerError(
+            f"entry {entry.entry} of the ledger names another population than its task "
+            f"{entry.task_digest.hex()[:12]} was signed for"
+        )
+    return Spent.by(task, entry.n_users, entry.n_refused)
+
+
+def _compose(
     population: str,
-    entries: Sequence[LedgerEntry],
-    tasks: Tasks,
+    together: Sequence[Spent | str],
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
-    together = []
-    for entry in entries:
-        if entry.population == population:
-            signed, _ = await tasks.describe(entry.task_digest)
-            task = Task.from_bytes(signed.task_bytes)
-            together.append(Spent.by(task, entry.n_users, entry.n_refused))
+    known = [spent for spent in together if isinstance(spent, Spent)]
+    unknown = [reason for reason in together if isinstance(reason, str)]
     return PopulationBudgets(
-        population=population, releases=len(together), budgets=budgets(together, promised)
+        population=population,
+        releases=len(together),
+        budgets=() if unknown else budgets(known, promised),
+        unknown="; ".join(unknown),
     )
 
 
@@ -96,17 +131,21 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
     """Print a row for each budget of each population."""
     table = Table(
         title="What populations have spent of their budgets, against the analyzer",
-        caption="Budget, spent and left are epsilons: what is spent rounded up, what is left down. "
+        caption="Budget, spent and left are epsilons: what is spent rounded up, the others down. "
         "Of several budgets each binds.",
     )
     for heading in _HEADINGS:
         table.add_column(heading, overflow="fold")
     for one in populations:
+        if one.unknown:
+            table.add_row(
+                shown(one.population), f"{one.releases:,}", "?", "?", "?", "?", shown(one.unknown)
+            )
         for budget in one.budgets:
             table.add_row(
                 shown(one.population),
                 f"{one.releases:,}",
-                rounded_up(budget.epsilon),
+                rounded_down(budget.epsilon),
                 rounded_up(budget.delta),
                 rounded_up(budget.spent_epsilon),
                 rounded_down(budget.left_epsilon),
@@ -120,6 +159,7 @@ def as_json(one: PopulationBudgets) -> dict[str, Any]:
     return {
         "population": one.population,
         "releases": one.releases,
+        "unknown": one.unknown,
         "budgets": [
             {
                 "budget_epsilon": budget.epsilon,

@@ -99,7 +99,7 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("target size", f"{task.target_size:,}"),
         ("deadline", moment(task.deadline)),
         ("assumed honest share", f"{task.assumed_honest_fraction:g}"),
-        ("population", task.population or "none: nobody is asked again"),
+        ("population", task.population or "none: its operator says nobody is asked again"),
         (
             "budget",
             f"epsilon {rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)}",

@@ -58,12 +58,15 @@ class Refusals:
             unsaved, self._unsaved = self._unsaved, {}
             if not unsaved:
                 return
+            writing = asyncio.ensure_future(self._spool.add_refusals(unsaved))
             try:
-                await self._spool.add_refusals(unsaved)
-            except Exception:
-                for batch_id, counted in unsaved.items():
-                    self._unsaved.setdefault(batch_id, Counter()).update(counted)
-                raise
+                await asyncio.shield(writing)
+            finally:
+                # Also if the service stops meanwhile: only its end tells whether it is written.
+                await asyncio.wait({writing})
+                if writing.exception() is not None:
+                    for batch_id, counted in unsaved.items():
+                        self._unsaved.setdefault(batch_id, Counter()).update(counted)
 
     async def keep_saving(self) -> None:
         """Write what is new, every second, for as long as the service runs."""

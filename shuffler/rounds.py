@@ -88,6 +88,8 @@ class Rounds:
         self._over: dict[TaskDigest, Round] = {}
         """Some of those whose batch is over; the others are in the spool."""
         self._beginning: dict[TaskDigest, asyncio.Task[Round]] = {}
+        self._left_alone = False
+        """Whether there is a batch that is not over and could not be resumed."""
         self._claimed: list[KeyId] = []
         """Keys of rounds that are being begun at this moment."""
 
@@ -144,8 +146,15 @@ class Rounds:
         """Give the deadlines of batches that are not over."""
         return {found.batch_id: found.terms.deadline for found in self.unfinished()}
 
-    def needed_keys(self) -> set[KeyId]:
-        """List the keys that envelopes may still come under."""
+    def needed_keys(self) -> set[KeyId] | None:
+        """
+        List the keys that envelopes may still come under.
+
+        None where a batch that is not over was left alone at the start: its task's key may be any,
+        and mended, or by a later version, it may yet be collected.
+        """
+        if self._left_alone:
+            return None
         tasks = [found.task for found in self.unfinished()]
         return {key_id(task.suite, task.shuffler_key) for task in tasks} | set(self._claimed)
 
@@ -177,6 +186,7 @@ class Rounds:
             try:
                 self.settle(stored)
             except (BatchStateError, TaskError) as error:
+                self._left_alone = True
                 logs.event(
                     "batch cannot be resumed",
                     {"batch_id": stored.batch_id.hex(), "error": type(error).__name__},

@@ -118,7 +118,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         spool.close()
         raise
 
-    async def needed() -> set[KeyId]:
+    async def needed() -> set[KeyId] | None:
         return rounds.needed_keys()
 
     rotation = Rotation(

@@ -1,6 +1,5 @@
 """What the device refuses, whatever the operator signed. Pure."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -8,7 +7,7 @@ from typing import Self
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
 from common.errors import AccountingError, BudgetError, PolicyError, SignatureError
-from common.guarantee import rounded_up
+from common.guarantee import rounded_up, sum_upper
 from common.mechanisms.catalogue import mechanism_of
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
@@ -146,8 +145,8 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
         BudgetError: A cap would be exceeded; nothing is left to spend on this task.
     """
     together = [*spent, claim]
-    local_before = math.fsum(each.local_epsilon for each in spent)
-    if math.fsum(each.local_epsilon for each in together) > policy.total_local_epsilon_cap:
+    local_before = sum_upper(each.local_epsilon for each in spent)
+    if sum_upper(each.local_epsilon for each in together) > policy.total_local_epsilon_cap:
         raise BudgetError(
             f"total_local_epsilon_cap is {policy.total_local_epsilon_cap}; "
             f"{rounded_up(local_before)} is spent on {len(spent)} tasks, and this one would add "
@@ -165,6 +164,6 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
 def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
     """Compose central claims; together they cost no more than the local ε, whatever their δ."""
-    local = math.fsum(each.local_epsilon for each in claims)
+    local = sum_upper(each.local_epsilon for each in claims)
     central = [(each.central_epsilon, each.delta) for each in claims]
     return min(local, composed_claims(central, policy.total_delta_cap))

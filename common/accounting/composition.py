@@ -24,6 +24,7 @@ from dp_accounting.pld import pld_pmf
 
 from common.accounting.release import Release
 from common.errors import AccountingError
+from common.guarantee import sum_upper
 from common.mechanisms.mechanism import Vector
 
 MIN_COMPOSED_DELTA: Final = 1e-12
@@ -73,7 +74,7 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)
-    local = math.fsum(release.local_epsilon for release in releases)
+    local = sum_upper(release.local_epsilon for release in releases)
     counted = Counter(releases)
     steps = _steps({release: _deviation(release) / _STEPS for release in counted})
     dots = [(_release_dots(release, steps[release]), n) for release, n in counted.items()]
@@ -100,8 +101,8 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
                 "epsilon must be at least 0, and delta between 0 and 1"
             )
     added = math.inf
-    if math.fsum(claimed for _, claimed in claims) <= delta:
-        added = math.fsum(epsilon for epsilon, _ in claims)
+    if sum_upper(claimed for _, claimed in claims) <= delta:
+        added = sum_upper(epsilon for epsilon, _ in claims)
     largest = max(epsilon for epsilon, _ in claims)
     if len(claims) == 1 or largest == 0 or math.isinf(largest) or math.isinf(added):
         return added

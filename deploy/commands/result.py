@@ -88,7 +88,7 @@ def result(
     show_result(found, published, console, top)
     for path in (html, csv, parquet):
         if path is not None:
-            console.print(f"Written to {path}.")
+            console.print(f"Written to {path}.", markup=False)
 
 
 def show_result(found: Result, published: Task, console: Console, top: int) -> None:
@@ -148,6 +148,6 @@ def ledger(
         console = Console()
         ledger_table.show(entries, head, populations, console)
         if html is not None:
-            console.print(f"Written to {html}.")
+            console.print(f"Written to {html}.", markup=False)
 
     asyncio.run(read())

@@ -2,7 +2,7 @@
 
 import math
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import Final
 
 from common.guarantee import rounded_down, rounded_up
@@ -54,14 +54,15 @@ def certainty(epsilon: float, delta: float) -> str:
     """
     if epsilon == 0 == delta:
         return "50 %"
-    left = 100 * (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))  # of 100 %
-    if left <= 0:
-        return "100 %"
-    digits = max(1, 1 - math.floor(math.log10(left)))
-    if digits > 6:  # noqa: PLR2004  # six nines
-        return "nearly 100 %"
-    shown = math.ceil((100 - left) * 10**digits) / 10**digits
-    return f"{shown:.{digits}f} %"
+    with localcontext(prec=50):
+        power = Decimal(repr(min(epsilon, 700.0))).exp()
+        left = 100 * (1 - Decimal(repr(delta))) / (1 + power)  # of 100 %
+        if left <= 0:
+            return "100 %"
+        digits = max(1, 1 - left.adjusted())
+        if digits > 6:  # noqa: PLR2004  # six nines
+            return "nearly 100 %"
+        return f"{(100 - left).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)} %"
 
 
 def scientific(number: float) -> str:

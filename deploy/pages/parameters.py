@@ -44,7 +44,11 @@ def _row(name: str, meaning: str, value: object) -> Parameter:
 
 def _question(task: Task) -> tuple[Parameter, ...]:
     return (
-        _row("population", "Who was asked", task.population or "not named: nobody is asked again"),
+        _row(
+            "population",
+            "Who was asked",
+            task.population or "not named: its operator says nobody is asked again",
+        ),
         _row("domain_size", "Values that can be answered", task.domain_size),
         _row("labels", "Whether the values have names", "yes" if task.labels else "no: numbers"),
         _row("n_min", "Fewer users than this are never released", task.n_min),

@@ -72,7 +72,7 @@ class AnalyzerCore:
             metrics=self.metrics,
         )
         self.metrics.resume(
-            await self.store.batch_states(), await self.registry.deadlines(), head.entry
+            await self.store.batch_states(), await self.store.deadlines(), head.entry
         )
         self.pool = CountingPool()
         self.staging = Staging(

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from analyzer.keys import AnalyzerKeys
+from analyzer.task_table import TaskLine
 from common.errors import UnusableBatchError
 from common.hpke import HpkePrivateKey, key_id
 from common.key_ring import DAY
@@ -155,6 +156,20 @@ def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
     assert identity.private_bytes() not in written
     assert reports.private_bytes() not in written
     assert not (tmp_path / "reports.key").exists()
+
+
+async def test_a_task_that_cannot_be_read_keeps_keys_no_longer_than_another(
+    analyzer: AnalyzerCore,
+) -> None:
+    """Where its deadline is known, as of one that a later version published."""
+    deadline = int(analyzer.clock.now() + 2 * DAY)
+    line = TaskLine.of(Task.from_bytes((await analyzer.publish(deadline=deadline)).task_bytes))
+    await analyzer.store.add_task(analyzer.keys.identity.sign(b"of a later version"), line)
+    await _rotate(analyzer, 10)
+    assert await analyzer.registry.needed_keys(SCHEDULE.keep) is None
+    await _rotate(analyzer, 115)
+
+    assert "destroyed" in {entry.state.value for entry in analyzer.keys.reports.ring.entries}
 
 
 async def test_no_key_is_destroyed_while_a_task_cannot_be_read(analyzer: AnalyzerCore) -> None:

@@ -1,5 +1,6 @@
 """What an operator is told of a population's budgets: what the analyzer itself works out."""
 
+import dataclasses
 import io
 import json
 import math
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.signing import SignedTask
 from common.task import Task
@@ -25,15 +27,26 @@ _USERS = 50
 
 
 class _Operator:
-    """Reads an analyzer's tasks and ledger."""
+    """Reads an analyzer's tasks and ledger, or another, but for one task that it cannot read."""
 
-    def __init__(self, core: AnalyzerCore) -> None:
+    def __init__(
+        self,
+        core: AnalyzerCore,
+        entries: list[LedgerEntry] | None = None,
+        unreadable: TaskDigest | None = None,
+    ) -> None:
         self._core = core
+        self._entries = entries
+        self._unreadable = unreadable
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
+        if digest == self._unreadable:
+            raise PeerRefusalError(TaskError.status, "the analyzer cannot read its task 5b1f")
         return await self._core.registry.get(digest), None  # type: ignore[return-value]  # not read
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+        if self._entries is not None:
+            return self._entries, ChainHead(entry=1, entry_hash=bytes(32))
         entries = await self._core.store.ledger(0)
         return entries, verify(entries)
 
@@ -92,7 +105,6 @@ async def test_what_is_spent_is_what_the_analyzer_composes(core: AnalyzerCore) -
 
     assert (second.budget_epsilon, second.budget_delta) == (budget.epsilon, budget.delta)
     assert entries[-1].composed_epsilon == budget.spent_epsilon
-    assert budget.epsilon - budget.spent_epsilon == budget.left_epsilon
 
 
 async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
@@ -112,6 +124,40 @@ async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
     )
     assert [1.5, 2.0] == [budget.epsilon for budget in later.budgets]
     assert 1 == len({budget.spent_epsilon for budget in later.budgets})
+
+
+@pytest.mark.parametrize("said", ["", "elsewhere"])
+async def test_a_release_counts_for_whom_its_task_was_signed_for(
+    core: AnalyzerCore, said: str
+) -> None:
+    """Not for whom the ledger says: what is spent would be told too low."""
+    task = await _released(core)
+    [entry] = await _ledger(core)
+    lying = [dataclasses.replace(entry, population=said)]
+    operator = _Operator(core, lying)
+
+    with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
+        await of_populations(lying, operator)
+    with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
+        await of_task(task, operator)
+
+
+async def test_what_is_spent_is_not_known_where_a_task_cannot_be_read(core: AnalyzerCore) -> None:
+    """That row says why and comes first; the others are there."""
+    await _released(core, population="guests")
+    staff = await _released(core)
+    operator = _Operator(core, unreadable=core.signed.digest())
+    populations = await of_populations(await _ledger(core), operator)
+    alone = await of_task(staff, operator)
+    console = Console(file=io.StringIO(), width=160)
+    show(populations, console)
+
+    assert [("staff", 0, 1), ("guests", 1, 1)] == [
+        (one.population, len(one.budgets), one.releases) for one in populations
+    ]
+    assert populations[0] == alone
+    assert "cannot read its task" in populations[0].unknown
+    assert "cannot read" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
 
 async def test_a_task_that_stands_alone_shares_no_budget(core: AnalyzerCore) -> None:

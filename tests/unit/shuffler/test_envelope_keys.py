@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from common.batch import BatchState
-from common.errors import BatchStateError, UnknownKeyError
+from common.errors import BatchStateError, TaskError, UnknownKeyError
 from common.hpke import key_id
 from common.key_ring import DAY, KeyState
 from common.runtime.key_store import KeyStore
@@ -11,6 +11,7 @@ from common.runtime.state import StateDirectory
 from common.runtime.state_key import is_sealed
 from common.submission import Outcome
 from common.suites import DEFAULT_SUITE, SUITES
+from common.task import Task
 from shuffler.server import publish_keys
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -63,6 +64,26 @@ async def test_what_comes_when_the_key_is_gone_is_told_so(shuffler: Shuffler) ->
     await shuffler.deliveries.advance()
     with pytest.raises(BatchStateError):
         await shuffler.collection.submit(DIGEST, envelope)
+
+
+async def test_no_key_is_destroyed_while_a_batch_was_left_alone(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version that cannot read its task keeps the key for one that can."""
+    await shuffler.submit(3)
+    shuffler.spool.close()
+
+    def unreadable(_: bytes) -> Task:
+        raise TaskError("of a later version")
+
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Task, "from_bytes", unreadable)
+        await shuffler.start()
+        late = shuffler.clock.now() + 300 * DAY
+        assert not shuffler.keys.rotate(late, shuffler.rounds.needed_keys())
+        shuffler.spool.close()
+    await shuffler.start()
+    await shuffler.submit(1)
 
 
 async def test_a_task_to_a_destroyed_key_begins_nothing(shuffler: Shuffler) -> None:

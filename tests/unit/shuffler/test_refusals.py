@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from common.batch import BatchId
 from common.errors import StorageError
 from common.submission import REFUSALS, Outcome
+from shuffler import refusal_table
 from shuffler.refusals import Refusals
 from shuffler.spool import Spool
 from tests.support.tasks import published
@@ -157,6 +159,40 @@ async def test_counts_that_cannot_be_written_stop_no_stopping(
     spool.close()
 
     assert [type(failure).__name__] == _reported(caplog, "refusals lost")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_what_is_being_written_when_the_service_stops_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, begun: bool
+) -> None:
+    """Neither forgotten with a writing that waits, nor written again after one that had begun."""
+    spool = await _spool(tmp_path)
+    refusals = Refusals(spool, pause=0.0)
+    free = threading.Event()
+    add = refusal_table.add
+
+    def add_slowly(
+        connection: sqlite3.Connection, refused: dict[BatchId, Counter[Outcome]]
+    ) -> None:
+        free.wait()
+        add(connection, refused)
+
+    if begun:
+        monkeypatch.setattr(refusal_table, "add", add_slowly)
+    else:
+        spool._database._thread.submit(free.wait)  # something else is being written
+    saving = asyncio.create_task(refusals.keep_saving())
+    refusals.count(_BATCH, [Outcome.CONFLICT])
+    await asyncio.sleep(0.05)
+    saving.cancel()
+    await asyncio.sleep(0.05)
+    free.set()
+    await asyncio.gather(saving, return_exceptions=True)
+    await refusals.save_last()
+    found = await spool.refusals(_BATCH)
+    spool.close()
+
+    assert Counter({Outcome.CONFLICT: 1}) == found
 
 
 async def test_a_crash_forgets_only_what_was_not_written(tmp_path: Path) -> None:

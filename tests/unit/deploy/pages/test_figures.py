@@ -1,6 +1,9 @@
 import math
+from decimal import Decimal, localcontext
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from deploy.pages import figures
 
@@ -55,6 +58,16 @@ def test_certainty_starts_from_even_odds_and_counts_delta(
 ) -> None:
     """(e^ε + δ) / (1 + e^ε), rounded up: .55, .5270, .9820, .99101, .99966."""
     assert shown == figures.certainty(epsilon, delta)
+
+
+@given(st.floats(0, 12), st.sampled_from([0.0, 1e-12, 1e-6, 0.1]))
+@example(1.098_612_288_668_109_8, 0.0)
+def test_certainty_is_never_below_the_exact_one(epsilon: float, delta: float) -> None:
+    """Not in the last digit either: e^ε is 3 and a little more for the ε of the example."""
+    with localcontext(prec=60):
+        power = Decimal(repr(epsilon)).exp()
+        exact = 100 * (power + Decimal(repr(delta))) / (1 + power)
+        assert Decimal(figures.certainty(epsilon, delta).removesuffix(" %")) >= exact
 
 
 @pytest.mark.parametrize("epsilon", [12.0, 20.0, 1000.0])
