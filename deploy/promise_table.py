@@ -7,13 +7,13 @@ from rich.table import Table
 
 from common.guarantee import Guarantee, rounded_up
 from deploy.foreign_text import shown
+from deploy.whole_table import add_columns, print_whole
 
 
 def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:
     """Print guarantees, a row a coalition, figures rounded up."""
     table = Table(title=title, show_lines=True)
-    for heading in ("against", "epsilon", "delta", "if"):
-        table.add_column(heading)
+    add_columns(table, {"against": "left", "epsilon": "right", "delta": "right", "if": "left"})
     for guarantee in guarantees:
         table.add_row(
             shown(guarantee.coalition),
@@ -21,4 +21,4 @@ def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console)
             rounded_up(guarantee.delta),
             shown("; ".join(guarantee.assumptions)),
         )
-    console.print(table)
+    print_whole(table, console)

@@ -11,9 +11,10 @@ _ANY: Final = 10_000
 
 
 def add_columns(table: Table, headings: dict[str, JustifyMethod]) -> None:
-    """Add columns: to the right are figures, to the left text, which may be folded."""
+    """Add columns: to the right are figures, to the left text, which may be folded; no heading."""
     for heading, side in headings.items():
-        table.add_column(heading, justify=side, overflow="fold")
+        longest = max(map(len, heading.split()), default=0)
+        table.add_column(heading, justify=side, overflow="fold", min_width=longest)
 
 
 def full_width(table: Table, console: Console) -> int:
@@ -30,5 +31,5 @@ def print_whole(table: Table, console: Console) -> None:
     for column in table.columns:
         if column.justify == "right":
             widths = (console.measure(cell).maximum for cell in column.cells)
-            column.min_width = max(widths, default=0)
+            column.min_width = max([column.min_width or 0, *widths])
     console.print(table, crop=False)
