@@ -1,6 +1,7 @@
 """Who is promised what, as a table: of a plan, a task, or a result."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -8,6 +9,11 @@ from rich.table import Table
 from common.guarantee import Guarantee, rounded_up
 from deploy.foreign_text import shown
 from deploy.whole_table import add_columns, print_whole
+
+CLAIM_ROOM_IN_WORDS: Final = (
+    "The epsilon that a task claims is a little more than the one that is computed, so that every "
+    "device, computing it again, finds the claim true."
+)
 
 
 def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:

@@ -22,7 +22,7 @@ from common.task_summary import TaskState, TaskSummary
 from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.foreign_text import shown, visible
 from deploy.pages.figures import moment
-from deploy.promise_table import show_promises
+from deploy.promise_table import CLAIM_ROOM_IN_WORDS, show_promises
 from deploy.whole_table import add_columns, full_width, print_whole
 
 _TASK_STATES: Final = {
@@ -71,7 +71,7 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 
 def promise_as_text(task: Task) -> str:
-    """Say what users will be promised, in two sentences."""
+    """Say what users will be promised, and why it is a little more than what is computed."""
     promise = claimed_guarantee(Terms.of(task), task.n_min)
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
@@ -85,6 +85,8 @@ def promise_as_text(task: Task) -> str:
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
         f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer."
+        + f"\n{CLAIM_ROOM_IN_WORDS}"
+        * (task.central_epsilon < task.local_epsilon)
     )
 
 

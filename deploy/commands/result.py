@@ -107,7 +107,6 @@ def show_result(found: Result, published: Task, console: Console, top: int) -> N
     )
     title = "What each user is promised"
     show_promises(found.guarantees, title, console)
-    console.print(f"Published claim, for comparison: {shown(found.published_claim)}.", style="dim")
 
 
 @app.command(

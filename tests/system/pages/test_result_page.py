@@ -1,5 +1,6 @@
 """The page of a result in a real browser, at desktop and phone width, light and dark."""
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -276,3 +277,18 @@ def test_what_is_said_of_the_collection_is_on_the_page(page: Watched) -> None:
         assert re.sub(r"\s+", " ", part) in re.sub(r"\s+", " ", text), part
     refused = page.page.locator("#reports table").nth(1).locator("td").all_inner_texts()
     assert ["3", "2", "1"] == refused
+
+
+def test_ticks_of_a_scale_have_names_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    """Where a step is half a percent, 1.5 % is not called 2 %."""
+    found = collected(size=4)
+    shares = np.array([0.019, 0.012, 0.006, 0.001])
+    histogram = dataclasses.replace(
+        found.result.histogram, frequencies=shares, refined=shares, standard_errors=shares / 50
+    )
+    result = dataclasses.replace(found.result, histogram=histogram)
+    watched = show(browser, result_page(result, found.task, version="1"), tmp_path)
+    ticks = watched.page.locator("#axis text").all_text_contents()
+    watched.close()
+
+    assert 3 < len(ticks) == len(set(ticks))
