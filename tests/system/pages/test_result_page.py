@@ -282,9 +282,9 @@ def test_what_is_said_of_the_collection_is_on_the_page(page: Watched) -> None:
 def test_ticks_of_a_scale_have_names_of_their_own(browser: Browser, tmp_path: Path) -> None:
     """Where a step is half a percent, 1.5 % is not called 2 %."""
     found = collected(size=4)
-    shares = np.array([0.019, 0.012, 0.006, 0.001])
+    shares = np.array([0.01999, 0.012, 0.006, 0.001])
     histogram = dataclasses.replace(
-        found.result.histogram, frequencies=shares, refined=shares, standard_errors=shares / 50
+        found.result.histogram, frequencies=shares, refined=shares, standard_errors=np.full(4, 1e-5)
     )
     result = dataclasses.replace(found.result, histogram=histogram)
     watched = show(browser, result_page(result, found.task, version="1"), tmp_path)

@@ -39,14 +39,14 @@ _SUMMARY: Final = dataclasses.replace(
     domain_size=1_000_000,
     n_min=2_000_000,
     n_users=2_345_678,
-    deadline=1_895_918_400.0,
+    deadline=1_895_918_400,
 )
 
 
 def _at(width: int, show: Callable[[Console], None]) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    show(console)
-    return console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    written = io.StringIO()
+    show(Console(file=written, width=width))
+    return written.getvalue()
 
 
 _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
