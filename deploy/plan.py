@@ -240,6 +240,17 @@ def _notes(plan: Plan) -> list[str]:
             f"the shuffler makes some {made:,} dummies; one collects for tasks up to its setting "
             "most_dummies, 10,000,000 unless its operator allows more."
         )
+    hidden = [
+        (share, math.sqrt(error))
+        for share, error in zip(wishes.head, plan.best.mse_head, strict=True)
+        if error > share**2
+    ]
+    if hidden:
+        share, error = hidden[0]
+        notes.append(
+            f"the noise hides even a top value: its share is {share:g}, and the standard error "
+            f"{error:.2g}; --max-mse refuses plans whose error is too large to be of use."
+        )
     if wishes.n_min == wishes.n_users:
         notes.append(
             f"with fewer than {wishes.n_min:,} users nothing is released; plan for fewer with "

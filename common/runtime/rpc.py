@@ -259,8 +259,13 @@ def open_channel(
         receive_limit: Longest message that is taken, in bytes.
 
     Raises:
-        SettingsError: Plaintext to an address that is not local.
+        SettingsError: The address is neither, or plaintext to one that is not local.
     """
+    _, colon, port = address.rpartition(":")
+    if not (address.startswith("unix:") or (colon and port.isascii() and port.isdecimal())):
+        raise SettingsError(
+            f"the address of the {party} is {address}; it must be host:port, or unix:PATH"
+        )
     options: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", receive_limit),
         ("grpc.service_config", _RETRIES),

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from common.errors import CredentialError, PeerError, PeerRefusalError
 from common.runtime.clock import SystemClock
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.commands.example import example
-from deploy.commands.options import Authority, ShufflerAddress, TokenFile, hexadecimal
+from deploy.commands.options import Authority, ShufflerAddress, TokenFile, task_digest
 from deploy.pages.live_server import serve_live_page
 from deploy.screen import private_opener
 from deploy.shuffler_client import ShufflerClient
@@ -48,7 +48,7 @@ def live(
     shuffler's operator. How a count grows tells when each submission came: do not show the page to
     whoever runs the analyzer.
     """
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = task_digest(task)
     console = Console()
 
     async def serve(show: Callable[[str], bool] | None) -> None:

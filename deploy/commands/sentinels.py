@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from common.randomness import secure_generator
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.task_digest import TaskDigest
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -20,8 +20,8 @@ from deploy.commands.options import (
     Certificate,
     CertificateKey,
     TokenFile,
-    hexadecimal,
     read_identity,
+    task_digest,
 )
 from deploy.foreign_text import shown
 from deploy.operator_client import OperatorClient
@@ -91,14 +91,17 @@ def plant(
     If it was interrupted, the same command goes on where it stopped: what the shuffler has not
     acknowledged is sent again, as it was.
     """
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = task_digest(task)
     check_folder(output)
     trusted = read_authority(authority) if authority else None
     signer = read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
     to_show = UserTokens(tokens, str(tokens)).tokens() if tokens else None
 
-    async def run() -> list[Planted]:
+    planted: Sequence[Planted] = []
+
+    async def run() -> None:
+        nonlocal planted
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
@@ -112,13 +115,34 @@ def plant(
                 analyzer_identity=signer,
                 shuffler_identity=acknowledger,
             )
-            await planting.plant(count, over)
-        return planting.planted
+            try:
+                await planting.plant(count, over)
+            finally:
+                planted = planting.planted
 
-    planted = asyncio.run(run())
+    screen = Console(stderr=True)
+    screen.print(_begins(count, over), soft_wrap=True)
+    try:
+        asyncio.run(run())
+    except KeyboardInterrupt:
+        screen.print(_interrupted(planted, count), soft_wrap=True)
+        raise
     _tell(planted, digest, output, json=json)
     if any(one.state is not State.ACKNOWLEDGED for one in planted):
         raise typer.Exit(1)
+
+
+def _begins(count: int, over: float) -> str:
+    spread = f" over {over:g} seconds" if over else ""
+    return f"Sending {count:,} sentinels{spread}. If it is interrupted, the same command goes on."
+
+
+def _interrupted(planted: Sequence[Planted], count: int) -> str:
+    known = sum(one.state is State.ACKNOWLEDGED for one in planted)
+    return (
+        f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. The same command goes on "
+        "where it stopped."
+    )
 
 
 def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json: bool) -> None:

@@ -122,6 +122,7 @@ def simulate(
     rows = _run(sweep, console)
     if csv is not None:
         write(csv, table.as_csv(rows))
+        console.print(f"Written to {csv}.", markup=False, soft_wrap=True)
     if plot is not None:
         _plot(sweep, rows, plot, console)
     if json:

@@ -16,7 +16,6 @@ from common.runtime.clock import SystemClock
 from common.signing import SignedTask
 from common.suites import DEFAULT_SUITE
 from common.task import Task
-from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.task_summary import TaskSummary
 from deploy import draft_file, population_budgets, task_file, task_view
 from deploy.commands.example import example
@@ -29,8 +28,8 @@ from deploy.commands.options import (
     ShufflerAddress,
     TaskArgument,
     TokenFile,
-    hexadecimal,
     read_identity,
+    task_digest,
 )
 from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder
@@ -248,7 +247,7 @@ def close(
     Nothing of the batch is told but that it is closed; the result comes as it would have after the
     deadline.
     """
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = task_digest(task)
 
     async def ask() -> None:
         async with ShufflerClient.connect(shuffler, authority, token_file) as client:

@@ -326,20 +326,21 @@ def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
     assert picture.with_suffix(".svg").stat().st_size > 0
 
 
-def test_a_table_is_shown_without_json() -> None:
-    """With the data set, a line a protocol, and what was refused."""
+def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
+    """With the data set, a line a protocol, what was refused, and where all figures are."""
     result = CliRunner().invoke(
         app,
         [
             "simulate", "--dataset", "zipf:2,1.5", "--users", "500", "--repeat", "1",
             "--protocol", "ddps", "--protocol", "aue", "--central-epsilon", "0.1",
-            "--accounting", "published",
+            "--accounting", "published", "--csv", str(tmp_path / "all.csv"),
         ],
     )  # fmt: skip
 
     assert 0 == result.exit_code, result.exception
     assert "Zipf law of exponent 1.5" in result.stdout
     assert "500 users, 2 values" in result.stdout
+    assert f"Written to {tmp_path / 'all.csv'}." in result.stdout
     assert "left out, aue's bound asks for a chance of" in result.stdout.replace("\n", " ")
 
 

@@ -74,7 +74,7 @@ def test_a_dry_run_refuses_a_deadline_in_the_past(draft_file: Path) -> None:
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
 
     assert isinstance(outcome.exception, TaskError)
-    assert "the deadline, 1580472000, is not in the future" == str(outcome.exception)
+    assert "the deadline, 2020-01-31 12:00 UTC, is not in the future" == str(outcome.exception)
 
 
 @pytest.mark.parametrize(
