@@ -17,7 +17,9 @@ function barScale(shown) {
   }
   const span = high - low || 1;
   const place = (share) => (100 * (share - low) / span).toFixed(3) + "%";
-  const ticks = steps(low, high, window.innerWidth < 768 ? 3 : 4);
+  const parts = window.innerWidth < 768 ? 3 : 4;
+  const few = steps(low, high, parts);
+  const ticks = few.length > 1 ? few : steps(low, high, 2 * parts);  // 0 alone is no scale
   return { place, ticks, step: stepOf(ticks) };
 }
 

@@ -292,3 +292,20 @@ def test_ticks_of_a_scale_have_names_of_their_own(browser: Browser, tmp_path: Pa
     watched.close()
 
     assert 3 < len(ticks) == len(set(ticks))
+
+
+def test_a_scale_has_more_than_0_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """Intervals of hundreds of percent, whose next round step lies outside."""
+    found = collected(size=5)
+    histogram = dataclasses.replace(
+        found.result.histogram,
+        frequencies=np.array([1.36, 0.62, -0.14, -0.48, -1.35]),
+        standard_errors=np.full(5, 1.2),
+    )
+    result = dataclasses.replace(found.result, histogram=histogram)
+    html = result_page(result, found.task, version="1")
+    watched = show(browser, html, tmp_path, size=PHONE)
+    ticks = watched.page.locator("#axis text").all_text_contents()
+    watched.close()
+
+    assert len(ticks) > 1

@@ -27,7 +27,7 @@ async def _refuse(_request: object, context: Any) -> None:
 async def test_who_has_no_token_is_told_where_it_goes_and_what_is_spent(tmp_path: Path) -> None:
     """The answer is kept; nothing is to be done but to put the token there."""
     server = grpc.aio.server()
-    calls = {"Contribute": grpc.unary_unary_rpc_method_handler(_refuse)}
+    calls: dict[str, Any] = {"Contribute": grpc.unary_unary_rpc_method_handler(_refuse)}
     service = grpc.method_handlers_generic_handler("shuffledp.v1.UserAgent", calls)
     server.add_generic_rpc_handlers((service,))
     server.add_insecure_port(f"unix:{tmp_path}/agent")
