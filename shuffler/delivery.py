@@ -151,7 +151,7 @@ class Deliveries:
 
     async def _permute(self, stored: StoredBatch, found: Round) -> Mixed:
         """Draw what is dropped and added, and the order, once, and save them."""
-        key = found.held_key()
+        key = found.key
         mixing = Mixing(
             task=found.task,
             digest=found.digest,
@@ -180,7 +180,7 @@ class Deliveries:
 
     async def _deliver(self, stored: StoredBatch, found: Round) -> Event:
         """Deliver the saved order; tell whether the analyzer took it, or never will."""
-        key = found.held_key()
+        key = found.key
         manifest = BatchManifest(
             task_digest=found.digest,
             batch_id=found.batch_id,

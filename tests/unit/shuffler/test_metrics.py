@@ -1,4 +1,5 @@
 import shutil
+import sqlite3
 
 import pytest
 
@@ -103,6 +104,20 @@ async def test_refusals_are_told_by_cause_when_a_batch_is_over(shuffler: Shuffle
 
     assert 1 == await _number(shuffler, refused, cause="conflict")
     assert 2 == await _number(shuffler, refused, cause="malformed")
+
+
+async def test_a_count_of_a_later_version_holds_up_no_batch(shuffler: Shuffler) -> None:
+    """An earlier one that is put back does not know the outcome."""
+    await shuffler.submit(CASE.task.target_size)
+    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
+    await shuffler.spool._database.run(_refused_as, batch_id, "of a later version")
+    await shuffler.deliveries.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+
+
+def _refused_as(connection: sqlite3.Connection, batch_id: bytes, outcome: str) -> None:
+    connection.execute("INSERT INTO refusals VALUES (?, ?, 1)", (batch_id, outcome))
 
 
 async def test_a_batch_that_begins_moves_nothing(shuffler: Shuffler) -> None:
