@@ -80,6 +80,7 @@ class Remote:
                 to=to,
                 signed=await fetch(to, digest),
                 source=remote_source(self.metrics) if self.metrics else None,
+                parties=tuple(self.metrics),
                 operator=operator,
                 shuffler=shuffler,
             )

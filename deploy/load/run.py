@@ -26,7 +26,7 @@ from deploy.load.ramp import Step, Verdict, broken_by, judge
 from deploy.load.sender import submissions_of_a_call
 from deploy.load.tally import Tally
 from deploy.load.target import Target
-from deploy.load.usage import Meter, Usage, local_source, together
+from deploy.load.usage import Meter, Taken, local_source, together
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Finished:
     failure: ShuffleDpError | None
     """Why the shuffler's counts, or the result, did not come; None if nothing is missing."""
     truth: NDArray[np.float64]
-    usage: dict[str, Usage]
+    usage: dict[str, Taken]
     notes: list[str]
 
     @property
@@ -150,7 +150,15 @@ async def run(
         failure=failure,
         truth=prepared.truth(played.n_users, task.domain_size),
         usage=meter.usage,
-        notes=played.notes,
+        notes=[
+            *played.notes,
+            *(
+                f"No page of metrics came from {party}: what it took is not known. --metrics names "
+                "the whole address, such as http://127.0.0.1:9464/metrics."
+                for party in target.parties
+                if party not in meter.usage
+            ),
+        ],
     )
 
 

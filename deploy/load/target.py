@@ -41,6 +41,8 @@ class Target:
     signed: SignedTask
     source: Source | None = None
     """Of what its processes take."""
+    parties: tuple[str, ...] = ()
+    """Whose pages of metrics it asks for: one that never came is told."""
     operator: OperatorClient | None = None
     """Of the analyzer, who may read the result."""
     shuffler: ShufflerClient | None = None
