@@ -58,6 +58,7 @@ class BatchMetrics:
         if state is BatchState.DELIVERED:
             self._metrics.add("shuffledp_users_released_total", n_users)
         if state in AFTER_COLLECTING:
+            self._metrics.add("shuffledp_users_collected_total", n_users)
             self._count_refused(self._refused.pop(batch_id, {}))
 
     def batch_ends(self, batch_id: BatchId, counted: Mapping[Outcome, int]) -> None:

@@ -49,6 +49,7 @@ MetricName = Literal[
     "shuffledp_batches_moved_total",
     "shuffledp_batches_stuck",
     "shuffledp_oldest_undelivered_seconds",
+    "shuffledp_users_collected_total",
     "shuffledp_users_released_total",
     "shuffledp_submissions_refused_total",
     "shuffledp_tasks_open",
@@ -220,6 +221,13 @@ TABLE: Final = (
         kind=Kind.GAUGE,
         help="Since the batch closed that waits longest for its delivery; 0 if none does. After a "
         "restart, since the task's deadline or the start.",
+        parties=("shuffler",),
+    ),
+    Row(
+        name="shuffledp_users_collected_total",
+        kind=Kind.COUNTER,
+        help="Users that a batch held when it was permuted or expired, counted then: what its "
+        "refused submissions are compared with.",
         parties=("shuffler",),
     ),
     Row(
