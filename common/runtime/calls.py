@@ -34,9 +34,12 @@ class Limits:
     share: int
     """Of them, those of one connection."""
     read_seconds: float
-    """Until a request has come whole: a client that trickles is cut off."""
+    """
+    Until a request has come whole, since its turn: a client that trickles is cut off. For as long
+    again a call waits in line for its turn; then there is no room for it.
+    """
     seconds: float
-    """Until the answer."""
+    """Until the answer, waiting and reading included."""
     turns: int = 0
     """Requests read at once; others wait in line, with nothing read of them. 0: no line."""
     turns_share: int = 0

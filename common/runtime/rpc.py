@@ -142,8 +142,6 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else _FORESEEN
             return grpc.StatusCode[error.status], str(error), beside
-        if isinstance(error, TimeoutError):
-            return grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long", ()
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         # The message is left out: it might repeat what a user sent.

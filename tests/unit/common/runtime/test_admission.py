@@ -3,9 +3,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from common.errors import OverloadError, SideCallError
+from common.errors import OverloadError, ShareError, SideCallError
 from common.runtime.admission import Line, Places
 from common.runtime.calls import Kind
+
+_LONG = 60.0
+"""Seconds that no test waits."""
 
 
 def test_a_connection_has_its_share_of_the_places_and_no_more() -> None:
@@ -57,7 +60,7 @@ async def test_on_a_unix_socket_turns_are_all_open_too() -> None:
     release = asyncio.Event()
 
     async def hold(number: int) -> None:
-        async with line.turn("unix:"):
+        async with line.turn("unix:", _LONG):
             order.append(number)
             await release.wait()
 
@@ -87,7 +90,7 @@ async def test_a_connection_that_fills_its_share_of_the_line_holds_up_itself_onl
     release = asyncio.Event()
 
     async def hold(peer: str) -> None:
-        async with line.turn(peer):
+        async with line.turn(peer, _LONG):
             order.append(peer)
             await release.wait()
 
@@ -102,15 +105,31 @@ async def test_a_connection_that_fills_its_share_of_the_line_holds_up_itself_onl
     assert {} == line._shares
 
 
+async def test_who_waits_too_long_in_line_is_told_that_there_is_no_room() -> None:
+    """Of all turns, or of the connection's own: only the first is an overload."""
+    line = Line(2, 1)
+    async with line.turn("one", _LONG):
+        with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):
+            await line.turn("one", 0.01).__aenter__()
+        async with line.turn("two", _LONG):
+            with pytest.raises(OverloadError) as caught:
+                await line.turn("three", 0.01).__aenter__()
+    assert OverloadError is type(caught.value)
+
+    assert {} == line._shares
+    async with line.turn("one", 0.01), line.turn("two", 0.01):
+        pass
+
+
 async def test_who_gives_up_waiting_leaves_no_gap_in_the_line() -> None:
     """A cancelled call takes no turn with it."""
     line = Line(1, 1)
-    async with line.turn("one"):
-        waiting = asyncio.create_task(line.turn("one").__aenter__())
+    async with line.turn("one", _LONG):
+        waiting = asyncio.create_task(line.turn("one", _LONG).__aenter__())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    async with asyncio.timeout(1), line.turn("one"):
+    async with asyncio.timeout(1), line.turn("one", _LONG):
         pass
 
     assert {} == line._shares
