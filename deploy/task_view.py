@@ -28,7 +28,7 @@ _TASK_STATES: Final = {
         "overdue: its deadline has passed and no batch has come: it expired, cannot be delivered, "
         "or is on its way"
     ),
-    TaskState.STAGED: "staged: the batch has come and is being estimated",
+    TaskState.STAGED: "staged: the batch has come whole, and is being estimated",
     TaskState.RELEASED: "released: shuffledp result prints it",
     TaskState.UNUSABLE: "unusable: its batch is never released",
 }
