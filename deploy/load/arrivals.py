@@ -39,7 +39,7 @@ def arrivals(
         Seconds from the start, ascending, shape (count,), each below count / rate.
     """
     if not rate > 0:
-        raise PlanError(f"the rate is {rate:g}; it must be above 0 and finite")
+        raise PlanError(f"the rate is {rate:g}; it must be above 0")
     if pattern == "burst":
         moments = np.arange(count) // burst * (burst / rate)
     else:

@@ -148,6 +148,8 @@ async def execute(job: Job, bars: Bars) -> Finished | None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shuffledp-load-")))
         replayed = None if job.replay is None else prepared_file.read(job.replay)
         target = await stack.enter_async_context(_target(job, replayed, folder))
+        if job.prepare is None:
+            await _check_nobody_is_in(target)  # sealing may take long, and would be for nothing
         if replayed is not None:
             if target.signed.digest() != replayed.signed.digest():
                 raise SettingsError(f"{job.replay} was prepared for another task")
@@ -156,7 +158,7 @@ async def execute(job: Job, bars: Bars) -> Finished | None:
             prepared = _seal(job, target, folder, bars)
             if job.prepare is not None:
                 return None
-        await _check_nobody_is_in(target)
+        await _check_nobody_is_in(target)  # somebody may have come meanwhile
         return await run(job.plan, target, prepared, bars, close=job.close or _ends_early(job))
 
 
