@@ -36,8 +36,8 @@ class Ramp:
     def __post_init__(self) -> None:
         if not 0 < self.first <= self.last < math.inf:
             raise PlanError(
-                f"a ramp from {self.first:g} to {self.last:g}: rates must be above 0 and finite, and "
-                "not fall"
+                f"a ramp from {self.first:g} to {self.last:g}: rates must be above 0, finite, "
+                "and not fall"
             )
         if not 1 <= self.steps <= 1000:  # noqa: PLR2004  # more would be a mistake
             raise PlanError(f"a ramp of {self.steps} steps; it must have 1 to 1000")
