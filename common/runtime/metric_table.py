@@ -247,7 +247,7 @@ TABLE: Final = (
     Row(
         name="shuffledp_tasks_open",
         kind=Kind.GAUGE,
-        help="Tasks before their deadline that have no result.",
+        help="Tasks before their deadline of which no batch has come.",
         parties=("analyzer",),
     ),
     Row(
