@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from common.errors import OverloadError, ShareError, SideCallError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 
 
 def is_one_connection(peer: str) -> bool:
@@ -24,11 +24,11 @@ class Places:
     """Calls under way, by kind and by connection."""
 
     def __init__(self) -> None:
-        self._taken: Counter[Kind] = Counter()
-        self._shares: Counter[tuple[Kind, str]] = Counter()
+        self._taken: Counter[CallKind] = Counter()
+        self._shares: Counter[tuple[CallKind, str]] = Counter()
 
     @contextmanager
-    def taken(self, kind: Kind, peer: str) -> Generator[None]:
+    def taken(self, kind: CallKind, peer: str) -> Generator[None]:
         """
         Hold a place for as long as the block runs.
 

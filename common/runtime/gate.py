@@ -18,7 +18,7 @@ from common.errors import CallerError, DeadlineError, WireError
 from common.operator_token import OperatorToken
 from common.runtime.admission import Line, Places
 from common.runtime.callers import bearer_token, check_caller, names_in
-from common.runtime.calls import CALLS, LONG_MESSAGE, Call, Kind
+from common.runtime.calls import CALLS, LONG_MESSAGE, Call, CallKind
 
 M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
@@ -43,7 +43,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         self._places = Places()
         self._lines = {
             kind: Line(kind.value.turns, kind.value.turns_share)
-            for kind in Kind
+            for kind in CallKind
             if kind.value.turns
         }
 
@@ -59,7 +59,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         call = CALLS.get(handler_call_details.method)
         if handler is not None and handler.response_streaming:
-            if call is None or call.kind is not Kind.REFLECTION:
+            if call is None or call.kind is not CallKind.REFLECTION:
                 return None
             return grpc.stream_stream_rpc_method_handler(self._conversing(handler, call))
         if handler is None:
@@ -132,7 +132,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         return behaviour
 
     async def _read(
-        self, requests: AsyncIterator[bytes], kind: Kind, peer: str, turn: AsyncExitStack
+        self, requests: AsyncIterator[bytes], kind: CallKind, peer: str, turn: AsyncExitStack
     ) -> bytes:
         """
         Read a request in its turn, to the end, before it is parsed: a message can take 20 times

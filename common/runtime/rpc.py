@@ -20,7 +20,7 @@ from common.errors import (
     ShuffleDpError,
 )
 from common.runtime import logs
-from common.runtime.calls import Connections, Kind
+from common.runtime.calls import CallKind, Connections
 from common.runtime.gate import GateInterceptor
 from common.runtime.settings import is_local
 from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
@@ -33,7 +33,7 @@ SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
 """Seconds for a call that moves many reports. How long servers work on one: calls.py."""
-DELIVERY_DEADLINE: Final = Kind.DELIVERY.value.seconds
+DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
 """Seconds for a whole batch."""
 
 _PASSING: Final = frozenset(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from common.errors import PeerBusyError
 from common.randomness import secure_generator
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.signing import SignedTask
 from common.submission import Outcome
@@ -68,7 +68,7 @@ async def contribute_all(
     envelope_bytes = Task.from_bytes(signed.task_bytes).envelope_bytes
     together = max(1, min(_CHUNK_USERS, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
     room = asyncio.Semaphore(2 * workers)
-    calls = asyncio.Semaphore(Kind.BULK.value.share)
+    calls = asyncio.Semaphore(CallKind.BULK.value.share)
     outcomes: Counter[Outcome] = Counter()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
 

@@ -24,7 +24,7 @@ from deploy.load.plan import Crowd, LoadPlan
 from deploy.load.prepared_file import Prepared
 from deploy.load.progress import Bars
 from deploy.load.run import Finished, run
-from deploy.load.target import Kind, Target, fetch, for_nobody, local, nobody, wanted
+from deploy.load.target import Target, TargetKind, fetch, for_nobody, local, nobody, wanted
 from deploy.load.usage import remote_source
 from deploy.operator_client import OperatorClient
 from deploy.service_client import read_authority
@@ -90,7 +90,7 @@ class Remote:
 class Job:
     """What a command asks for."""
 
-    kind: Kind
+    kind: TargetKind
     plan: LoadPlan
     crowd: Crowd | None
     """None for the users of a replayed file."""

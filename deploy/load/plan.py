@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from common.errors import PlanError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import Behaviour, check_shares
 
@@ -134,7 +134,9 @@ class LoadPlan:
         """Users or calls under way at once, in a closed loop."""
         if self.concurrency is not None:
             return self.concurrency
-        return _USERS_AT_ONCE if self.mode == "users" else Kind.BULK.value.share * self.processes
+        return (
+            _USERS_AT_ONCE if self.mode == "users" else CallKind.BULK.value.share * self.processes
+        )
 
     @property
     def is_open(self) -> bool:

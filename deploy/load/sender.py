@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 from common.errors import PeerBusyError, PeerError, PeerRefusalError, ShuffleDpError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from common.submission import Outcome
 from common.task import Task
 from common.wire import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES, outcomes_from_wire
@@ -311,7 +311,7 @@ class _Lines:
     @asynccontextmanager
     async def free(self) -> AsyncIterator[Connection]:
         """Give a connection with a place for one call more; open another if there is none."""
-        share = Kind.BULK.value.share
+        share = CallKind.BULK.value.share
         if not self._free:
             self._free = [len(self._connections) * share + place for place in range(share)]
             self._connections.append(Connection(self._to))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from common.errors import DeadlineError, OverloadError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from common.runtime.gate import GateInterceptor
 
 _SECONDS = 0.4
@@ -18,8 +18,8 @@ _SECONDS = 0.4
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> GateInterceptor:
     """One that reads a short call at a time."""
-    short = replace(Kind.SHORT.value, read_seconds=_SECONDS, turns=1, turns_share=1)
-    monkeypatch.setattr(Kind.SHORT, "_value_", short)
+    short = replace(CallKind.SHORT.value, read_seconds=_SECONDS, turns=1, turns_share=1)
+    monkeypatch.setattr(CallKind.SHORT, "_value_", short)
     return GateInterceptor(certificates=False, token=None)
 
 
@@ -30,7 +30,7 @@ async def _sent_after(seconds: float) -> AsyncIterator[bytes]:
 
 async def _read(gate: GateInterceptor, peer: str, requests: AsyncIterator[bytes]) -> bytes:
     async with AsyncExitStack() as turn:
-        return await gate._read(requests, Kind.SHORT, peer, turn)
+        return await gate._read(requests, CallKind.SHORT, peer, turn)
 
 
 async def test_the_time_to_send_begins_with_the_turn(gate: GateInterceptor) -> None:
@@ -54,6 +54,6 @@ async def test_who_does_not_send_is_told_the_limit(gate: GateInterceptor) -> Non
 
 async def test_who_gets_no_turn_is_refused_for_lack_of_room(gate: GateInterceptor) -> None:
     """Not for being slow: operators are told of an overload."""
-    async with gate._lines[Kind.SHORT].turn("first", _SECONDS):
+    async with gate._lines[CallKind.SHORT].turn("first", _SECONDS):
         with pytest.raises(OverloadError, match=r"waited 0\.4 seconds to be read"):
             await _read(gate, "second", _sent_after(0))
