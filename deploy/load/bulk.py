@@ -30,7 +30,8 @@ from common.signing import SignedTask
 from common.submission import Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
-from common.wire import MAX_MESSAGE_BYTES, outcomes_from_wire
+from common.wire import outcomes_from_wire
+from deploy.load.arrivals import submissions_of_a_call
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor
 
@@ -66,7 +67,7 @@ async def contribute_all(
     stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
     workers = processes or os.cpu_count() or 1
     envelope_bytes = Task.from_bytes(signed.task_bytes).envelope_bytes
-    together = max(1, min(_CHUNK_USERS, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
+    together = min(_CHUNK_USERS, submissions_of_a_call(envelope_bytes))
     room = asyncio.Semaphore(2 * workers)
     calls = asyncio.Semaphore(CallKind.BULK.value.share)
     outcomes: Counter[Outcome] = Counter()

@@ -16,14 +16,13 @@ from common.submission import REFUSALS, Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.load import comparison
-from deploy.load.arrivals import arrivals, in_calls
+from deploy.load.arrivals import arrivals, in_calls, submissions_of_a_call
 from deploy.load.behaviour import SUBMISSIONS, expected_answers
 from deploy.load.comparison import Row
 from deploy.load.fleet import Fleet
 from deploy.load.plan import LoadPlan
 from deploy.load.prepared_file import Prepared
 from deploy.load.ramp import Step, Verdict, broken_by, judge
-from deploy.load.sender import submissions_of_a_call
 from deploy.load.tally import Tally
 from deploy.load.target import Target
 from deploy.load.usage import Meter, Taken, local_source, together

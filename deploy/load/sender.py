@@ -12,7 +12,8 @@ from common.errors import PeerBusyError, PeerError, PeerRefusalError, ShuffleDpE
 from common.runtime.calls import CallKind
 from common.submission import Outcome
 from common.task import Task
-from common.wire import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES, outcomes_from_wire
+from common.wire import outcomes_from_wire
+from deploy.load.arrivals import submissions_of_a_call
 from deploy.load.behaviour import COUNTED, FLOOD, Behaviour
 from deploy.load.connection import Connection, Destination
 from deploy.load.plan import LoadPlan
@@ -43,11 +44,6 @@ _BY_SENTENCE: Final = {
 
 class _OutOfPatienceError(ShuffleDpError):
     """A simulated user was not answered for too long."""
-
-
-def submissions_of_a_call(envelope_bytes: int) -> int:
-    """Say how many submissions travel in one bulk call: half of what the shuffler reads."""
-    return max(1, min(MAX_BULK_ENVELOPES // 2, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
 
 
 def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
