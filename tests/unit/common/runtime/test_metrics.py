@@ -140,7 +140,7 @@ async def test_what_one_client_runs_into_is_no_incident(error: Exception) -> Non
 
 
 async def test_free_space_is_told_in_hundredths(tmp_path: Path) -> None:
-    """A submission does not move it."""
+    """Of the disk, rounded down: no file shows by its own size."""
     vitals = Vitals("shuffler", ManualClock())
     vitals.watch_disk(tmp_path)
     series = series_in((await vitals.metrics.page()).decode())
