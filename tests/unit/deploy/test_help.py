@@ -1,4 +1,4 @@
-"""Every command explains itself: what it does, every option, and an example that names real ones."""
+"""Every command explains itself: what it does, every option, and an example with real ones."""
 
 import shlex
 from collections.abc import Iterator
