@@ -1,4 +1,4 @@
-"""Every command explains itself: what it does, every option, and an example that would run."""
+"""Every command explains itself: what it does, every option, and an example with real ones."""
 
 import shlex
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_every_option_and_argument_is_explained(name: str) -> None:
 
 @pytest.mark.parametrize("name", _ALL)
 def test_an_example_names_options_that_there_are(name: str) -> None:
-    """And every one that is required: copied, it runs."""
+    """And every one that is required. Whether it runs is for other tests to say."""
     for example in _examples(_ALL[name]):
         words = shlex.split(example.partition(" < ")[0])
         _, called = _called(words)
