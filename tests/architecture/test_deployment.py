@@ -102,7 +102,11 @@ def test_every_container_is_hardened(name: str) -> None:
     assert service["read_only"] is True
     assert ["ALL"] == service["cap_drop"]
     assert ["no-new-privileges:true"] == service["security_opt"]
-    assert {"net.ipv4.ip_forward": "0"} == service["sysctls"]
+    assert {
+        "net.ipv4.ip_forward": "0",
+        "net.ipv4.conf.all.arp_ignore": "1",
+        "net.ipv4.conf.all.arp_announce": "2",
+    } == service["sysctls"]
     assert {"mem_limit", "pids_limit", "cpus", "stop_grace_period"} <= service.keys()
     assert "ports" not in service
     assert ("user" in service or "cap_add" in service) == (name == "prepare_certificates")
