@@ -28,7 +28,7 @@ from deploy.load.job import DEFAULT_USERS, Job, Remote, execute
 from deploy.load.plan import Crowd, LoadPlan, Mode, Ramp, ramp_from
 from deploy.load.progress import Bars
 from deploy.load.run import Finished
-from deploy.load.target import Kind
+from deploy.load.target import TargetKind
 from deploy.load.usage import pages_from
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
@@ -243,7 +243,7 @@ def _digest(task: str) -> TaskDigest:
     return TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
 
 
-def _kind(shuffler: str | None, *, local: bool, sink: bool) -> Kind:
+def _kind(shuffler: str | None, *, local: bool, sink: bool) -> TargetKind:
     if (shuffler is not None) + local + sink != 1:
         raise PlanError("say what is loaded: --shuffler ADDRESS with a task, --local, or --sink")
     return "local" if local else "sink" if sink else "services"

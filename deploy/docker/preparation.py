@@ -1,7 +1,7 @@
 """
 Makes what the containers need before their first start; what is there already stays.
 
-    SECRETS/authority.pem, authority.key          the authority; its key is given to no container
+    SECRETS/authority.pem, authority.key          the authority; its key is given to no service
     SECRETS/PARTY/PARTY.pem, PARTY.key            of analyzer, shuffler and operator
     SECRETS/PARTY/state.key                       what the party's state is sealed under
     SECRETS/operator/analyzer.token, shuffler.token

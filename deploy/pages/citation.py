@@ -7,7 +7,7 @@ from typing import Final
 from common.guarantee import claimed, rounded_up
 from common.result import Result
 from common.task import Task
-from deploy.pages.figures import moment
+from deploy.times import moment
 
 _SHORT: Final = 12
 """Hexadecimal digits of the digest that name an entry."""

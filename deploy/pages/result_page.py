@@ -20,6 +20,7 @@ from deploy.pages.page import render
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.promises import neighbours_in_words, promises
 from deploy.result_rows import check_fits
+from deploy.times import moment
 
 _SCRIPTS: Final = (
     "values.js",
@@ -114,7 +115,7 @@ def result_page(
         expected_misses=_about((1 - confidence) * size),
         typical_share=figures.percent(reach, error),
         typical_users=figures.count(math.ceil(reach * result.n_users)),
-        deadline=figures.moment(task.deadline) if task else "",
+        deadline=moment(task.deadline) if task else "",
         story=story(result, task),
         refinement=refinement_in_words(result),
         promises=told,

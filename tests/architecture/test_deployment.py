@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from analyzer.settings import AnalyzerSettings
 from common.runtime.settings import ServiceSettings, load
+from deploy.docker.images import USUAL_BASE
 from deploy.docker.wheels import IMAGES, pins
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
@@ -33,6 +34,13 @@ def _project() -> dict[str, Any]:
 def _compose() -> dict[str, Any]:
     read: dict[str, Any] = yaml.safe_load(_COMPOSE.read_text(encoding="utf-8"))
     return read
+
+
+def test_the_base_that_is_pulled_is_the_one_that_the_images_are_made_of() -> None:
+    """By name: a build that names none takes the Dockerfile's."""
+    dockerfile = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
+
+    assert [USUAL_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", dockerfile)
 
 
 @pytest.mark.parametrize("image", IMAGES)
