@@ -68,13 +68,16 @@ def create(
     ],
     analyzer: Annotated[str, typer.Option(help="Address of the analyzer, host:port.")] = "",
     token_file: Annotated[
-        Path | None, typer.Option(help="The operator's token: STATE/operator.token.")
+        Path | None,
+        typer.Option(
+            help="The operator's token: operator.token in the analyzer's state directory."
+        ),
     ] = None,
     shuffler_key: Annotated[
         Path | None,
         typer.Option(
-            help="The shuffler's public key: STATE/envelope.pub, or STATE/envelope-SUITE.pub if "
-            "the draft names a suite."
+            help="The shuffler's public key: envelope.pub in its state directory, or "
+            "envelope-SUITE.pub if the draft names a suite."
         ),
     ] = None,
     authority: Authority = None,
