@@ -21,8 +21,8 @@ from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
 from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.foreign_text import shown, visible
-from deploy.pages.figures import moment
 from deploy.promise_table import CLAIM_ROOM_IN_WORDS, show_promises
+from deploy.times import moment
 from deploy.whole_table import add_columns, full_width, print_whole
 
 _TASK_STATES: Final = {
@@ -31,7 +31,7 @@ _TASK_STATES: Final = {
         "overdue: its deadline has passed and no batch has come: it expired, cannot be delivered, "
         "or is on its way"
     ),
-    TaskState.STAGED: "staged: the batch has come and is being estimated",
+    TaskState.STAGED: "staged: the batch has come whole, and is being estimated",
     TaskState.RELEASED: "released: shuffledp result prints it",
     TaskState.UNUSABLE: "unusable: its batch is never released",
 }

@@ -30,7 +30,9 @@ def demo(
     ] = "20000",
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Chooses the people; the privacy noise is never seeded."),
+        typer.Option(
+            min=0, help="Chooses the people, the same ones each time; the noise is always new."
+        ),
     ] = None,
     output: Annotated[Path, typer.Option(help="Where the result is written.")] = Path(
         "result.json"

@@ -94,7 +94,10 @@ def show(
     directory: Directory,
     identity: Annotated[
         Path | None,
-        typer.Option(help="The analyzer's signing identity, to show too: STATE/identity.pub."),
+        typer.Option(
+            help="The analyzer's signing identity, to show too: identity.pub in its state "
+            "directory."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -116,7 +119,10 @@ def show(
 def identity(
     state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
     state_key: Annotated[
-        Path | None, typer.Option(help="As in its settings. Without it: STATE_DIRECTORY.key.")
+        Path | None,
+        typer.Option(
+            help="As in its settings. Without it: the folder's name with .key, beside it."
+        ),
     ] = None,
     renew: Annotated[  # an option
         bool, typer.Option("--renew", help="Destroy the one that is there, and make another.")
@@ -126,7 +132,7 @@ def identity(
     """
     Make the signing identity of an analyzer or a shuffler before its first start, or renew it.
 
-    What is printed, and lies in STATE_DIRECTORY/identity.pub, is what others pin. Nobody who pins
+    What is printed, and lies in identity.pub in that folder, is what others pin. Nobody who pins
     the old one takes anything that a renewed one signs, nor the other way round: renew between two
     collections, and tell everybody. While it is renewed the service must not run.
     """

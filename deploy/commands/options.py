@@ -17,10 +17,16 @@ TaskArgument = Annotated[
 ]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="For whom, if the agent answers for several people.")]
-TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]
+TokenFile = Annotated[
+    Path,
+    typer.Option(help="The operator's token: operator.token in the service's state directory."),
+]
 Authority = Annotated[
     Path | None,
-    typer.Option(help="PEM file of the authority to trust. Without it: plaintext, loopback only."),
+    typer.Option(
+        help="The certificate of the authority to trust, a .pem file. Without it: no encryption, "
+        "and only services on this machine."
+    ),
 ]
 Certificate = Annotated[
     Path | None,

@@ -55,7 +55,8 @@ def result(
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
     parquet: Annotated[
-        Path | None, typer.Option(help="Write every value as Parquet; needs pyarrow.")
+        Path | None,
+        typer.Option(help="Write every value as Parquet, a table for programs; needs pyarrow."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -129,7 +130,7 @@ def ledger(
 ) -> None:
     """Print what every release cost, and what each population has left of its budgets.
 
-    Verifies the chain, and needs the operator's token.
+    Checks that no entry was changed, and needs the operator's token.
     """
     check_folder(html)
 

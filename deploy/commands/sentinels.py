@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -33,10 +33,17 @@ from deploy.service_client import read_authority
 from user_agent.token_file import TokenFile as UserTokens
 
 app = typer.Typer()
+
+_EXAMPLE: Final = example(
+    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
+    "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+    "--authority state/tls/authority.pem --output sentinels.jsonl",
+)
+
 sentinels_app = typer.Typer(
     help="Test submissions that the analyzer looks out for.",
     no_args_is_help=True,
-    epilog=example("shuffledp sentinels plant --help"),
+    epilog=_EXAMPLE,
 )
 app.add_typer(sentinels_app, name="sentinels")
 
@@ -44,11 +51,7 @@ app.add_typer(sentinels_app, name="sentinels")
 @sentinels_app.command(
     "plant",
     short_help="Send and register test submissions.",
-    epilog=example(
-        "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
-        "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
-        "--authority state/tls/authority.pem --output sentinels.jsonl",
-    ),
+    epilog=_EXAMPLE,
 )
 def plant(
     task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],

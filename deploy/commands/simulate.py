@@ -58,7 +58,7 @@ def simulate(
         str | None,
         typer.Option(
             help=f"{', '.join(SHIPPED)}, zipf:SIZE[,EXPONENT], uniform:SIZE, or a CSV or Parquet "
-            "file with value or value,count.  [ipums1940_city]"
+            "file with columns value, or value and count.  [ipums1940_city]"
         ),
     ] = None,
     users: Annotated[
@@ -75,7 +75,9 @@ def simulate(
     local_cap: Annotated[
         str | None, typer.Option(help="Most local epsilon of a report.  [none]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of every simulated draw.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Chooses every draw: the same number, the same run.")
+    ] = 1,
     plot: Annotated[
         Path | None, typer.Option(help="Write a figure, as PNG and as SVG, under this name.")
     ] = None,

@@ -1,6 +1,8 @@
 """`shuffledp task`: create, list, show and close tasks."""
 
 import asyncio
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -65,13 +67,16 @@ def create(
     ],
     analyzer: Annotated[str, typer.Option(help="Address of the analyzer, host:port.")] = "",
     token_file: Annotated[
-        Path | None, typer.Option(help="The operator's token: STATE/operator.token.")
+        Path | None,
+        typer.Option(
+            help="The operator's token: operator.token in the analyzer's state directory."
+        ),
     ] = None,
     shuffler_key: Annotated[
         Path | None,
         typer.Option(
-            help="The shuffler's public key: STATE/envelope.pub, or STATE/envelope-SUITE.pub if "
-            "the draft names a suite."
+            help="The shuffler's public key: envelope.pub in its state directory, or "
+            "envelope-SUITE.pub if the draft names a suite."
         ),
     ] = None,
     authority: Authority = None,
@@ -305,9 +310,23 @@ def _check_no_identity(path: Path) -> None:
 
 
 def _hexadecimal_file(path: Path) -> bytes:
+    """
+    Read the shuffler's key, which is published.
+
+    The file lies where the shuffler writes: as a link it could lead to a secret of the operator's.
+
+    Raises:
+        SettingsError: It cannot be read, or is a link.
+        KeyFormatError: It does not hold hexadecimal digits.
+    """
     try:
-        text = path.read_text(encoding="ascii").strip()
+        with open(path, encoding="ascii", opener=_no_link) as file:
+            text = file.read().strip()
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise SettingsError(
+                f"{path} is a link; --shuffler-key takes the file itself, which is published"
+            ) from error
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
@@ -315,3 +334,7 @@ def _hexadecimal_file(path: Path) -> bytes:
         return bytes.fromhex(text)
     except ValueError as error:
         raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)

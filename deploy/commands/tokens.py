@@ -30,7 +30,7 @@ app.add_typer(tokens_app, name="tokens")
     "make",
     short_help="Make tokens to hand out, one a person.",
     epilog=example(
-        "shuffledp tokens make 500 --out tokens.txt --key-directory tokens",
+        "shuffledp tokens make 500 --out tokens.txt --key-directory issuer",
     ),
 )
 def make(

@@ -14,7 +14,7 @@ _MEBIBYTE = 2**20
 
 
 def as_json(finished: Finished) -> dict[str, Any]:
-    """Give every figure. Rates are of the time from the first arrival to the last answer."""
+    """Give every figure. Rates are of `seconds`, see `Tally`."""
     plan, seen, total, result = finished.plan, finished.seen, finished.total, finished.result
     return {
         "task_digest": finished.target.signed.digest().hex(),

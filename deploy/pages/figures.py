@@ -1,7 +1,6 @@
 """Numbers as a reader is shown them."""
 
 import math
-from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import Final
 
@@ -76,14 +75,6 @@ def percent(share: float, error: float) -> str:
     """Write a share in percent, with the digits that its standard error leaves."""
     digits = 1 if not error > 0 else max(0, 1 - math.floor(math.log10(100 * error)))
     return f"{100 * share:.{min(digits, 9)}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
-
-
-def moment(seconds: float) -> str:
-    """Write a time, given in seconds since 1970 UTC, to the minute; where there is a calendar."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:,.0f} seconds after 1970"
 
 
 def seconds(duration: float) -> str:

@@ -1,5 +1,6 @@
 """The page of a result in a real browser, at desktop and phone width, light and dark."""
 
+import csv
 import dataclasses
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from deploy.pages.result_page import result_page
+from deploy.result_rows import write_csv
 from tests.support.browser import DESKTOP, PHONE, Scheme, Watched, show
 from tests.support.result_pages import N_USERS, collected
 
@@ -202,6 +204,34 @@ def test_the_csv_holds_every_value(page: Watched, tmp_path: Path) -> None:
     item, label, share, *_ = lines[1].split(",")
     assert ("0", '"city 1000"') == (item, label)
     assert pytest.approx(_COLLECTED.result.histogram.frequencies[0], rel=1e-6) == float(share)
+
+
+@pytest.mark.parametrize("labels", [(), ("=1+1", "b", "c")])
+def test_the_csv_is_the_one_that_the_command_writes(
+    browser: Browser, tmp_path: Path, labels: tuple[str, ...]
+) -> None:
+    """The same labels and intervals, also where the page shows simultaneous ones."""
+    found = collected(size=3, labels=labels)
+    watched = show(browser, result_page(found.result, found.task, version="1.2.3"), tmp_path)
+    watched.page.get_by_label("Simultaneous intervals").check()
+    with watched.page.expect_download() as download:
+        watched.page.get_by_role("button", name="Download CSV").click()
+    download.value.save_as(tmp_path / "page.csv")
+    watched.close()
+    write_csv(tmp_path / "command.csv", found.result.histogram, labels)
+    (heads, *theirs), (expected_heads, *expected) = (
+        list(csv.reader((tmp_path / name).read_text(encoding="utf-8").splitlines()))
+        for name in ("page.csv", "command.csv")
+    )
+
+    assert expected_heads == heads
+    assert [row[:2] for row in expected] == [row[:2] for row in theirs]
+    np.testing.assert_allclose(
+        np.array([row[2:] for row in theirs], dtype=float),
+        np.array([row[2:] for row in expected], dtype=float),
+        rtol=1e-5,
+        atol=1e-7,
+    )
 
 
 def test_every_control_has_a_name_and_headings_are_in_order(page: Watched) -> None:
