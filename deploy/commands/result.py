@@ -30,6 +30,7 @@ from deploy.pages.releases_page import releases_page
 from deploy.pages.result_page import result_page
 from deploy.population_budgets import of_populations
 from deploy.promise_table import show_promises
+from deploy.result_check import check_fits, check_guarantees
 from deploy.result_json import as_json, dumps
 
 app = typer.Typer()
@@ -71,7 +72,8 @@ def result(
             found = await operator.result(digest)
             signed, _ = await operator.describe(digest)
             published = Task.from_bytes(signed.task_bytes)
-            result_rows.check_fits(found, published)
+            check_fits(found, published)
+            check_guarantees(found, published)
             return published, found
 
     published, found = asyncio.run(read())

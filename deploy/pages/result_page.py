@@ -19,7 +19,7 @@ from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.promises import neighbours_in_words, promises
-from deploy.result_rows import check_fits
+from deploy.result_check import check_fits
 
 _SCRIPTS: Final = (
     "values.js",
@@ -82,7 +82,8 @@ def result_page(
         version: Of this program.
 
     Raises:
-        WireError: The task is another one, or the lists differ in length.
+        WireError: The result does not fit the task, or the lists differ in length. What it
+            promises is checked where it was read: see `check_guarantees`.
     """
     _check(result, task, truth)
     histogram = result.histogram
