@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from common.errors import SettingsError, WireError
+from common.errors import SettingsError
 from common.result import Histogram, Result
-from common.signing import SignedTask
-from common.task import Task
 from deploy.foreign_text import shown
 from deploy.output_file import cannot_write
 from deploy.whole_table import add_columns, print_whole
@@ -42,23 +40,6 @@ _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
     """Give a task's labels, or the items' numbers where it has none."""
     return labels or [str(item) for item in range(n_items)]
-
-
-def check_fits(result: Result, task: Task) -> None:
-    """
-    Check that a result is of a task, so that its labels name the shares.
-
-    Raises:
-        WireError: It is of another one, or has not as many values.
-    """
-    size = len(result.histogram.frequencies)
-    if task.domain_size != size:
-        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
-    digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
-    if digest != result.task_digest:
-        raise WireError(
-            f"the result is of task {result.task_digest.hex()}, and the task is {digest.hex()}"
-        )
 
 
 def _kept_from_running(label: str) -> str:

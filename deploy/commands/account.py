@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from common.errors import SettingsError
 from deploy import account as account_table
@@ -14,6 +13,7 @@ from deploy import question_file
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.result_json import dumps, guarantee_as_json
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -136,4 +136,4 @@ def account(
     if json:
         sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
         return
-    account_table.show(guarantee, answer, question.subject.local_epsilon, Console())
+    account_table.show(guarantee, answer, question.subject.local_epsilon, terminal())

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from common.hpke import fingerprint
@@ -19,6 +18,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
 from deploy.key_folder import KeyFolder, Shown
 from deploy.result_json import dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 keys_app = typer.Typer(
@@ -143,7 +143,9 @@ def identity(
     if json:
         sys.stdout.write(dumps(shown) + "\n")
     else:
-        Console().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
+        terminal().print(
+            f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True
+        )
 
 
 def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = None) -> None:
@@ -164,7 +166,7 @@ def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = 
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     table = Table(title="Certificates")
     for heading in ("of", "days left", "names", "SHA-256"):
         table.add_column(heading, overflow="fold")

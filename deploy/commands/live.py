@@ -7,7 +7,6 @@ from contextlib import ExitStack, suppress
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from common.errors import CredentialError, PeerError, PeerRefusalError
 from common.runtime.clock import SystemClock
@@ -16,7 +15,7 @@ from common.version import VERSION
 from deploy.commands.example import example
 from deploy.commands.options import Authority, ShufflerAddress, TokenFile, task_digest
 from deploy.pages.live_server import serve_live_page
-from deploy.screen import private_opener
+from deploy.screen import private_opener, terminal
 from deploy.shuffler_client import ShufflerClient
 
 app = typer.Typer()
@@ -49,7 +48,7 @@ def live(
     whoever runs the analyzer.
     """
     digest = task_digest(task)
-    console = Console()
+    console = terminal()
 
     async def serve(show: Callable[[str], bool] | None) -> None:
         def started(address: str) -> None:

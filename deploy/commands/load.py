@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.console import Console
 
 from common.errors import PlanError
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -32,6 +31,7 @@ from deploy.load.target import TargetKind
 from deploy.load.usage import pages_from
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -206,11 +206,11 @@ def load(
         replay=replay,
         close=close,
     )
-    with Bars(Console(stderr=True)) as bars:
+    with Bars(terminal(stderr=True)) as bars:
         finished = asyncio.run(execute(job, bars))
     if finished is None:
         where = shown(str(prepare))
-        Console().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
+        terminal().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
         return
     tell(finished, json=json)
 
@@ -226,7 +226,7 @@ def tell(finished: Finished, *, json: bool) -> None:
     if json:
         sys.stdout.write(dumps(report.as_json(finished)) + "\n")
     else:
-        report.show(finished, Console())
+        report.show(finished, terminal())
     if finished.failure is not None:
         raise finished.failure
     if not finished.counts_match:

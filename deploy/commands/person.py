@@ -14,6 +14,7 @@ from deploy.commands.options import AgentAddress, AsJson, Person, task_digest
 from deploy.foreign_text import shown
 from deploy.person_client import ask_for_receipt, send
 from deploy.result_json import dumps
+from deploy.screen import terminal
 from protos.shuffledp.v1 import user_agent_pb2
 
 _ITEM_DIGITS: Final = 20
@@ -38,7 +39,7 @@ def contribute(
     # Asked for, or read from standard input: an argument would stay in the shell's history.
     value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
     receipt = asyncio.run(send(agent, digest, _item(value), person))
-    Console().print(contributed_in_words(receipt))
+    terminal().print(contributed_in_words(receipt))
 
 
 def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
@@ -98,7 +99,7 @@ def receipt(
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    show_receipt(answer, Console())
+    show_receipt(answer, terminal())
 
 
 def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from analyzer import planning
 from analyzer.wishes import Wishes
@@ -16,6 +15,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.output_file import check_folder, write
 from deploy.result_json import dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -90,7 +90,7 @@ def plan(
         head=planner.parse_head(head),
         max_mse=math.inf if max_mse is None else max_mse,
     )
-    console = Console(stderr=json)
+    console = terminal(stderr=json)
     with console.status("Judging designs with the exact accountant"):
         found = planning.plan(wishes)
     if output is not None:

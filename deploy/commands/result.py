@@ -30,7 +30,9 @@ from deploy.pages.releases_page import releases_page
 from deploy.pages.result_page import result_page
 from deploy.population_budgets import of_populations
 from deploy.promise_table import show_promises
+from deploy.result_check import check_fits, check_guarantees
 from deploy.result_json import as_json, dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -72,7 +74,8 @@ def result(
             found = await operator.result(digest)
             signed, _ = await operator.describe(digest)
             published = Task.from_bytes(signed.task_bytes)
-            result_rows.check_fits(found, published)
+            check_fits(found, published)
+            check_guarantees(found, published)
             return published, found
 
     published, found = asyncio.run(read())
@@ -85,7 +88,7 @@ def result(
     if json:
         sys.stdout.write(dumps({**as_json(found), "labels": published.labels}) + "\n")
         return
-    console = Console()
+    console = terminal()
     show_result(found, published, console, top)
     for path in (html, csv, parquet):
         if path is not None:
@@ -145,7 +148,7 @@ def ledger(
         if json:
             sys.stdout.write(dumps(ledger_table.as_json(entries, head, populations)) + "\n")
             return
-        console = Console()
+        console = terminal()
         ledger_table.show(entries, head, populations, console)
         if html is not None:
             console.print(f"Written to {html}.", markup=False)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from common.randomness import secure_generator
 from common.task_digest import TaskDigest
@@ -27,6 +26,7 @@ from deploy.foreign_text import shown
 from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
+from deploy.screen import terminal
 from deploy.sentinel_file import Planted, State
 from deploy.sentinels import Planting, shuffler_at
 from deploy.service_client import read_authority
@@ -123,7 +123,7 @@ def plant(
             finally:
                 planted = planting.planted
 
-    screen = Console(stderr=True)
+    screen = terminal(stderr=True)
     screen.print(_begins(count, over), soft_wrap=True)
     try:
         asyncio.run(run())
@@ -162,7 +162,7 @@ def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json:
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     console.print(
         f"{states[State.ACKNOWLEDGED]} of {len(planted)} sentinels are acknowledged by the "
         f"shuffler, and the analyzer knows. {states[State.REFUSED]} were refused, "

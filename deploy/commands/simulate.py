@@ -19,6 +19,7 @@ from deploy.commands.options import AsJson
 from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.output_file import check_folder, write
+from deploy.screen import terminal
 from deploy.simulate import table
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, Row
@@ -120,7 +121,7 @@ def simulate(
         seed=seed,
         one_by_one=figure_number == _RUN_TIME,
     )
-    console = Console(stderr=json)
+    console = terminal(stderr=json)
     rows = _run(sweep, console)
     if csv is not None:
         write(csv, table.as_csv(rows))

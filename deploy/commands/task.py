@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from common.batch import BatchStatus
 from common.draft import TaskDraft
@@ -37,6 +36,7 @@ from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder
 from deploy.population_budgets import PopulationBudgets, of_task
 from deploy.result_json import dumps, guarantee_as_json
+from deploy.screen import terminal
 from deploy.shuffler_client import ShufflerClient
 
 app = typer.Typer()
@@ -109,7 +109,7 @@ def create(
             fields = {"task_digest": signed.digest().hex(), "task": task_view.as_json(task)}
             sys.stdout.write(dumps(fields) + "\n")
             return
-        Console().print(
+        terminal().print(
             f"Task {signed.digest().hex()}\n{task_view.promise_as_text(task)}", soft_wrap=True
         )
 
@@ -143,7 +143,7 @@ def list_tasks(
             fields = [task_view.summary_as_json(summary) for summary in summaries]
             sys.stdout.write(dumps(fields) + "\n")
             return
-        task_view.show_list(summaries, Console())
+        task_view.show_list(summaries, terminal())
 
     asyncio.run(read())
 
@@ -217,7 +217,7 @@ def show(
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     task_view.show(signed.digest(), found, summary, console)
     if budgets:
         population_budgets.show([budgets], console)
@@ -262,7 +262,7 @@ def close(
     if json:
         sys.stdout.write(dumps({"task_digest": digest.hex(), "closed": True}) + "\n")
         return
-    Console().print("The batch is closed: nobody else is taken in.")
+    terminal().print("The batch is closed: nobody else is taken in.")
 
 
 def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
@@ -285,7 +285,7 @@ def _preview(wanted: TaskDraft, *, json: bool) -> None:
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     console.print("A dry run: nothing is published.")
     console.print(task_view.promise_as_text(task))
     task_view.show_parameters(task, console)

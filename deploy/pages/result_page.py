@@ -20,7 +20,8 @@ from deploy.pages.page import render
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.promises import neighbours_in_words, promises
 from deploy.promise_table import CLAIM_ROOM_IN_WORDS
-from deploy.result_rows import TOO_FEW, check_fits
+from deploy.result_check import check_fits
+from deploy.result_rows import TOO_FEW
 
 _SCRIPTS: Final = (
     "values.js",
@@ -83,7 +84,8 @@ def result_page(
         version: Of this program.
 
     Raises:
-        WireError: The task is another one, or the lists differ in length.
+        WireError: The result does not fit the task, or the lists differ in length. What it
+            promises is checked where it was read: see `check_guarantees`.
     """
     _check(result, task, truth)
     histogram = result.histogram

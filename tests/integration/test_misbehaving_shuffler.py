@@ -9,6 +9,7 @@ import pytest
 from common.errors import ReceiptError, UnusableBatchError
 from common.hpke import HpkePrivateKey
 from common.result import Result
+from deploy.result_check import check_fits, check_guarantees
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.clocks import ManualClock
 from tests.support.dishonest_shufflers import (
@@ -95,8 +96,11 @@ class Line:
         return [evidence.inclusion for evidence in kept if evidence is not None]
 
     async def result(self) -> Result:
-        """What the operator gets."""
-        return await self.analyzer.releases.result(self.digest)
+        """What the operator gets; it always fits the task."""
+        found = await self.analyzer.releases.result(self.digest)
+        check_fits(found, self.analyzer.task)
+        check_guarantees(found, self.analyzer.task)
+        return found
 
 
 @pytest.fixture

@@ -56,13 +56,13 @@ def collected(
     refined = np.maximum(frequencies, 0)
     result = Result(
         task_digest=signed.signed.digest(),
-        protocol="od-hp",
-        mechanism="local-hashing",
-        buckets=13,
-        local_epsilon=4.0,
+        protocol=signed.task.protocol,
+        mechanism=signed.task.mechanism.name,
+        buckets=signed.task.mechanism.buckets,
+        local_epsilon=signed.task.local_epsilon,
         n_users=N_USERS,
         n_reports=2 * N_USERS,
-        n_dummies=N_USERS,
+        n_dummies=N_USERS - sum(refused),
         refused=dict(zip(("repeated", "unreadable", "malformed"), refused, strict=True)),
         histogram=Histogram(
             frequencies=frequencies,

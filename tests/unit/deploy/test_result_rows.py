@@ -10,10 +10,10 @@ import pytest
 from pyarrow import parquet
 from rich.console import Console
 
-from common.errors import SettingsError, WireError
+from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.pages.histogram_data import histogram_data
-from deploy.result_rows import COLUMNS, TOO_FEW, check_fits, rows, show, write_csv, write_parquet
+from deploy.result_rows import COLUMNS, TOO_FEW, rows, show, write_csv, write_parquet
 from tests.support.result_pages import collected
 from tests.support.results import result
 
@@ -121,14 +121,3 @@ def test_no_label_is_a_formula_to_a_spreadsheet(tmp_path: Path, label: str, writ
 def test_the_page_s_csv_has_the_same_headings() -> None:
     """Whoever reads one reads the other."""
     assert COLUMNS == histogram_data(_RESULT.histogram, n_users=10)["columns"]
-
-
-def test_a_result_is_of_a_task_with_its_digest_and_as_many_values() -> None:
-    """Another task's labels would name its shares, or be too few for them."""
-    found = collected(size=3)
-    check_fits(found.result, found.task)
-
-    with pytest.raises(WireError, match="the task has 3 values, and the result 4"):
-        check_fits(collected(size=4).result, found.task)
-    with pytest.raises(WireError, match=r"the result is of task d1d1.*, and the task is"):
-        check_fits(_RESULT, found.task)

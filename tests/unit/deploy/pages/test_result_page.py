@@ -95,7 +95,16 @@ def test_nothing_is_charged_to_a_population_where_there_is_none() -> None:
 def test_the_claim_is_said_to_be_more_than_is_computed() -> None:
     """Two figures for one promise are explained; a claim of the local epsilon has no room."""
     local = published(domain_size=100, protocol="ldp-oue", buckets=0, dummies_per_user=0)
-    result = dataclasses.replace(_COLLECTED.result, task_digest=local.signed.digest())
+    result = dataclasses.replace(
+        _COLLECTED.result,
+        task_digest=local.signed.digest(),
+        protocol=local.task.protocol,
+        mechanism=local.task.mechanism.name,
+        buckets=local.task.mechanism.buckets,
+        local_epsilon=local.task.local_epsilon,
+        n_reports=_COLLECTED.result.n_users,
+        n_dummies=0,
+    )
 
     words = "a little more than the one that is computed"
     assert words in result_page(_COLLECTED.result, _COLLECTED.task, version="1")

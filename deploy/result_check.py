@@ -1,0 +1,119 @@
+"""
+Whether a result fits the signed task that it names, as far as an operator's machine can tell.
+
+The task is signed and immutable; the result is the analyzer's word. What follows from the task and
+the counts is worked out again here, so that no figure of it has to be believed.
+"""
+
+from typing import Final
+
+from common.accounting.coalitions import guarantees
+from common.errors import WireError
+from common.guarantee import Guarantee
+from common.result import Result
+from common.signing import SignedTask
+from common.task import Task
+
+_CLOSE: Final = 0.99
+"""An analyzer of another version may bound an epsilon a little tighter than this program does."""
+
+
+def check_fits(result: Result, task: Task) -> None:
+    """
+    Check that a result is of a task: its digest, its parameters, and counts that it can have.
+
+    Raises:
+        WireError: It is of another one, or says what the task does not; names what.
+    """
+    size = len(result.histogram.frequencies)
+    if task.domain_size != size:
+        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
+    digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
+    if digest != result.task_digest:
+        raise WireError(
+            f"the result is of task {result.task_digest.hex()}, and the task is {digest.hex()}"
+        )
+    for name, said, signed in (
+        ("protocol", result.protocol, task.protocol),
+        ("mechanism", result.mechanism, task.mechanism.name),
+        ("number of buckets", result.buckets, task.mechanism.buckets),
+        ("local_epsilon", result.local_epsilon, task.local_epsilon),
+    ):
+        if said != signed:
+            raise WireError(f"the task's {name} is {signed}, and the result says {said}")
+    if result.n_users < task.n_min:
+        raise WireError(
+            f"the result is of {result.n_users} users; the task is released from {task.n_min} on"
+        )
+    _check_reports(result, task)
+
+
+def _check_reports(result: Result, task: Task) -> None:
+    room, planted = max(0, task.target_size - task.n_min), result.n_sentinels
+    if not result.n_sentinels_missing <= planted <= room:
+        raise WireError(
+            f"the result misses {result.n_sentinels_missing} of {planted} sentinels; "
+            f"the task has room for {room}"
+        )
+    fewest, most = _reports(result, task, room)
+    if not fewest <= result.n_reports <= most:
+        wanted = str(most) if fewest == most else f"{fewest} to {most}"
+        raise WireError(
+            f"the result is of {result.n_reports} reports; {result.n_users} users of this task "
+            f"make {wanted}"
+        )
+    n_refused = sum(result.refused.values())
+    if n_refused + result.n_dummies > result.n_reports:
+        raise WireError(
+            f"the result refused {n_refused} reports and counted {result.n_dummies} dummies; "
+            f"there were {result.n_reports} reports"
+        )
+
+
+def _reports(result: Result, task: Task, room: int) -> tuple[int, int]:
+    """
+    Give the fewest and the most reports that are left of a batch without its sentinels.
+
+    The result counts those that the shuffler acknowledged, and not others that were planned: of
+    these any number up to the room may have been in the batch. Where every report is kept, one was
+    if a report of it was seen; where the shuffler samples, all are taken to have been.
+    """
+    planted, others = result.n_sentinels, room - result.n_sentinels
+    fewest, most = task.batch_reports(result.n_users + room)
+    seen = task.reports_per_user * (planted - result.n_sentinels_missing)
+    seen += others if task.shuffler.kept == 1 else 0
+    return max(0, fewest - task.reports_per_user * room + result.n_sentinels_missing), most - seen
+
+
+def check_guarantees(result: Result, task: Task) -> None:
+    """
+    Check that a result promises no more than its task, its users and its refused reports allow.
+
+    Every guarantee is worked out again by the accountant that the analyzer has, too.
+
+    Raises:
+        WireError: A guarantee is missing, or its epsilon or delta is more than 1 % below what is
+            found here; names the coalition.
+        AccountingError: The accountant has no formula for the task.
+
+    Cost: up to four searches for ε, tenths of a second each.
+    """
+    found = guarantees(task, result.n_users, sum(result.refused.values()))
+    missing = {one.coalition for one in found} - {one.coalition for one in result.guarantees}
+    if missing:
+        raise WireError(f"the result has no guarantee against {', '.join(sorted(missing))}")
+    for stated in result.guarantees:
+        known = [one for one in found if one.coalition == stated.coalition]
+        if not any(_no_better(stated, one) for one in known):
+            raise WireError(
+                f"against {stated.coalition} the result states epsilon {stated.epsilon:g} at delta "
+                f"{stated.delta:g}; this program finds {_figures(known)}"
+            )
+
+
+def _no_better(stated: Guarantee, found: Guarantee) -> bool:
+    return stated.epsilon >= _CLOSE * found.epsilon and stated.delta >= _CLOSE * found.delta
+
+
+def _figures(known: list[Guarantee]) -> str:
+    return " or ".join(f"{one.epsilon:g} at delta {one.delta:g}" for one in known) or "none"
