@@ -54,7 +54,13 @@ def _released(task: Task) -> Result:
     return conclude(manifest, task, mechanism, intake)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param(name, marks=() if name in {"od-hp", "sbin"} else pytest.mark.slow)
+        for name in PROTOCOLS
+    ],
+)
 def test_a_true_result_of_every_protocol_fits(protocol: str) -> None:
     """As it is read from the wire, with refused reports among the others."""
     task = every_protocol_task()[protocol]
