@@ -110,15 +110,22 @@ class OperatorClient(ServiceClient):
 
         Raises:
             NotReleasedError: It is not there yet.
+            WireError: It is of another task than was asked for.
         """
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         call = self._stub.GetResult(request, metadata=self._metadata, timeout=LONG_DEADLINE)
         try:
-            return result_from_wire(await self._reply(call))
+            found = result_from_wire(await self._reply(call))
         except PeerRefusalError as error:
             if error.status == NotReleasedError.status:
                 raise NotReleasedError(str(error)) from error
             raise
+        if found.task_digest != digest:
+            raise WireError(
+                f"the analyzer gave the result of task {found.task_digest.hex()}; that of "
+                f"{digest.hex()} was asked for"
+            )
+        return found
 
     async def tasks(self) -> list[TaskSummary]:
         """List every task and what became of it, the earliest deadline first."""
