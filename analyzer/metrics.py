@@ -19,6 +19,7 @@ class ReleaseMetrics:
         self._note = vitals.incidents.note
         self._states: dict[TaskDigest, BatchEnd] = {}
         self._deadlines: dict[TaskDigest, int] = {}
+        """Of tasks that may be open: of which no batch has come."""
         self._entries = 0
         self._shares: dict[str, float] = {}
         self._metrics.ask(self._count_open_tasks)
@@ -38,7 +39,9 @@ class ReleaseMetrics:
             ledger_entries: Of the ledger.
         """
         self._states = dict(states)
-        self._deadlines = dict(deadlines)
+        self._deadlines = {
+            digest: deadline for digest, deadline in deadlines.items() if digest not in states
+        }
         self._entries = ledger_entries
         self._show()
 
@@ -94,8 +97,7 @@ class ReleaseMetrics:
         came_to: Literal["staged", "released", "unusable", "quarantined"] | None = None,
     ) -> None:
         self._states[digest] = state
-        if state != "staged":
-            self._deadlines.pop(digest, None)
+        self._deadlines.pop(digest, None)
         self._metrics.add("shuffledp_batches_moved_total", 1, {"state": came_to or state})
         self._show()
 

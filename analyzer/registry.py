@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import math
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -113,7 +114,8 @@ def check_deadline(draft: TaskDraft, now: float) -> None:
         TaskError: The deadline is not in the future.
     """
     if draft.deadline <= now:
-        raise TaskError(f"the deadline, {draft.deadline}, is not in the future")
+        date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
+        raise TaskError(f"the deadline, {date}, is not in the future")
 
 
 def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:

@@ -149,6 +149,12 @@ class SideCallError(OverloadError):
     """There is no room for a call on which nobody's answer depends, such as reflection."""
 
 
+class DeadlineError(ShuffleDpError):
+    """A call took longer than calls of its kind may; it may be made again."""
+
+    status = "DEADLINE_EXCEEDED"
+
+
 class UserTokenError(ShuffleDpError):
     """A submission came without a token of this collection, or with one that is none."""
 

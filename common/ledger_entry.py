@@ -58,9 +58,15 @@ class LedgerEntry:
                 raise LedgerError(f"entry {self.entry}: {name} must have {length} bytes")
         if self.coalition not in get_args(Coalition):
             raise LedgerError(f"entry {self.entry} names a coalition that there is not")
-        for figure in (self.epsilon, self.delta, self.composed_epsilon):
-            if type(figure) is not float or math.isnan(figure) or figure == -math.inf:
-                raise LedgerError(f"entry {self.entry} has a figure that is not a number")
+        for name, figure in (
+            ("epsilon", self.epsilon),
+            ("delta", self.delta),
+            ("composed_epsilon", self.composed_epsilon),
+        ):
+            if type(figure) is not float or not figure >= 0:
+                raise LedgerError(f"entry {self.entry}: {name} is no number from 0 on")
+        if self.delta > 1:
+            raise LedgerError(f"entry {self.entry}: delta is {self.delta}; it may be 1 at most")
 
     @classmethod
     def chained(cls, previous_hash: bytes, **fields: Any) -> Self:  # noqa: ANN401  # as declared

@@ -45,6 +45,17 @@ class Histogram:
         reach = interval_reach(confidence) * self.standard_errors
         return self.frequencies - reach, self.frequencies + reach
 
+    def tells_values_apart(self, confidence: float) -> bool:
+        """
+        Say whether any item's share is distinguishable from none.
+
+        Simultaneous intervals decide (Bonferroni): of many items that nobody holds, some have an
+        interval of their own above 0 by chance.
+        """
+        size = len(self.frequencies)
+        low, _ = self.interval(1 - (1 - confidence) / max(1, size))
+        return bool((low > 0).any())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Result:

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from common.guarantee import Guarantee, rounded_down, rounded_up
+from deploy.whole_table import add_columns
 
 
 def show(
@@ -31,8 +32,7 @@ def show(
         console.print(f"No comparison: {answer['compare']}.")
         return
     table = Table(title=f"Central epsilon at delta {guarantee.delta:g}, by every bound")
-    table.add_column("bound")
-    table.add_column("epsilon, or why none")
+    add_columns(table, {"bound": "left", "epsilon, or why none": "left"})
     table.add_row("this accountant, an upper bound", rounded_up(guarantee.epsilon))
     table.add_row("proven by an attack, a lower bound", rounded_down(answer["epsilon_lower"]))
     for row in answer["compare"]:

@@ -25,9 +25,9 @@ from deploy.commands.example import example
 from deploy.foreign_text import visible
 
 app = typer.Typer(
-    help="Three-party collection of histograms under shuffle-model differential privacy.",
     no_args_is_help=True,
-    epilog=example("shuffledp demo --users 5000"),
+    epilog=example("shuffledp demo --users 5000")
+    + "\n\nWords that need explaining: README.md and deploy/WORDS.md.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -65,7 +65,7 @@ def shuffledp(
         ),
     ] = False,
 ) -> None:
-    """Three-party collection of histograms under shuffle-model differential privacy."""
+    """Collect a histogram with differential privacy: one party sees who, one what, none both."""
 
 
 def main() -> None:

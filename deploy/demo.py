@@ -26,7 +26,6 @@ from deploy import result_rows
 from deploy.cluster import Cluster
 from deploy.datasets.catalogue import IPUMS_1940_CITY, Dataset, load
 from deploy.demo_task import demo_draft
-from deploy.foreign_text import shown
 from deploy.load.bulk import contribute_all
 from deploy.output_file import write
 from deploy.pages.result_page import result_page
@@ -168,6 +167,7 @@ def show(finished: DemoRun, console: Console) -> None:
     """Print the largest items, the errors and the guarantees."""
     result = finished.result
     histogram = result.histogram
+    console.print("A value is a city, by its code in the census sample of IPUMS.")
     result_rows.show(result, finished.labels, console, most=_SHOWN, truth=finished.truth)
     low, high = histogram.interval(CONFIDENCE)
     covered = float(np.mean((low <= finished.truth) & (finished.truth <= high)))
@@ -179,7 +179,6 @@ def show(finished: DemoRun, console: Console) -> None:
         "Refined shares are the likeliest ones that are no less than 0 and sum to 1."
     )
     show_promises(result.guarantees, "What each user is promised", console)
-    console.print(f"For comparison: {shown(result.published_claim)}.", style="dim")
 
 
 def page(finished: DemoRun) -> str:

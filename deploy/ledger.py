@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from common.guarantee import rounded_up
@@ -11,9 +12,18 @@ from common.ledger_entry import ChainHead, LedgerEntry
 from deploy import population_budgets
 from deploy.foreign_text import shown
 from deploy.population_budgets import PopulationBudgets
+from deploy.whole_table import add_columns, print_whole
 
 _DIGITS: Final = 12
 """Hexadecimal digits of a digest that are shown in a table."""
+_COLUMNS: Final[dict[str, JustifyMethod]] = {
+    "population": "left",
+    "users": "right",
+    "refused": "right",
+    "epsilon": "right",
+    "delta": "right",
+    "all so far": "right",
+}
 
 
 def as_json(
@@ -41,27 +51,34 @@ def show(
     console: Console,
 ) -> None:
     """Print the entries, what populations have left of their budgets, and the head."""
-    table = Table(title="What each release cost its population against the analyzer")
-    for heading in ("entry", "task", "population", "users", "refused", "epsilon", "delta"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("epsilon of all so far, at budget_delta", overflow="fold")
+    table = Table(
+        title="What each release cost its population against the analyzer",
+        caption="All so far: the epsilon of all releases to it together, at the task's "
+        "budget_delta.",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    add_columns(table, {"entry": "right"})
+    table.add_column("task", no_wrap=True, min_width=_DIGITS)
+    add_columns(table, _COLUMNS)
     for entry in entries:
         table.add_row(
-            str(entry.entry),
+            f"{entry.entry:,}",
             entry.task_digest.hex()[:_DIGITS],
             shown(entry.population) or "(alone)",
-            str(entry.n_users),
-            str(entry.n_refused),
+            f"{entry.n_users:,}",
+            f"{entry.n_refused:,}",
             rounded_up(entry.epsilon),
             rounded_up(entry.delta),
             rounded_up(entry.composed_epsilon),
         )
-    console.print(table)
+    print_whole(table, console)
     if populations:
         population_budgets.show(populations, console)
     entries_in_words = "entry" if head.entry == 1 else "entries"
     console.print(
-        f"The chain of {head.entry} {entries_in_words} holds. Its head, to be noted down:\n"
+        f"The chain of {head.entry:,} {entries_in_words} holds. Its head, to be noted down:\n"
         f"{head.entry_hash.hex()}",
         markup=False,
     )

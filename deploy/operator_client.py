@@ -110,7 +110,7 @@ class OperatorClient(ServiceClient):
 
         Raises:
             NotReleasedError: It is not there yet.
-            WireError: It is of another task than was asked for.
+            WireError: It is of another task.
         """
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         call = self._stub.GetResult(request, metadata=self._metadata, timeout=LONG_DEADLINE)
@@ -121,10 +121,7 @@ class OperatorClient(ServiceClient):
                 raise NotReleasedError(str(error)) from error
             raise
         if found.task_digest != digest:
-            raise WireError(
-                f"the analyzer gave the result of task {found.task_digest.hex()}; that of "
-                f"{digest.hex()} was asked for"
-            )
+            raise WireError("the analyzer gave the result of another task than was asked for")
         return found
 
     async def tasks(self) -> list[TaskSummary]:

@@ -1,9 +1,16 @@
 """A person's calls to their own user agent."""
 
-from common.errors import SettingsError, WireError
+from typing import Final
+
+from common.errors import PeerRefusalError, SettingsError, UserTokenError, WireError
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
+
+_REFUSED_ENTRY: Final = (
+    "Put the token into the file that the agent's setting token_file names: the answer is kept, "
+    "and sent later as it is; its epsilon is spent already"
+)
 
 
 async def send(
@@ -24,7 +31,12 @@ async def send(
         raise WireError("a value must be below 2^64") from error
     async with open_channel(agent, "user_agent", None) as channel:
         stub = user_agent_pb2_grpc.UserAgentStub(channel)
-        return await reply(stub.Contribute(request, timeout=LONG_DEADLINE), _whom(agent))
+        try:
+            return await reply(stub.Contribute(request, timeout=LONG_DEADLINE), _whom(agent))
+        except PeerRefusalError as error:
+            if error.status != UserTokenError.status:
+                raise
+            raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ENTRY}") from error
 
 
 async def ask_for_receipt(

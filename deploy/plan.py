@@ -17,6 +17,7 @@ from common.guarantee import rounded_up
 from common.shuffler_spec import ShufflerSpec
 from deploy.promise_table import show_promises
 from deploy.result_json import guarantee_as_json, number_or_text
+from deploy.whole_table import add_columns, print_whole
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
@@ -208,7 +209,7 @@ def show(plan: Plan, console: Console) -> None:
         console.print(f"[bold]Note:[/bold] {note}")
     title = f"What each of {wishes.n_min:,} users or more is promised"
     show_promises(plan.guarantees, title, console)
-    console.print(_comparison(plan))
+    print_whole(_comparison(plan), console)
 
 
 def _notes(plan: Plan) -> list[str]:
@@ -239,6 +240,17 @@ def _notes(plan: Plan) -> list[str]:
             f"the shuffler makes some {made:,} dummies; one collects for tasks up to its setting "
             "most_dummies, 10,000,000 unless its operator allows more."
         )
+    hidden = [
+        (share, math.sqrt(error))
+        for share, error in zip(wishes.head, plan.best.mse_head, strict=True)
+        if error > share**2
+    ]
+    if hidden:
+        share, error = hidden[0]
+        notes.append(
+            f"the noise hides even a top value: its share is {share:g}, and the standard error "
+            f"{error:.2g}; --max-mse refuses plans whose error is too large to be of use."
+        )
     if wishes.n_min == wishes.n_users:
         notes.append(
             f"with fewer than {wishes.n_min:,} users nothing is released; plan for fewer with "
@@ -252,15 +264,14 @@ def _comparison(plan: Plan) -> Table:
         title="The best of each protocol under these wishes",
         caption="error: mean squared error of a share; ratio: to Gaussian noise on the true counts",
     )
-    headings = ("protocol", "buckets", "local epsilon", "messages", "bytes", "error", "ratio")
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    headings = ("buckets", "local epsilon", "messages", "bytes", "error", "ratio")
+    add_columns(table, {"protocol": "left", **dict.fromkeys(headings, "right")})
     least = central_gaussian_mse(plan.wishes)
     for prediction in (plan.best, *plan.runners_up):
         design = prediction.design
         table.add_row(
             design.protocol,
-            str(design.answers) if design.hashed else "-",
+            f"{design.answers:,}" if design.hashed else "-",
             rounded_up(design.local_epsilon),
             f"{design.messages_per_user:.4g}",
             f"{design.bytes_per_user:,}",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from analyzer.spending import Budget, Spent, budgets
@@ -18,8 +18,17 @@ from common.task_digest import TaskDigest
 from common.task_summary import TaskSummary
 from deploy.foreign_text import shown
 from deploy.result_json import number_or_text
+from deploy.whole_table import add_columns, print_whole
 
-_HEADINGS: Final = ("population", "releases", "budget", "at delta", "spent", "left", "share spent")
+_COLUMNS: Final[dict[str, JustifyMethod]] = {
+    "population": "left",
+    "releases": "right",
+    "budget": "right",
+    "at delta": "right",
+    "spent": "right",
+    "left": "right",
+    "share spent": "right",
+}
 
 
 class Tasks(Protocol):
@@ -134,13 +143,12 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
         caption="Budget, spent and left are epsilons: what is spent rounded up, the others down. "
         "Of several budgets each binds.",
     )
-    for heading in _HEADINGS:
-        table.add_column(heading, overflow="fold")
+    add_columns(table, _COLUMNS)
+    unknown = []
     for one in populations:
         if one.unknown:
-            table.add_row(
-                shown(one.population), f"{one.releases:,}", "?", "?", "?", "?", shown(one.unknown)
-            )
+            table.add_row(shown(one.population), f"{one.releases:,}", *"?????")
+            unknown.append(one)
         for budget in one.budgets:
             table.add_row(
                 shown(one.population),
@@ -151,7 +159,9 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
                 rounded_down(budget.left_epsilon),
                 rounded_up(budget.share),
             )
-    console.print(table)
+    print_whole(table, console)
+    for one in unknown:
+        console.print(f"What {shown(one.population)} has spent is not known: {shown(one.unknown)}.")
 
 
 def as_json(one: PopulationBudgets) -> dict[str, Any]:

@@ -1,19 +1,25 @@
 """Who is promised what, as a table: of a plan, a task, or a result."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
 from common.guarantee import Guarantee, rounded_up
 from deploy.foreign_text import shown
+from deploy.whole_table import add_columns, print_whole
+
+CLAIM_ROOM_IN_WORDS: Final = (
+    "The epsilon that a task claims is a little more than the one that is computed, so that every "
+    "device, computing it again, finds the claim true."
+)
 
 
 def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:
     """Print guarantees, a row a coalition, figures rounded up."""
     table = Table(title=title, show_lines=True)
-    for heading in ("against", "epsilon", "delta", "if"):
-        table.add_column(heading)
+    add_columns(table, {"against": "left", "epsilon": "right", "delta": "right", "if": "left"})
     for guarantee in guarantees:
         table.add_row(
             shown(guarantee.coalition),
@@ -21,4 +27,4 @@ def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console)
             rounded_up(guarantee.delta),
             shown("; ".join(guarantee.assumptions)),
         )
-    console.print(table)
+    print_whole(table, console)

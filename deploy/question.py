@@ -91,11 +91,15 @@ def subject_of(
             raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
         return rappor_pair(rappor.f, rappor.p, rappor.q, hashes=rappor.hashes)
     if local_epsilon is None:
-        raise AccountingError(f"{mechanism} needs a local epsilon")
+        raise AccountingError(
+            f"{mechanism} needs a local epsilon: --local-epsilon, or eps_l in a file"
+        )
     if mechanism in _OF_EPSILON:
         return _OF_EPSILON[mechanism](local_epsilon)
     if alphabet is None:
-        raise AccountingError(f"{mechanism} needs the size of its alphabet")
+        raise AccountingError(
+            f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
+        )
     return MatchCountReduction.for_epsilon(
         answers=alphabet,
         local_epsilon=local_epsilon,
@@ -214,7 +218,8 @@ class Question:
     def __post_init__(self) -> None:
         if (self.delta is None) == (self.central_epsilon is None):
             raise AccountingError(
-                "give delta to get epsilon or central epsilon to get delta: one of the two"
+                "give a delta to get epsilon, or a central epsilon to get delta, one of the two: "
+                "--delta or --central-epsilon, delta or eps in a file"
             )
 
     def answer(self) -> Guarantee:

@@ -15,6 +15,7 @@ from common.errors import SettingsError
 from common.result import Histogram, Result
 from deploy.foreign_text import shown
 from deploy.output_file import cannot_write
+from deploy.whole_table import add_columns, print_whole
 
 CONFIDENCE: Final = 0.95
 """Of the intervals that are shown, each by itself."""
@@ -28,6 +29,10 @@ COLUMNS: Final = (
     "refined",
 )
 """Of CSV, also of the one that a result's page makes, and of Parquet."""
+TOO_FEW: Final = (
+    "Too few users for what the noise hides: nothing can be concluded about single values."
+)
+"""Said of a result where no value is distinguishable from none."""
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -122,14 +127,18 @@ def show(
         truth: The true shares, in a demo; the order is then theirs.
     """
     histogram = result.histogram
+    if not histogram.tells_values_apart(CONFIDENCE):
+        console.print(TOO_FEW, style="bold")
     named = labels_of(labels, len(histogram.frequencies))
     low, high = histogram.interval(CONFIDENCE)
     n_shown = min(most, len(named))
-    table = Table(title=f"The {n_shown:,} largest of {len(named):,} values, share of users")
-    table.add_column("value", overflow="fold")
+    order = "estimate" if truth is None else "truth"
+    table = Table(
+        title=f"The {n_shown:,} largest of {len(named):,} values by {order}, share of users"
+    )
     headings = (*(["truth"] if truth is not None else []), "estimate")
-    for heading in (*headings, f"{CONFIDENCE:.0%} interval", "refined"):
-        table.add_column(heading, justify="right")
+    figures = (*headings, f"{CONFIDENCE:.0%} interval", "refined")
+    add_columns(table, {"value": "left", **dict.fromkeys(figures, "right")})
     for item in np.argsort(histogram.frequencies if truth is None else truth)[::-1][:n_shown]:
         table.add_row(
             shown(named[item]),
@@ -138,4 +147,4 @@ def show(
             f"{low[item]:.4f} … {high[item]:.4f}",
             f"{histogram.refined[item]:.4f}",
         )
-    console.print(table)
+    print_whole(table, console)

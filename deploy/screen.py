@@ -10,7 +10,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from rich.console import Console
+
 _SCREENS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def terminal(*, stderr: bool = False) -> Console:
+    """
+    Give the terminal that commands print to; no name in colons becomes a picture there.
+
+    Two labels that differ look different.
+    """
+    return Console(stderr=stderr, emoji=False)
 
 
 def show_in_browser(address: str) -> bool:

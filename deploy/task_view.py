@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from analyzer.registry import check_deadline, complete
@@ -19,8 +21,9 @@ from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
 from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.foreign_text import shown, visible
-from deploy.pages.figures import moment
-from deploy.promise_table import show_promises
+from deploy.promise_table import CLAIM_ROOM_IN_WORDS, show_promises
+from deploy.times import moment
+from deploy.whole_table import add_columns, full_width, print_whole
 
 _TASK_STATES: Final = {
     TaskState.OPEN: "open: no batch has come to the analyzer yet",
@@ -28,10 +31,23 @@ _TASK_STATES: Final = {
         "overdue: its deadline has passed and no batch has come: it expired, cannot be delivered, "
         "or is on its way"
     ),
-    TaskState.STAGED: "staged: the batch has come and is being estimated",
+    TaskState.STAGED: "staged: the batch has come whole, and is being estimated",
     TaskState.RELEASED: "released: shuffledp result prints it",
     TaskState.UNUSABLE: "unusable: its batch is never released",
 }
+_DIGITS: Final = 12
+"""Hexadecimal digits of a digest that are shown in a table."""
+_LISTED: Final[dict[str, JustifyMethod]] = {
+    "state": "left",
+    "protocol": "left",
+    "values": "right",
+    "population": "left",
+    "deadline": "left",
+    "n_min": "right",
+    "users": "right",
+}
+_DISPENSABLE: Final = ("protocol", "values")
+"""Headings that give way, in this order, where the terminal is too narrow for all."""
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
@@ -55,7 +71,7 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 
 def promise_as_text(task: Task) -> str:
-    """Say what users will be promised, in two sentences."""
+    """Say what users will be promised, and why it is a little more than what is computed."""
     promise = claimed_guarantee(Terms.of(task), task.n_min)
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
@@ -69,6 +85,8 @@ def promise_as_text(task: Task) -> str:
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
         f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer."
+        + f"\n{CLAIM_ROOM_IN_WORDS}"
+        * (task.central_epsilon < task.local_epsilon)
     )
 
 
@@ -161,23 +179,45 @@ def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
 
 def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:
     """Print a line for each task."""
-    plural = "" if len(summaries) == 1 else "s"
-    table = Table(title=f"{len(summaries):,} task{plural}", caption=f"Users: {SENTINELS_INCLUDED}.")
-    for heading in ("task", "state", "protocol", "values", "population", "deadline", "n_min"):
-        table.add_column(heading, overflow="fold")
-    table.add_column("users", justify="right", overflow="fold")
+    title = f"{len(summaries):,} task" + "s" * (len(summaries) != 1)
+    caption = f"Users: {SENTINELS_INCLUDED}."
+    headings = list(_LISTED)
+    table = _list(summaries, headings)
+    for heading in _DISPENSABLE:
+        if full_width(table, console) <= console.width:
+            break
+        headings.remove(heading)
+        table = _list(summaries, headings)
+        caption = f"Users: {SENTINELS_INCLUDED}. A wider terminal shows more."
+    table.title, table.caption = title, caption
+    print_whole(table, console)
+
+
+def _list(summaries: Sequence[TaskSummary], headings: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("task", no_wrap=True, min_width=_DIGITS)
+    add_columns(table, {heading: _LISTED[heading] for heading in headings})
     for summary in summaries:
-        table.add_row(
-            summary.task_digest.hex()[:12],
-            summary.state.value,
-            shown(summary.protocol),
-            f"{summary.domain_size:,}",
-            shown(summary.population) or "(alone)",
-            moment(summary.deadline),
-            f"{summary.n_min:,}",
-            f"{summary.n_users:,}" if summary.n_users else "",
-        )
-    console.print(table)
+        cells = {
+            "state": summary.state.value,
+            "protocol": shown(summary.protocol),
+            "values": f"{summary.domain_size:,}",
+            "population": shown(summary.population) or "(alone)",
+            "deadline": _short_moment(summary.deadline),
+            "n_min": f"{summary.n_min:,}",
+            "users": f"{summary.n_users:,}" if summary.n_users else "",
+        }
+        digest = summary.task_digest.hex()[:_DIGITS]
+        table.add_row(digest, *(cells[heading] for heading in headings))
+    return table
+
+
+def _short_moment(seconds: float) -> str:
+    """Write a time, given in seconds since 1970 UTC, for a column; where there is a calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%MZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:,.0f} s"
 
 
 def summary_as_json(summary: TaskSummary) -> dict[str, Any]:

@@ -45,6 +45,10 @@ KEPT_STATES: Final = frozenset({BatchState.QUARANTINED})
 """Final states in which batch and key are kept, for an operator to look into."""
 
 
+AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
+"""States of which a batch comes to one, once, when it is over what it took and what it refused."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """When a batch closes: the task's terms, its n_min perhaps raised by this shuffler."""

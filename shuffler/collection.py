@@ -14,7 +14,6 @@ from common.errors import (
     ShuffleDpError,
     SubmissionConflictError,
     TokenUsedError,
-    UnknownKeyError,
     UserTokenError,
     WireError,
 )
@@ -30,7 +29,7 @@ from shuffler.batch import after, asked_to_close
 from shuffler.batch_key import BatchKey
 from shuffler.group import Group, form_from_opened, form_group
 from shuffler.refusals import Refusals
-from shuffler.rounds import Round, Rounds
+from shuffler.rounds import PastRound, Round, Rounds
 from shuffler.spool import Spool
 from shuffler.submission_table import Arrival
 from shuffler.token_check import TokenCheck
@@ -81,7 +80,7 @@ class Collection:
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Give a task's published bytes, fetched from the analyzer once."""
-        return (await self._rounds.find_or_begin(digest)).signed
+        return await self._rounds.signed(digest)
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
@@ -115,8 +114,9 @@ class Collection:
         self._refusals.count(found.batch_id, [outcome])
         return outcome
 
-    async def _take(self, found: Round, envelope: bytes, token: bytes) -> Outcome:
-        key = found.held_key()
+    async def _take(self, found: Round | PastRound, envelope: bytes, token: bytes) -> Outcome:
+        if isinstance(found, PastRound):
+            raise BatchStateError("the task's batch is over")
         if not all(await self._admitted([token])):
             raise UserTokenError(
                 "this shuffler takes submissions with a token of its collection only"
@@ -128,9 +128,9 @@ class Collection:
             )
         plaintext = self._private_key(found).open(envelope, envelope_context(found.digest))
         unpack(plaintext, found.task)
-        group, _ = form_group([plaintext], key)
+        group, _ = form_group([plaintext], found.key)
         tokens = [] if self._tokens is None else [[token]]
-        [[outcome]] = await self._store(found, key, [group], tokens)
+        [[outcome]] = await self._store(found, found.key, [group], tokens)
         if outcome is Outcome.CONFLICT:
             raise SubmissionConflictError("this submission id was used with other bytes")
         if outcome is Outcome.TOKEN_USED:
@@ -165,9 +165,9 @@ class Collection:
         return outcomes
 
     async def _take_bulk(
-        self, found: Round, envelopes: Sequence[bytes], tokens: Sequence[bytes]
+        self, found: Round | PastRound, envelopes: Sequence[bytes], tokens: Sequence[bytes]
     ) -> list[Outcome]:
-        if found.key is None:
+        if isinstance(found, PastRound):
             return [Outcome.CLOSED] * len(envelopes)
         size = found.task.envelope_bytes
         tokens = tokens or [b""] * len(envelopes)
@@ -288,13 +288,9 @@ class Collection:
         ]
 
     def _private_key(self, found: Round) -> HpkePrivateKey:
-        """Give what a round's envelopes open with; once it is over, its key may be gone."""
+        """Give what a round's envelopes open with."""
         task = found.task
-        try:
-            return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
-        except UnknownKeyError:
-            found.held_key()
-            raise
+        return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
 
     async def _admitted(self, tokens: Sequence[bytes]) -> list[bool]:
         """Say of each token whether its submission is looked at."""

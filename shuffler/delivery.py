@@ -18,7 +18,7 @@ from common.hpke_pool import Pool
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from shuffler.batch import FINAL_STATES, KEPT_STATES, Event, after, due
+from shuffler.batch import AFTER_COLLECTING, FINAL_STATES, KEPT_STATES, Event, after, due
 from shuffler.client import Analyzer
 from shuffler.group import open_group
 from shuffler.inclusion import Inclusions, Sent
@@ -35,10 +35,6 @@ _TICK: Final = 0.25
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 """Seconds before a batch that could not move on is tried again, doubled each time."""
-
-
-_ENDS_OF_COLLECTING: Final = frozenset({Event.PERMUTE, Event.EXPIRE})
-"""What follows on every way to close: at a deadline, a target, or an operator's word."""
 
 
 class Deliveries:
@@ -138,7 +134,7 @@ class Deliveries:
         if event is Event.DELIVER:
             event = await self._deliver(stored, found)
         state = after(stored.state, event)
-        if event in _ENDS_OF_COLLECTING:
+        if state in AFTER_COLLECTING:
             # Before anything is done: it may fail, and all of this is then tried again.
             self._metrics.batch_ends(found.batch_id, await self._refusals.of(found.batch_id))
         if event is Event.PERMUTE:
@@ -151,7 +147,7 @@ class Deliveries:
 
     async def _permute(self, stored: StoredBatch, found: Round) -> Mixed:
         """Draw what is dropped and added, and the order, once, and save them."""
-        key = found.held_key()
+        key = found.key
         mixing = Mixing(
             task=found.task,
             digest=found.digest,
@@ -180,7 +176,7 @@ class Deliveries:
 
     async def _deliver(self, stored: StoredBatch, found: Round) -> Event:
         """Deliver the saved order; tell whether the analyzer took it, or never will."""
-        key = found.held_key()
+        key = found.key
         manifest = BatchManifest(
             task_digest=found.digest,
             batch_id=found.batch_id,

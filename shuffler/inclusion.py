@@ -30,8 +30,12 @@ from common.task_digest import TaskDigest
 
 _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8
-_TREES: Final = 4
-"""Batches whose inner nodes are held in memory; the leaves stay on the disk."""
+_BUCKETS_HELD: Final = 1 << 19
+"""
+Of all batches whose inner nodes are held in memory, some 150 bytes each; the leaves stay on the
+disk. They are those of sixteen batches of ten million reports: who asks for many one after the
+other makes others wait only where there are more.
+"""
 _LOOK_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
@@ -169,13 +173,19 @@ class Inclusions:
         return InclusionProof.of(tree, commitment, prefix), tree.largest_bucket
 
     async def _tree(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
-        async with self._loading:
-            if digest not in self._trees:
-                self._trees[digest] = await asyncio.to_thread(self._load, digest)
-            self._trees.move_to_end(digest)
-            while len(self._trees) > _TREES:
-                self._trees.popitem(last=False)
-            return self._trees[digest]
+        found = self._trees.get(digest)
+        if found is None:
+            async with self._loading:
+                found = self._trees.get(digest)  # it may have come while others were read
+                if found is None:
+                    found = self._trees[digest] = await asyncio.to_thread(self._load, digest)
+        self._trees.move_to_end(digest)
+        while len(self._trees) > 1 and self._buckets_held() > _BUCKETS_HELD:
+            self._trees.popitem(last=False)
+        return found
+
+    def _buckets_held(self) -> int:
+        return sum(1 << tree.bits for _, tree in self._trees.values())
 
     def _load(self, digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
         try:

@@ -7,11 +7,10 @@ from common.batch import BatchId, BatchState
 from common.runtime.metric_table import REFUSALS_TOLD, STATES_TOLD
 from common.runtime.vitals import Vitals
 from common.submission import Outcome
+from shuffler.batch import AFTER_COLLECTING
 
 _WAITING = frozenset({BatchState.CLOSED, BatchState.PERMUTED})
 """States between closing and delivery."""
-_FIRST_AFTER_COLLECTING = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
-"""With which what a batch refused is told."""
 
 
 class BatchMetrics:
@@ -58,7 +57,8 @@ class BatchMetrics:
             self._closed_at.pop(batch_id, None)
         if state is BatchState.DELIVERED:
             self._metrics.add("shuffledp_users_released_total", n_users)
-        if state in _FIRST_AFTER_COLLECTING:
+        if state in AFTER_COLLECTING:
+            self._metrics.add("shuffledp_users_collected_total", n_users)
             self._count_refused(self._refused.pop(batch_id, {}))
 
     def batch_ends(self, batch_id: BatchId, counted: Mapping[Outcome, int]) -> None:

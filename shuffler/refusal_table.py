@@ -22,6 +22,9 @@ CREATE TABLE IF NOT EXISTS refusals (
 """
 
 
+_KNOWN: Final = frozenset(outcome.value for outcome in Outcome)
+
+
 def add(connection: sqlite3.Connection, refused: Mapping[BatchId, Counter[Outcome]]) -> None:
     """Add to what was counted before."""
     connection.executemany(
@@ -36,6 +39,6 @@ def add(connection: sqlite3.Connection, refused: Mapping[BatchId, Counter[Outcom
 
 
 def of(connection: sqlite3.Connection, batch_id: BatchId) -> Counter[Outcome]:
-    """Give what was counted of a batch."""
+    """Give what was counted of a batch; what only a later version knows is left out."""
     rows = connection.execute("SELECT outcome, n FROM refusals WHERE batch_id = ?", (batch_id,))
-    return Counter({Outcome(outcome): n for outcome, n in rows})
+    return Counter({Outcome(outcome): n for outcome, n in rows if outcome in _KNOWN})

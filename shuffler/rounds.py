@@ -1,10 +1,10 @@
 """The tasks that this shuffler collects for: found, checked, begun once, resumed after a crash."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,34 +31,29 @@ from shuffler.batch_key import BatchKey
 from shuffler.client import Analyzer
 from shuffler.spool import Spool, StoredBatch
 
-_BEGUN_AT_ONCE: Final = 256
+_AT_ONCE: Final = 256
 """Tasks looked for at once: who asks for any, and hangs up, keeps no more than that going."""
-_OVER_REMEMBERED: Final = 64
-"""Rounds whose batch is over that need not be looked up when a late device asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One task, its one batch, and the key that the batch is stored under."""
+    """One task, its one batch that is not over, and the key that the batch is stored under."""
 
     digest: TaskDigest
     signed: SignedTask
     task: Task
     batch_id: BatchId
-    key: BatchKey | None
-    """None once the batch is over."""
+    key: BatchKey
     terms: Terms
 
-    def held_key(self) -> BatchKey:
-        """
-        Give the key of a batch that is not over.
 
-        Raises:
-            BatchStateError: It is over.
-        """
-        if self.key is None:
-            raise BatchStateError("the task's batch is over")
-        return self.key
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRound:
+    """What is remembered of a task whose batch is over: little, for it is never forgotten."""
+
+    digest: TaskDigest
+    batch_id: BatchId
+    terms: Terms
 
 
 class Rounds:
@@ -85,15 +80,18 @@ class Rounds:
         self._most_dummies = most_dummies
         self._rng = rng
         self._unfinished: dict[TaskDigest, Round] = {}
-        self._over: dict[TaskDigest, Round] = {}
-        """Some of those whose batch is over; the others are in the spool."""
-        self._beginning: dict[TaskDigest, asyncio.Task[Round]] = {}
+        self._past: dict[TaskDigest, PastRound] = {}
+        """Of this run, and of earlier ones those that somebody has asked for."""
+        self._beginning: dict[TaskDigest, asyncio.Task[Round | PastRound]] = {}
+        self._looking_up: dict[TaskDigest, asyncio.Task[Round | PastRound]] = {}
+        self._reading = asyncio.Lock()
+        """A task of two megabytes takes a third of a second: one is read at a time."""
         self._left_alone = False
         """Whether there is a batch that is not over and could not be resumed."""
         self._claimed: list[KeyId] = []
         """Keys of rounds that are being begun at this moment."""
 
-    async def find_or_begin(self, digest: TaskDigest) -> Round:
+    async def find_or_begin(self, digest: TaskDigest) -> Round | PastRound:
         """
         Find the round of a task; on its first use fetch and check the task, and begin one.
 
@@ -106,37 +104,54 @@ class Rounds:
             BatchStateError: The task has a batch whose key is lost.
             OverloadError: Many others are being looked for at this moment.
         """
-        held = self._held(digest)
-        if held is not None:
-            return held
-        if digest not in self._beginning:
-            if len(self._beginning) >= _BEGUN_AT_ONCE:
-                raise OverloadError(
-                    f"{_BEGUN_AT_ONCE} tasks are being fetched from the analyzer; try again later"
-                )
-            # One task for all who ask at once; it goes on if one of them hangs up.
-            beginning = asyncio.create_task(self._begin(digest))
-            self._beginning[digest] = beginning
-            beginning.add_done_callback(partial(self._begun, digest))
-        return await asyncio.shield(self._beginning[digest])
+        return self._held(digest) or await self._once(self._beginning, digest, self._begin)
 
-    def _begun(self, digest: TaskDigest, beginning: "asyncio.Task[Round]") -> None:
-        del self._beginning[digest]
-        if not beginning.cancelled():
-            beginning.exception()  # looked at, also if whoever asked has hung up
-
-    async def find(self, digest: TaskDigest) -> Round:
+    async def find(self, digest: TaskDigest) -> Round | PastRound:
         """
         Find the round of a task that somebody has asked for before.
 
         Raises:
             UnknownTaskError: Nobody has.
+            TaskError: This version cannot read it.
             BatchStateError: The task has a batch whose key is lost.
+            OverloadError: Many others are being looked for at this moment.
         """
-        return self._held(digest) or self.settle(await self._spool.get(digest))
+        return self._held(digest) or await self._once(self._looking_up, digest, self._look_up)
 
-    def _held(self, digest: TaskDigest) -> Round | None:
-        return self._unfinished.get(digest) or self._over.get(digest)
+    async def signed(self, digest: TaskDigest) -> SignedTask:
+        """Give a task as it was published; on its first use begin its round, as above."""
+        found = await self.find_or_begin(digest)
+        return found.signed if isinstance(found, Round) else (await self._spool.get(digest)).signed
+
+    async def _once(
+        self,
+        under_way: "dict[TaskDigest, asyncio.Task[Round | PastRound]]",
+        digest: TaskDigest,
+        search: Callable[[TaskDigest], Coroutine[Any, Any, Round | PastRound]],
+    ) -> Round | PastRound:
+        """Search once for all who ask at once; it goes on if one of them hangs up."""
+
+        def ended(searching: "asyncio.Task[Round | PastRound]") -> None:
+            del under_way[digest]
+            if not searching.cancelled():
+                searching.exception()  # looked at, also if whoever asked has hung up
+
+        if digest not in under_way:
+            if len(under_way) >= _AT_ONCE:
+                raise OverloadError(f"{_AT_ONCE} tasks are being looked for; try again later")
+            under_way[digest] = asyncio.create_task(search(digest))
+            under_way[digest].add_done_callback(ended)
+        return await asyncio.shield(under_way[digest])
+
+    def _held(self, digest: TaskDigest) -> Round | PastRound | None:
+        return self._unfinished.get(digest) or self._past.get(digest)
+
+    async def _look_up(self, digest: TaskDigest) -> Round | PastRound:
+        stored = await self._spool.get(digest)
+        async with self._reading:
+            task = await asyncio.to_thread(Task.from_bytes, stored.signed.task_bytes)
+        # Meanwhile it may have begun, and moved on from what was read.
+        return self._held(digest) or self.settle(stored, task)
 
     def unfinished(self) -> list[Round]:
         """List rounds whose batch is not over."""
@@ -193,21 +208,35 @@ class Rounds:
                     level="ERROR",
                 )
 
-    def settle(self, stored: StoredBatch) -> Round:
-        """Take note of a batch's state; destroy the key of one that is over."""
+    def settle(self, stored: StoredBatch, task: Task | None = None) -> Round | PastRound:
+        """
+        Take note of a batch's state; destroy the key of one that is over.
+
+        Args:
+            stored: The batch, as it is.
+            task: Its task, where that has been read already.
+        """
         if stored.state in FINAL_STATES - KEPT_STATES:
             self._state.destroy(_key_file(stored.batch_id))
-        found = self._round(stored)
-        if found.key is not None:
-            self._unfinished[found.digest] = found
-            return found
-        self._unfinished.pop(found.digest, None)
-        self._over[found.digest] = found
-        if len(self._over) > _OVER_REMEMBERED:
-            del self._over[next(iter(self._over))]
+        digest = stored.signed.digest()
+        held = self._unfinished.pop(digest, None)
+        task = task or (held.task if held else Task.from_bytes(stored.signed.task_bytes))
+        if stored.state in FINAL_STATES:
+            past = PastRound(digest=digest, batch_id=stored.batch_id, terms=self._terms(task))
+            self._past[digest] = past
+            return past
+        found = Round(
+            digest=digest,
+            signed=stored.signed,
+            task=task,
+            batch_id=stored.batch_id,
+            key=self._batch_key(stored),
+            terms=self._terms(task),
+        )
+        self._unfinished[digest] = found
         return found
 
-    async def _begin(self, digest: TaskDigest) -> Round:
+    async def _begin(self, digest: TaskDigest) -> Round | PastRound:
         with suppress(UnknownTaskError):
             return await self.find(digest)
         try:
@@ -237,20 +266,11 @@ class Rounds:
         finally:
             self._claimed.remove(claimed)
 
-    def _round(self, stored: StoredBatch) -> Round:
-        task = Task.from_bytes(stored.signed.task_bytes)
-        over = stored.state in FINAL_STATES
-        return Round(
-            digest=stored.signed.digest(),
-            signed=stored.signed,
-            task=task,
-            batch_id=stored.batch_id,
-            key=None if over else self._batch_key(stored),
-            terms=Terms(
-                n_min=max(task.n_min, self._minimum_batch),
-                target_size=task.target_size,
-                deadline=task.deadline,
-            ),
+    def _terms(self, task: Task) -> Terms:
+        return Terms(
+            n_min=max(task.n_min, self._minimum_batch),
+            target_size=task.target_size,
+            deadline=task.deadline,
         )
 
     def _batch_key(self, stored: StoredBatch) -> BatchKey:

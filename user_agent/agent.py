@@ -46,6 +46,8 @@ class Acknowledgement:
     repeated: bool
     """The task had been answered before; the value of this call was not used."""
     local_epsilon: float
+    sent: bool
+    """This call sent the answer; it had not arrived before."""
 
 
 class Agent:
@@ -93,9 +95,12 @@ class Agent:
         repeated = saved is not None
         if saved is None:
             saved, repeated = await self._charge(digest, value, person)
-        if saved.state is not SubmissionState.ARRIVED:
+        missing = saved.state is not SubmissionState.ARRIVED
+        if missing:
             await self._send(saved)
-        return Acknowledgement(repeated=repeated, local_epsilon=saved.claim.local_epsilon)
+        return Acknowledgement(
+            repeated=repeated, local_epsilon=saved.claim.local_epsilon, sent=missing
+        )
 
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
         """

@@ -19,7 +19,7 @@ class UserAgentServicer(user_agent_pb2_grpc.UserAgentServicer):
         digest, value, person = contribution_from_wire(request)
         told = await self._agent.contribute(digest, value, person)
         return user_agent_pb2.ContributeResponse(
-            repeated=told.repeated, local_epsilon=told.local_epsilon
+            repeated=told.repeated, local_epsilon=told.local_epsilon, sent=told.sent
         )
 
     async def GetReceipt(

@@ -9,10 +9,10 @@ places are open to whoever may open the socket's file.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from common.errors import OverloadError, ShareError, SideCallError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 
 
 def is_one_connection(peer: str) -> bool:
@@ -24,11 +24,11 @@ class Places:
     """Calls under way, by kind and by connection."""
 
     def __init__(self) -> None:
-        self._taken: Counter[Kind] = Counter()
-        self._shares: Counter[tuple[Kind, str]] = Counter()
+        self._taken: Counter[CallKind] = Counter()
+        self._shares: Counter[tuple[CallKind, str]] = Counter()
 
     @contextmanager
-    def taken(self, kind: Kind, peer: str) -> Generator[None]:
+    def taken(self, kind: CallKind, peer: str) -> Generator[None]:
         """
         Hold a place for as long as the block runs.
 
@@ -69,16 +69,36 @@ class Line:
         self._present: Counter[str] = Counter()
 
     @asynccontextmanager
-    async def turn(self, peer: str) -> AsyncGenerator[None]:
-        """Wait for a turn, and hold it for as long as the block runs."""
-        if not is_one_connection(peer):
-            async with self._places:
-                yield
-            return
+    async def turn(self, peer: str, seconds: float) -> AsyncGenerator[None]:
+        """
+        Wait for a turn, for so many seconds at most, and hold it for as long as the block runs.
+
+        Raises:
+            OverloadError: None came; ShareError if this connection's own calls are what it was
+                waiting for.
+        """
+        async with AsyncExitStack() as held:
+            error: type[OverloadError] = OverloadError
+            try:
+                async with asyncio.timeout(seconds):
+                    if is_one_connection(peer):
+                        error = ShareError
+                        await held.enter_async_context(self._own(peer))
+                        error = OverloadError
+                    await held.enter_async_context(self._places)
+            except TimeoutError as late:
+                raise error(
+                    f"the call waited {seconds:g} seconds to be read, and none waits longer: try "
+                    "later"
+                ) from late
+            yield
+
+    @asynccontextmanager
+    async def _own(self, peer: str) -> AsyncGenerator[None]:
+        """Wait for one of a connection's own turns, and hold it."""
         self._present[peer] += 1
         try:
-            share = self._shares.setdefault(peer, asyncio.Semaphore(self._share))
-            async with share, self._places:
+            async with self._shares.setdefault(peer, asyncio.Semaphore(self._share)):
                 yield
         finally:
             self._present[peer] -= 1

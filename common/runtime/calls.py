@@ -34,9 +34,12 @@ class Limits:
     share: int
     """Of them, those of one connection."""
     read_seconds: float
-    """Until a request has come whole: a client that trickles is cut off."""
+    """
+    Until a request has come whole, since its turn: a client that trickles is cut off. For as long
+    again a call waits in line for its turn; then there is no room for it.
+    """
     seconds: float
-    """Until the answer."""
+    """Until the answer, waiting and reading included."""
     turns: int = 0
     """Requests read at once; others wait in line, with nothing read of them. 0: no line."""
     turns_share: int = 0
@@ -48,7 +51,7 @@ class Limits:
 
 
 @unique  # kinds of equal limits would be one kind
-class Kind(Enum):
+class CallKind(Enum):
     """Calls that share places. A flood of one kind takes no place from another."""
 
     SHORT = Limits(places=2048, share=64, read_seconds=10, seconds=30, turns=64, turns_share=4)
@@ -87,7 +90,7 @@ class Call:
     """One row of the table."""
 
     caller: Caller
-    kind: Kind
+    kind: CallKind
 
 
 _REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -95,25 +98,25 @@ _REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflection
 
 CALLS: Final[Mapping[str, Call]] = MappingProxyType(
     {
-        "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, Kind.ANSWER),
-        "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, Kind.ANSWER),
-        "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, Kind.TASK),
-        "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, Kind.SHORT),
-        "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, Kind.BULK),
-        "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, Kind.SHORT),
-        "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, Kind.SHORT),
-        "/shuffledp.v1.Shuffler/GetBatchProgress": Call(Caller.TOKEN_HOLDER, Kind.STEERING),
-        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, Kind.STEERING),
-        "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, Kind.OPERATING),
-        "/shuffledp.v1.Analyzer/RegisterSentinels": Call(Caller.OPERATOR, Kind.OPERATING),
-        "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, Kind.TASK),
-        "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, Kind.DELIVERY),
-        "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, Kind.OPERATING),
-        "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, Kind.OPERATING),
-        "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, Kind.OPERATING),
-        "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, Kind.OPERATING),
-        "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, Kind.HEALTH),
-        _REFLECTION: Call(Caller.ANYONE, Kind.REFLECTION),
+        "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, CallKind.ANSWER),
+        "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, CallKind.ANSWER),
+        "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, CallKind.TASK),
+        "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, CallKind.BULK),
+        "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Shuffler/GetBatchProgress": Call(Caller.TOKEN_HOLDER, CallKind.STEERING),
+        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.STEERING),
+        "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/RegisterSentinels": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, CallKind.TASK),
+        "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, CallKind.DELIVERY),
+        "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
+        _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),
     }
 )
 

@@ -8,20 +8,23 @@ gone: a caller that never reads it would leave it in gRPC's memory.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from common.errors import CallerError, WireError
+from common.errors import CallerError, DeadlineError, WireError
 from common.operator_token import OperatorToken
 from common.runtime.admission import Line, Places
 from common.runtime.callers import bearer_token, check_caller, names_in
-from common.runtime.calls import CALLS, LONG_MESSAGE, Call, Kind
+from common.runtime.calls import CALLS, LONG_MESSAGE, Call, CallKind
 
 M = TypeVar("M")
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
+
+_CAME: Final = "the request did not come whole"
+_OVER: Final = "the call was not over"
 
 
 class GateInterceptor(grpc.aio.ServerInterceptor):
@@ -40,7 +43,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         self._places = Places()
         self._lines = {
             kind: Line(kind.value.turns, kind.value.turns_share)
-            for kind in Kind
+            for kind in CallKind
             if kind.value.turns
         }
 
@@ -56,7 +59,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         call = CALLS.get(handler_call_details.method)
         if handler is not None and handler.response_streaming:
-            if call is None or call.kind is not Kind.REFLECTION:
+            if call is None or call.kind is not CallKind.REFLECTION:
                 return None
             return grpc.stream_stream_rpc_method_handler(self._conversing(handler, call))
         if handler is None:
@@ -71,7 +74,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
             held = self._let_in(call, context)
             peer = context.peer()
-            async with asyncio.timeout(call.kind.value.seconds), AsyncExitStack() as turn:
+            async with _within(call.kind.value.seconds, _OVER), AsyncExitStack() as turn:
                 if handler.request_streaming:
                     answer = await handler.stream_unary(_messages(parse, requests), context)
                 else:
@@ -103,7 +106,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
 
         async def each(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
             while True:
-                async with asyncio.timeout(limits.read_seconds):
+                async with _within(limits.read_seconds, _CAME):
                     raw = await anext(requests, None)
                 if raw is None:
                     return
@@ -119,7 +122,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
             try:
                 # Answers are written here and not yielded: gRPC would be cut off where it waits for
                 # a caller who takes none, and would never tell that caller of the end.
-                async with asyncio.timeout(limits.seconds):
+                async with _within(limits.seconds, _OVER):
                     async for answer in handler.stream_stream(each(requests), context):
                         await context.write(serialize(answer))
             finally:
@@ -129,15 +132,16 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         return behaviour
 
     async def _read(
-        self, requests: AsyncIterator[bytes], kind: Kind, peer: str, turn: AsyncExitStack
+        self, requests: AsyncIterator[bytes], kind: CallKind, peer: str, turn: AsyncExitStack
     ) -> bytes:
         """
         Read a request in its turn, to the end, before it is parsed: a message can take 20 times
         its bytes. The turn ends here, unless the request is long or the answer may be.
         """
-        async with asyncio.timeout(kind.value.read_seconds):
-            if kind in self._lines:
-                await turn.enter_async_context(self._lines[kind].turn(peer))
+        seconds = kind.value.read_seconds
+        if kind in self._lines:
+            await turn.enter_async_context(self._lines[kind].turn(peer, seconds))
+        async with _within(seconds, _CAME):
             raw = await anext(requests, None)
             if raw is None:
                 raise WireError("the call holds 0 requests; it must hold 1")
@@ -152,6 +156,23 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
             raise CallerError("no rule says who may make this call")
 
         return behaviour
+
+
+@asynccontextmanager
+async def _within(seconds: float, what: str) -> AsyncIterator[None]:
+    """
+    End a block that takes longer.
+
+    Raises:
+        DeadlineError: It did, and `what` was not so.
+    """
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise DeadlineError(f"{what} within {seconds:g} seconds") from error
 
 
 async def _messages(

@@ -49,6 +49,7 @@ MetricName = Literal[
     "shuffledp_batches_moved_total",
     "shuffledp_batches_stuck",
     "shuffledp_oldest_undelivered_seconds",
+    "shuffledp_users_collected_total",
     "shuffledp_users_released_total",
     "shuffledp_submissions_refused_total",
     "shuffledp_tasks_open",
@@ -71,7 +72,7 @@ Label = Literal["party", "version", "certificate", "state", "cause"]
 Labels = Mapping[Label, str]
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     """What a number may do."""
 
     COUNTER = CounterMetricFamily
@@ -92,7 +93,7 @@ class Row:
     """One metric of one or several parties."""
 
     name: MetricName
-    kind: Kind
+    kind: MetricKind
     help: str
     parties: tuple[Party, ...]
     labels: tuple[tuple[Label, tuple[str, ...]], ...] = ()
@@ -110,7 +111,7 @@ class Row:
 TABLE: Final = (
     Row(
         name="shuffledp_up",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="1: the service runs.",
         parties=PARTIES,
         labels=(("party", PARTIES), ("version", (VERSION,))),
@@ -118,7 +119,7 @@ TABLE: Final = (
     ),
     Row(
         name="shuffledp_certificate_days_left",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Whole days until a certificate ends; negative once it has.",
         parties=PARTIES,
         labels=(("certificate", ("own", "authority")),),
@@ -126,21 +127,21 @@ TABLE: Final = (
     ),
     Row(
         name="shuffledp_process_cpu_seconds_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Seconds of processor time of the process and all its workers, ended ones too.",
         parties=PARTIES,
         of_process=True,
     ),
     Row(
         name="shuffledp_process_resident_memory_bytes",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Resident memory of the process and its workers; what they share counts for each.",
         parties=PARTIES,
         of_process=True,
     ),
     Row(
         name="shuffledp_memory_limit_bytes",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Memory of the machine, or of the container if that has less.",
         parties=PARTIES,
         absent=True,
@@ -148,7 +149,7 @@ TABLE: Final = (
     ),
     Row(
         name="shuffledp_state_free_bytes",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Free space of the state directory's disk, in hundredths of its size.",
         parties=_KEY_HOLDERS,
         absent=True,
@@ -156,7 +157,7 @@ TABLE: Final = (
     ),
     Row(
         name="shuffledp_state_size_bytes",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Size of the state directory's disk.",
         parties=_KEY_HOLDERS,
         absent=True,
@@ -164,73 +165,80 @@ TABLE: Final = (
     ),
     Row(
         name="shuffledp_overloaded",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="1: in the last whole five minutes a call was refused for lack of room.",
         parties=_KEY_HOLDERS,
     ),
     Row(
         name="shuffledp_storage_failing",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="1: in the last whole five minutes the disk was full, read-only, failed or damaged.",
         parties=_KEY_HOLDERS,
     ),
     Row(
         name="shuffledp_keys",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Encryption keys by state.",
         parties=_KEY_HOLDERS,
         labels=(("state", tuple(state.value for state in KeyState)),),
     ),
     Row(
         name="shuffledp_batches",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Batches by state, of all time; none that still collects.",
         parties=("shuffler",),
         labels=(("state", tuple(state.value for state in STATES_TOLD)),),
     ),
     Row(
         name="shuffledp_batches",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Batches by state, of all time; quarantined ones are among the unusable.",
         parties=("analyzer",),
         labels=(("state", ("staged", "released", "unusable")),),
     ),
     Row(
         name="shuffledp_batches_moved_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Batches that came to a state.",
         parties=("shuffler",),
         labels=(("state", tuple(state.value for state in STATES_TOLD)),),
     ),
     Row(
         name="shuffledp_batches_moved_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Batches that came to a state.",
         parties=("analyzer",),
         labels=(("state", ("staged", "released", "unusable", "quarantined")),),
     ),
     Row(
         name="shuffledp_batches_stuck",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Batches that could not move on when it was last tried.",
         parties=("shuffler",),
     ),
     Row(
         name="shuffledp_oldest_undelivered_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Since the batch closed that waits longest for its delivery; 0 if none does. After a "
         "restart, since the task's deadline or the start.",
         parties=("shuffler",),
     ),
     Row(
+        name="shuffledp_users_collected_total",
+        kind=MetricKind.COUNTER,
+        help="Users that a batch held when it was permuted or expired, counted then: what its "
+        "refused submissions are compared with.",
+        parties=("shuffler",),
+    ),
+    Row(
         name="shuffledp_users_released_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Users in delivered batches, counted at the delivery.",
         parties=("shuffler",),
     ),
     Row(
         name="shuffledp_submissions_refused_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Submissions that a batch refused while it collected, counted when it is permuted or "
         "expires.",
         parties=("shuffler",),
@@ -238,68 +246,68 @@ TABLE: Final = (
     ),
     Row(
         name="shuffledp_tasks_open",
-        kind=Kind.GAUGE,
-        help="Tasks before their deadline that have no result.",
+        kind=MetricKind.GAUGE,
+        help="Tasks before their deadline of which no batch has come.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_releases_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Results released.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_release_failures_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Releases that failed and are tried again.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_users_counted_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Users of released batches.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_reports_received_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Reports of released batches, refused ones too.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_reports_refused_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Reports of released batches that were not counted.",
         parties=("analyzer",),
         labels=(("cause", get_args(RefusalCause)),),
     ),
     Row(
         name="shuffledp_sentinels_missing_total",
-        kind=Kind.COUNTER,
+        kind=MetricKind.COUNTER,
         help="Acknowledged sentinels that a shuffler lost which was to keep every report.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_open_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="How long the reports of the last release took to open.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_estimate_seconds",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="How long the estimate of the last release took.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_ledger_entries",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Entries of the ledger.",
         parties=("analyzer",),
     ),
     Row(
         name="shuffledp_budget_spent_ratio",
-        kind=Kind.GAUGE,
+        kind=MetricKind.GAUGE,
         help="Largest share that any population has spent of a budget it was promised: epsilon "
         "composed at the budget's delta, over the budget.",
         parties=("analyzer",),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.registry import Collector
 
-from common.runtime.metric_table import TABLE, Kind, Labels, MetricName, Party
+from common.runtime.metric_table import TABLE, Labels, MetricKind, MetricName, Party
 
 
 class Metrics(Collector):
@@ -32,7 +32,7 @@ class Metrics(Collector):
         Raises:
             ValueError: The table has no such series, or it is a counter's.
         """
-        values, series = self._known(name, labels, Kind.GAUGE)
+        values, series = self._known(name, labels, MetricKind.GAUGE)
         values[series] = value
 
     def add(self, name: MetricName, by: float = 1.0, labels: Labels | None = None) -> None:
@@ -42,7 +42,7 @@ class Metrics(Collector):
         Raises:
             ValueError: The table has no such series, it is a gauge's, or the counter would fall.
         """
-        values, series = self._known(name, labels, Kind.COUNTER)
+        values, series = self._known(name, labels, MetricKind.COUNTER)
         if not by >= 0:
             raise ValueError(f"{name} only grows, and was to grow by {by}")
         values[series] += by
@@ -54,7 +54,7 @@ class Metrics(Collector):
         Raises:
             ValueError: The table has no such counter.
         """
-        values, series = self._known(name, None, Kind.COUNTER)
+        values, series = self._known(name, None, MetricKind.COUNTER)
         values[series] = max(total, values[series])
 
     def ask(self, source: Callable[[], Awaitable[None]]) -> None:
@@ -76,7 +76,7 @@ class Metrics(Collector):
             yield family
 
     def _known(
-        self, name: MetricName, labels: Labels | None, kind: Kind
+        self, name: MetricName, labels: Labels | None, kind: MetricKind
     ) -> tuple[dict[tuple[str, ...], float], tuple[str, ...]]:
         """Find where a series is kept."""
         row, labels = self._rows.get(name), labels or {}

@@ -20,7 +20,7 @@ from common.errors import (
     ShuffleDpError,
 )
 from common.runtime import logs
-from common.runtime.calls import Connections, Kind
+from common.runtime.calls import CallKind, Connections
 from common.runtime.gate import GateInterceptor
 from common.runtime.settings import is_local
 from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
@@ -33,7 +33,7 @@ SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
 """Seconds for a call that moves many reports. How long servers work on one: calls.py."""
-DELIVERY_DEADLINE: Final = Kind.DELIVERY.value.seconds
+DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
 """Seconds for a whole batch."""
 
 _PASSING: Final = frozenset(
@@ -142,8 +142,6 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else _FORESEEN
             return grpc.StatusCode[error.status], str(error), beside
-        if isinstance(error, TimeoutError):
-            return grpc.StatusCode.DEADLINE_EXCEEDED, "the call took too long", ()
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
         # The message is left out: it might repeat what a user sent.
@@ -259,8 +257,13 @@ def open_channel(
         receive_limit: Longest message that is taken, in bytes.
 
     Raises:
-        SettingsError: Plaintext to an address that is not local.
+        SettingsError: The address is neither, or plaintext to one that is not local.
     """
+    _, colon, port = address.rpartition(":")
+    if not (address.startswith("unix:") or (colon and port.isascii() and port.isdecimal())):
+        raise SettingsError(
+            f"the address of the {party} is {address}; it must be host:port, or unix:PATH"
+        )
     options: list[tuple[str, Any]] = [
         ("grpc.max_receive_message_length", receive_limit),
         ("grpc.service_config", _RETRIES),

@@ -177,7 +177,8 @@ def load(
     }
     missing = sorted(required - set(found))
     if missing:
-        raise SettingsError(f"missing setting: {', '.join(missing)}")
+        hint = " (no --settings given)" if path is None else ""
+        raise SettingsError(f"missing setting: {', '.join(missing)}{hint}")
     return settings(
         **{key: _convert(key, value, kinds[key]) for key, value in found.items() if key in kinds}
     )

@@ -4,8 +4,10 @@ A party's state directory: its own, closed to others, with keys made on first st
 Secrets are encrypted under a key whose file lies outside of it: see `state_key.py`.
 """
 
+import errno
 import fcntl
 import os
+import secrets
 import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ _OWNER_ONLY_DIRECTORY: Final = 0o700
 _OWNER_ONLY_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
 _WRITABLE_BY_OTHERS: Final = 0o022
+_SCRATCH_BITS: Final = 64
 _FORMER_SECRET_BYTES: Final = 32
 """Length of every secret that an earlier version kept in plain."""
 
@@ -83,7 +86,8 @@ class StateDirectory:
         One that an earlier version kept in plain is encrypted, and the plain file overwritten.
 
         Raises:
-            SettingsError: Others may read the file, or it does not open under the state key.
+            SettingsError: Others may read the file, it is a link, or it does not open under the
+                state key.
         """
         key, path = self._state_key(), self.path / name
         if not path.exists():
@@ -96,7 +100,7 @@ class StateDirectory:
                 f"the key file {name} is damaged: it is neither a sealed secret nor one of an "
                 "earlier version"
             )
-        with path.open("r+b") as plain:
+        with open(path, "r+b", opener=_no_link) as plain:
             write_whole(path, key.seal(name, content), _OWNER_ONLY_FILE)
             _overwrite(plain)
         return content
@@ -107,7 +111,7 @@ class StateDirectory:
         Read, or make, a secret that its owner is to read as well: closed to others, not encrypted.
 
         Raises:
-            SettingsError: Others may read the file.
+            SettingsError: Others may read the file, or it is a link.
             StorageError: It cannot be kept or read.
         """
         path = self.path / name
@@ -122,7 +126,7 @@ class StateDirectory:
                 if not self._key_file.exists():
                     self._check_nothing_is_sealed()
                     _write_new(self._key_file, StateKey.generate())
-                raw = _read_secret(self._key_file)
+                raw = _read_secret(self._key_file, follow_link=True)  # the owner named it
             except OSError as error:
                 if error.errno in FULL:
                     raise  # it is not the file's name that is wrong
@@ -158,11 +162,14 @@ class StateDirectory:
         A file system that copies on write, a snapshot, or a disk that spreads its wear may keep the
         old block: that is encrypted under the state key, and no safer than this. An operator who
         needs more puts the state directory on one that does not, or on memory.
+
+        Raises:
+            SettingsError: It is a link: what it leads to is not overwritten.
         """
         path = self.path / name
         if not path.exists():
             return
-        with path.open("r+b") as file:
+        with open(path, "r+b", opener=_no_link) as file:
             _overwrite(file)
         path.unlink()
         flush_directory(self.path)
@@ -170,24 +177,13 @@ class StateDirectory:
 
 def write_whole(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
     """Write a file so that it is seen whole or not at all, even after a crash."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        scratch.unlink()
-        raise
-    scratch.replace(path)
+    _write_scratch(path, content, mode).replace(path)
     flush_directory(path.parent)
 
 
 def _write_new(path: Path, content: bytes) -> None:
     """Write a secret whole, unless somebody else has in the meantime: then theirs is the one."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.new")
-    write_whole(scratch, content, _OWNER_ONLY_FILE)
+    scratch = _write_scratch(path, content, _OWNER_ONLY_FILE)
     try:
         path.hardlink_to(scratch)
     except FileExistsError:
@@ -197,13 +193,48 @@ def _write_new(path: Path, content: bytes) -> None:
     flush_directory(path.parent)
 
 
-def _read_secret(path: Path) -> bytes:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & ~_OWNER_ONLY_FILE:
+def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: int) -> Path:
+    """
+    Write a file beside `path`, and flush it.
+
+    Under a name that nobody can foretell, and only if nothing is there, not even a link: whoever
+    else may write to the directory could have another file written over.
+    """
+    scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(scratch, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        scratch.unlink()
+        raise
+    return scratch
+
+
+def _read_secret(path: Path, *, follow_link: bool = False) -> bytes:
+    with open(path, "rb", opener=None if follow_link else _no_link) as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if mode & ~_OWNER_ONLY_FILE:
+            raise SettingsError(
+                f"the key file {path.name} has mode {mode:04o}; others must not read it: chmod 600"
+            )
+        return file.read()
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a secret, and nothing that a link of its name leads to. Raises SettingsError."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
         raise SettingsError(
-            f"the key file {path.name} has mode {mode:04o}; others must not read it: chmod 600"
-        )
-    return path.read_bytes()
+            f"{Path(path).name} in the state directory is a link; a secret is a file of its own: "
+            "remove the link"
+        ) from error
 
 
 @storage_failures()

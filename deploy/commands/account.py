@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from common.errors import SettingsError
 from deploy import account as account_table
@@ -14,6 +13,7 @@ from deploy import question_file
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.result_json import dumps, guarantee_as_json
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -29,19 +29,33 @@ def account(
     mechanism: Annotated[
         str, typer.Option(help=f"One of {', '.join(questions.MECHANISMS)}.")
     ] = "local-hashing",
-    users: Annotated[int | None, typer.Option(help="Users in the batch, the victim too.")] = None,
+    users: Annotated[
+        int | None,
+        typer.Option(help="Users in the batch, also the one it is about.  [required, or --batch]"),
+    ] = None,
     alphabet: Annotated[
-        int | None, typer.Option(help="Items for grr, buckets for local-hashing.")
+        int | None,
+        typer.Option(
+            help="How many answers there are: items for grr, buckets for local-hashing.  "
+            "[required for these two]"
+        ),
     ] = None,
     local_epsilon: Annotated[
-        str | None, typer.Option(help="Local epsilon, or inf for no local noise.")
+        str | None,
+        typer.Option(
+            help="Local epsilon, or inf for no local noise.  [required, except for rappor]"
+        ),
     ] = None,
     collision: Annotated[
         float | None,
-        typer.Option(help="Collision probability of a hash family that is not pairwise uniform."),
+        typer.Option(
+            help="For local-hashing: the chance that two values get the same bucket, where it is "
+            "not one in --alphabet."
+        ),
     ] = None,
     rappor: Annotated[
-        str | None, typer.Option(help="F,P,Q,HASHES of one report, for rappor.")
+        str | None,
+        typer.Option(help="F,P,Q,HASHES of one report, as its paper calls them, for rappor."),
     ] = None,
     dummies: Annotated[int, typer.Option(help="Honest dummies in the batch.")] = 0,
     random_dummies: Annotated[
@@ -52,13 +66,20 @@ def account(
         ),
     ] = None,
     dummies_per_user: Annotated[
-        float, typer.Option(help="More, by each user who does not collude or skip; may be 1.3.")
+        float, typer.Option(help="More, by each user but --colluders and --skippers; may be 1.3.")
     ] = 0.0,
     shuffler_dummies: Annotated[int, typer.Option(help="More uniform ones, by the shuffler.")] = 0,
-    known_dummies: Annotated[int, typer.Option(help="Dummies that the analyzer knows.")] = 0,
-    colluders: Annotated[int, typer.Option(help="Users whose reports the analyzer knows.")] = 0,
-    skippers: Annotated[int, typer.Option(help="Users who skip their dummies.")] = 0,
-    delta: Annotated[float | None, typer.Option(help="Give this to get epsilon.")] = None,
+    known_dummies: Annotated[
+        int, typer.Option(help="Dummies that the analyzer can tell from reports.")
+    ] = 0,
+    colluders: Annotated[int, typer.Option(help="Users who tell the analyzer what they sent.")] = 0,
+    skippers: Annotated[
+        int, typer.Option(help="Users who leave out the dummies that they should add.")
+    ] = 0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Give this to get epsilon.  [required, or --central-epsilon]"),
+    ] = None,
     central_epsilon: Annotated[float | None, typer.Option(help="Give this to get delta.")] = None,
     compare: Annotated[
         bool, typer.Option("--compare", help="Also what an attack proves and what papers claim.")
@@ -115,4 +136,4 @@ def account(
     if json:
         sys.stdout.write(dumps(answer | {"guarantee": guarantee_as_json(guarantee)}) + "\n")
         return
-    account_table.show(guarantee, answer, question.subject.local_epsilon, Console())
+    account_table.show(guarantee, answer, question.subject.local_epsilon, terminal())

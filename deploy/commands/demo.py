@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from common.errors import SettingsError
 from deploy import demo as demonstration
@@ -13,7 +12,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
-from deploy.screen import show_in_browser
+from deploy.screen import show_in_browser, terminal
 
 app = typer.Typer()
 
@@ -30,7 +29,9 @@ def demo(
     ] = "20000",
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Chooses the people; the privacy noise is never seeded."),
+        typer.Option(
+            min=0, help="Chooses the people, the same ones each time; the noise is always new."
+        ),
     ] = None,
     output: Annotated[Path, typer.Option(help="Where the result is written.")] = Path(
         "result.json"
@@ -48,7 +49,7 @@ def demo(
         raise SettingsError("users must be a whole number, or 'all'")
     for path in (output, html):
         check_folder(path)
-    console = Console(stderr=json)
+    console = terminal(stderr=json)
     n_users = None if users == "all" else int(users)
     finished = demonstration.run(n_users, seed=seed, output=output, html=html, console=console)
     shown = open_it and show_in_browser(html.resolve().as_uri())

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from common.hpke import fingerprint
@@ -19,6 +18,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
 from deploy.key_folder import KeyFolder, Shown
 from deploy.result_json import dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 keys_app = typer.Typer(
@@ -94,7 +94,10 @@ def show(
     directory: Directory,
     identity: Annotated[
         Path | None,
-        typer.Option(help="The analyzer's signing identity, to show too: STATE/identity.pub."),
+        typer.Option(
+            help="The analyzer's signing identity, to show too: identity.pub in its state "
+            "directory."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -116,7 +119,10 @@ def show(
 def identity(
     state_directory: Annotated[Path, typer.Argument(help="The party's, as in its settings.")],
     state_key: Annotated[
-        Path | None, typer.Option(help="As in its settings. Without it: STATE_DIRECTORY.key.")
+        Path | None,
+        typer.Option(
+            help="As in its settings. Without it: the folder's name with .key, beside it."
+        ),
     ] = None,
     renew: Annotated[  # an option
         bool, typer.Option("--renew", help="Destroy the one that is there, and make another.")
@@ -126,7 +132,7 @@ def identity(
     """
     Make the signing identity of an analyzer or a shuffler before its first start, or renew it.
 
-    What is printed, and lies in STATE_DIRECTORY/identity.pub, is what others pin. Nobody who pins
+    What is printed, and lies in identity.pub in that folder, is what others pin. Nobody who pins
     the old one takes anything that a renewed one signs, nor the other way round: renew between two
     collections, and tell everybody. While it is renewed the service must not run.
     """
@@ -137,7 +143,9 @@ def identity(
     if json:
         sys.stdout.write(dumps(shown) + "\n")
     else:
-        Console().print(f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True)
+        terminal().print(
+            f"{shown['identity']}\nFingerprint: {shown['fingerprint']}", soft_wrap=True
+        )
 
 
 def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = None) -> None:
@@ -158,7 +166,7 @@ def _print(certificates: Sequence[Shown], *, json: bool, identity: str | None = 
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     table = Table(title="Certificates")
     for heading in ("of", "days left", "names", "SHA-256"):
         table.add_column(heading, overflow="fold")

@@ -7,16 +7,15 @@ from contextlib import ExitStack, suppress
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from common.errors import CredentialError, PeerError, PeerRefusalError
 from common.runtime.clock import SystemClock
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.commands.example import example
-from deploy.commands.options import Authority, ShufflerAddress, TokenFile, hexadecimal
+from deploy.commands.options import Authority, ShufflerAddress, TokenFile, task_digest
 from deploy.pages.live_server import serve_live_page
-from deploy.screen import private_opener
+from deploy.screen import private_opener, terminal
 from deploy.shuffler_client import ShufflerClient
 
 app = typer.Typer()
@@ -48,8 +47,8 @@ def live(
     shuffler's operator. How a count grows tells when each submission came: do not show the page to
     whoever runs the analyzer.
     """
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
-    console = Console()
+    digest = task_digest(task)
+    console = terminal()
 
     async def serve(show: Callable[[str], bool] | None) -> None:
         def started(address: str) -> None:

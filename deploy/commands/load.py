@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from rich.console import Console
 
 from common.errors import PlanError
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -28,10 +27,11 @@ from deploy.load.job import DEFAULT_USERS, Job, Remote, execute
 from deploy.load.plan import Crowd, LoadPlan, Mode, Ramp, ramp_from
 from deploy.load.progress import Bars
 from deploy.load.run import Finished
-from deploy.load.target import Kind
+from deploy.load.target import TargetKind
 from deploy.load.usage import pages_from
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -41,7 +41,7 @@ _KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
 @app.command(
     short_help="Let simulated users answer, and compare all counts.",
     epilog=example(
-        "shuffledp load --local --users 20000 --rate 200 --misbehaving 0.1",
+        "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
         "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
         "--shuffler-token-file state/shuffler/operator.token --users 20000 --mode bulk",
     ),
@@ -74,7 +74,10 @@ def load(
         str, typer.Option(help="Whose values they have: a shipped name, a file, or zipf:SIZE.")
     ] = IPUMS_1940_CITY,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Chooses people, behaviours and moments.")
+        int | None,
+        typer.Option(
+            min=0, help="Chooses people, behaviours and moments; the same number, the same ones."
+        ),
     ] = None,
     mode: Annotated[
         str, typer.Option(help="users: a connection each. bulk: many users in a call.")
@@ -87,16 +90,24 @@ def load(
         typer.Option(help="Without a rate: users (calls, in bulk) under way at once. [64; 4]"),
     ] = None,
     pattern: Annotated[
-        str, typer.Option(help="Of a rate. steady: each at random. burst: many at once.")
+        str,
+        typer.Option(
+            help="How a rate is spread. steady: each user at random. burst: many at once."
+        ),
     ] = "steady",
-    burst: Annotated[int, typer.Option(help="Users who arrive at once, of bursts.")] = 100,
+    burst: Annotated[
+        int, typer.Option(help="Users who arrive at once, with --pattern burst.")
+    ] = 100,
     ramp: Annotated[
         str | None,
-        typer.Option(help="FROM:TO:STEPS users a second, one after the other until one breaks."),
+        typer.Option(
+            help="FROM:TO:STEPS users a second: raise the rate step by step, until the services do "
+            "not follow."
+        ),
     ] = None,
-    step_seconds: Annotated[float, typer.Option(help="Of each step of a ramp.")] = 10.0,
+    step_seconds: Annotated[float, typer.Option(help="How long a step of --ramp lasts.")] = 10.0,
     p99_limit: Annotated[
-        float, typer.Option(help="Milliseconds: a step breaks if 1 of 100 users waits longer.")
+        float, typer.Option(help="Milliseconds: --ramp ends where 1 of 100 users waits longer.")
     ] = float("inf"),
     misbehaving: Annotated[
         str,
@@ -119,7 +130,8 @@ def load(
         str | None, typer.Option(help="Address of the analyzer: then the result is compared.")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="Its operator's token: STATE/operator.token.")
+        Path | None,
+        typer.Option(help="Its operator's token: operator.token in its state directory."),
     ] = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
@@ -194,11 +206,11 @@ def load(
         replay=replay,
         close=close,
     )
-    with Bars(Console(stderr=True)) as bars:
+    with Bars(terminal(stderr=True)) as bars:
         finished = asyncio.run(execute(job, bars))
     if finished is None:
         where = shown(str(prepare))
-        Console().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
+        terminal().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
         return
     tell(finished, json=json)
 
@@ -214,7 +226,7 @@ def tell(finished: Finished, *, json: bool) -> None:
     if json:
         sys.stdout.write(dumps(report.as_json(finished)) + "\n")
     else:
-        report.show(finished, Console())
+        report.show(finished, terminal())
     if finished.failure is not None:
         raise finished.failure
     if not finished.counts_match:
@@ -231,7 +243,7 @@ def _digest(task: str) -> TaskDigest:
     return TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
 
 
-def _kind(shuffler: str | None, *, local: bool, sink: bool) -> Kind:
+def _kind(shuffler: str | None, *, local: bool, sink: bool) -> TargetKind:
     if (shuffler is not None) + local + sink != 1:
         raise PlanError("say what is loaded: --shuffler ADDRESS with a task, --local, or --sink")
     return "local" if local else "sink" if sink else "services"

@@ -1,12 +1,14 @@
 """Options that several commands share, and how their text is read."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from common.errors import KeyFormatError, SettingsError
 from common.signing import PublicIdentity
+from common.task_digest import DIGEST_BYTES, TaskDigest
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
@@ -15,10 +17,16 @@ TaskArgument = Annotated[
 ]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="For whom, if the agent answers for several people.")]
-TokenFile = Annotated[Path, typer.Option(help="The operator's token: STATE/operator.token.")]
+TokenFile = Annotated[
+    Path,
+    typer.Option(help="The operator's token: operator.token in the service's state directory."),
+]
 Authority = Annotated[
     Path | None,
-    typer.Option(help="PEM file of the authority to trust. Without it: plaintext, loopback only."),
+    typer.Option(
+        help="The certificate of the authority to trust, a .pem file. Without it: no encryption, "
+        "and only services on this machine."
+    ),
 ]
 Certificate = Annotated[
     Path | None,
@@ -28,6 +36,8 @@ CertificateKey = Annotated[
     Path | None, typer.Option("--key", help="Its key. Without it: operator.key there.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+_BEGINNING: Final = re.compile(r"[0-9a-fA-F]+")
 
 
 def hexadecimal(name: str, text: str, length: int) -> bytes:
@@ -44,6 +54,21 @@ def hexadecimal(name: str, text: str, length: int) -> bytes:
     if len(value) != length:
         raise KeyFormatError(f"{name} has {len(text)} digits; it must have {2 * length}")
     return value
+
+
+def task_digest(text: str) -> TaskDigest:
+    """
+    Read a task's whole digest.
+
+    Raises:
+        KeyFormatError: It is not; of a beginning, with the command that knows the rest.
+    """
+    if _BEGINNING.fullmatch(text) and len(text) < 2 * DIGEST_BYTES:
+        raise KeyFormatError(
+            f"the task's digest has {len(text)} digits; it must have {2 * DIGEST_BYTES} here: "
+            f"`shuffledp task show {text}` prints it whole"
+        )
+    return TaskDigest(hexadecimal("the task's digest", text, DIGEST_BYTES))
 
 
 def read_identity(file: Path) -> PublicIdentity:

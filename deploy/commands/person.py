@@ -9,12 +9,12 @@ from rich.console import Console
 
 from common.errors import ValueRangeError
 from common.guarantee import rounded_up
-from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.commands.example import example
-from deploy.commands.options import AgentAddress, AsJson, Person, hexadecimal
+from deploy.commands.options import AgentAddress, AsJson, Person, task_digest
 from deploy.foreign_text import shown
 from deploy.person_client import ask_for_receipt, send
 from deploy.result_json import dumps
+from deploy.screen import terminal
 from protos.shuffledp.v1 import user_agent_pb2
 
 _ITEM_DIGITS: Final = 20
@@ -35,16 +35,21 @@ def contribute(
     person: Person = "",
 ) -> None:
     """Contribute one value, an item's number, through your own user agent."""
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = task_digest(task)
     # Asked for, or read from standard input: an argument would stay in the shell's history.
     value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
     receipt = asyncio.run(send(agent, digest, _item(value), person))
-    Console().print(
-        "This task had been answered before; the value was not used. What had not arrived of the "
-        "earlier answer has been sent."
-        if receipt.repeated
-        else f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
-    )
+    terminal().print(contributed_in_words(receipt))
+
+
+def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
+    """Say what became of a value."""
+    if not receipt.repeated:
+        return f"Contributed. This spends a local epsilon of {rounded_up(receipt.local_epsilon)}."
+    before = "This task had been answered before; the value was not used."
+    if receipt.sent:
+        return f"{before} The earlier answer had not arrived, and has been sent now."
+    return f"{before} The earlier answer has arrived."
 
 
 def _item(text: str) -> int:
@@ -57,7 +62,8 @@ def _item(text: str) -> int:
 
 _MEANING = {
     "unchecked": "No proof has been seen yet: as a rule the batch has not been delivered, or this "
-    "device has not asked since.",
+    "device has not asked since. It asks about as often as its setting inclusion_check_seconds "
+    "says: every hour unless that is changed.",
     "counted": "The analyzer has signed for all its reports.",
     "missing": "The analyzer has signed for a batch without it. With the receipt this shows that "
     "the shuffler lost what it had acknowledged.",
@@ -80,7 +86,7 @@ def receipt(
     json: AsJson = False,
 ) -> None:
     """Tell whether your answer arrived and was counted, and print the shuffler's receipt."""
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = task_digest(task)
     answer = asyncio.run(ask_for_receipt(agent, digest, person))
     if json:
         fields = {
@@ -93,7 +99,7 @@ def receipt(
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    show_receipt(answer, Console())
+    show_receipt(answer, terminal())
 
 
 def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:

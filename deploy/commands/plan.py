@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from analyzer import planning
 from analyzer.wishes import Wishes
@@ -16,6 +15,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.output_file import check_folder, write
 from deploy.result_json import dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -23,8 +23,8 @@ app = typer.Typer()
 @app.command(
     short_help="Find the best parameters that keep a promise.",
     epilog=example(
-        "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.2 --messages-cap "
-        "2 --local-cap 8 --output draft.toml",
+        "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
+        "2 --local-cap 4 --output draft.toml",
     ),
 )
 def plan(
@@ -39,7 +39,10 @@ def plan(
     delta: Annotated[float, typer.Option(help="For all rounds together.")] = 1e-6,
     local_cap: Annotated[
         str | None,
-        typer.Option(help="Most epsilon against shuffler and analyzer, per answer.  [none]"),
+        typer.Option(
+            help="Most epsilon against shuffler and analyzer together, per answer; devices accept "
+            "4 unless their owner says otherwise.  [none]"
+        ),
     ] = None,
     messages_cap: Annotated[
         float | None,
@@ -54,10 +57,14 @@ def plan(
     ] = "",
     trust: Annotated[
         str,
-        typer.Option(help="In the shuffler: shuffler-dummies (and anonymity), anonymity, none."),
+        typer.Option(
+            help="What the shuffler is relied on for: anonymity (it permutes, and forgets who), "
+            "shuffler-dummies (it also adds dummies), or none."
+        ),
     ] = "anonymity",
     head: Annotated[
-        str, typer.Option(help="Expected shares of the most frequent values.")
+        str,
+        typer.Option(help="Shares that the most frequent values may have, such as 0.2,0.05."),
     ] = "0.05",
     max_mse: Annotated[
         float | None, typer.Option(help="Largest mean squared error of a share that is of use.")
@@ -83,7 +90,7 @@ def plan(
         head=planner.parse_head(head),
         max_mse=math.inf if max_mse is None else max_mse,
     )
-    console = Console(stderr=json)
+    console = terminal(stderr=json)
     with console.status("Judging designs with the exact accountant"):
         found = planning.plan(wishes)
     if output is not None:

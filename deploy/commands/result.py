@@ -32,6 +32,7 @@ from deploy.population_budgets import of_populations
 from deploy.promise_table import show_promises
 from deploy.result_check import check_fits, check_guarantees
 from deploy.result_json import as_json, dumps
+from deploy.screen import terminal
 
 app = typer.Typer()
 
@@ -56,7 +57,8 @@ def result(
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
     parquet: Annotated[
-        Path | None, typer.Option(help="Write every value as Parquet; needs pyarrow.")
+        Path | None,
+        typer.Option(help="Write every value as Parquet, a table for programs; needs pyarrow."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -80,7 +82,7 @@ def result(
     if json:
         sys.stdout.write(dumps({**as_json(found), "labels": published.labels}) + "\n")
         return
-    console = Console()
+    console = terminal()
     show_result(found, published, console, top)
     for path in (html, csv, parquet):
         if path is not None:
@@ -123,7 +125,6 @@ def show_result(found: Result, published: Task, console: Console, top: int) -> N
     )
     title = "What each user is promised"
     show_promises(found.guarantees, title, console)
-    console.print(f"Published claim, for comparison: {shown(found.published_claim)}.", style="dim")
 
 
 @app.command(
@@ -146,7 +147,7 @@ def ledger(
 ) -> None:
     """Print what every release cost, and what each population has left of its budgets.
 
-    Verifies the chain, and needs the operator's token.
+    Checks that no entry was changed, and needs the operator's token.
     """
     check_folder(html)
 
@@ -161,7 +162,7 @@ def ledger(
         if json:
             sys.stdout.write(dumps(ledger_table.as_json(entries, head, populations)) + "\n")
             return
-        console = Console()
+        console = terminal()
         ledger_table.show(entries, head, populations, console)
         if html is not None:
             console.print(f"Written to {html}.", markup=False)

@@ -5,13 +5,12 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from common.randomness import secure_generator
-from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.task_digest import TaskDigest
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -20,23 +19,31 @@ from deploy.commands.options import (
     Certificate,
     CertificateKey,
     TokenFile,
-    hexadecimal,
     read_identity,
+    task_digest,
 )
 from deploy.foreign_text import shown
 from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
+from deploy.screen import terminal
 from deploy.sentinel_file import Planted, State
 from deploy.sentinels import Planting, shuffler_at
 from deploy.service_client import read_authority
 from user_agent.token_file import TokenFile as UserTokens
 
 app = typer.Typer()
+
+_EXAMPLE: Final = example(
+    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
+    "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
+    "--authority state/tls/authority.pem --output sentinels.jsonl",
+)
+
 sentinels_app = typer.Typer(
     help="Test submissions that the analyzer looks out for.",
     no_args_is_help=True,
-    epilog=example("shuffledp sentinels plant --help"),
+    epilog=_EXAMPLE,
 )
 app.add_typer(sentinels_app, name="sentinels")
 
@@ -44,11 +51,7 @@ app.add_typer(sentinels_app, name="sentinels")
 @sentinels_app.command(
     "plant",
     short_help="Send and register test submissions.",
-    epilog=example(
-        "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
-        "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
-        "--authority state/tls/authority.pem --output sentinels.jsonl",
-    ),
+    epilog=_EXAMPLE,
 )
 def plant(
     task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
@@ -91,14 +94,17 @@ def plant(
     If it was interrupted, the same command goes on where it stopped: what the shuffler has not
     acknowledged is sent again, as it was.
     """
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = task_digest(task)
     check_folder(output)
     trusted = read_authority(authority) if authority else None
     signer = read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
     to_show = UserTokens(tokens, str(tokens)).tokens() if tokens else None
 
-    async def run() -> list[Planted]:
+    planted: Sequence[Planted] = []
+
+    async def run() -> None:
+        nonlocal planted
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
@@ -112,13 +118,34 @@ def plant(
                 analyzer_identity=signer,
                 shuffler_identity=acknowledger,
             )
-            await planting.plant(count, over)
-        return planting.planted
+            try:
+                await planting.plant(count, over)
+            finally:
+                planted = planting.planted
 
-    planted = asyncio.run(run())
+    screen = terminal(stderr=True)
+    screen.print(_begins(count, over), soft_wrap=True)
+    try:
+        asyncio.run(run())
+    except KeyboardInterrupt:
+        screen.print(_interrupted(planted, count), soft_wrap=True)
+        raise
     _tell(planted, digest, output, json=json)
     if any(one.state is not State.ACKNOWLEDGED for one in planted):
         raise typer.Exit(1)
+
+
+def _begins(count: int, over: float) -> str:
+    spread = f" over {over:g} seconds" if over else ""
+    return f"Sending {count:,} sentinels{spread}. If it is interrupted, the same command goes on."
+
+
+def _interrupted(planted: Sequence[Planted], count: int) -> str:
+    known = sum(one.state is State.ACKNOWLEDGED for one in planted)
+    return (
+        f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. The same command goes on "
+        "where it stopped."
+    )
 
 
 def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json: bool) -> None:
@@ -135,7 +162,7 @@ def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json:
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     console.print(
         f"{states[State.ACKNOWLEDGED]} of {len(planted)} sentinels are acknowledged by the "
         f"shuffler, and the analyzer knows. {states[State.REFUSED]} were refused, "

@@ -19,6 +19,7 @@ from deploy.commands.options import AsJson
 from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.output_file import check_folder, write
+from deploy.screen import terminal
 from deploy.simulate import table
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, Row
@@ -58,7 +59,7 @@ def simulate(
         str | None,
         typer.Option(
             help=f"{', '.join(SHIPPED)}, zipf:SIZE[,EXPONENT], uniform:SIZE, or a CSV or Parquet "
-            "file with value or value,count.  [ipums1940_city]"
+            "file with columns value, or value and count.  [ipums1940_city]"
         ),
     ] = None,
     users: Annotated[
@@ -75,7 +76,9 @@ def simulate(
     local_cap: Annotated[
         str | None, typer.Option(help="Most local epsilon of a report.  [none]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of every simulated draw.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Chooses every draw: the same number, the same run.")
+    ] = 1,
     plot: Annotated[
         Path | None, typer.Option(help="Write a figure, as PNG and as SVG, under this name.")
     ] = None,
@@ -118,10 +121,11 @@ def simulate(
         seed=seed,
         one_by_one=figure_number == _RUN_TIME,
     )
-    console = Console(stderr=json)
+    console = terminal(stderr=json)
     rows = _run(sweep, console)
     if csv is not None:
         write(csv, table.as_csv(rows))
+        console.print(f"Written to {csv}.", markup=False, soft_wrap=True)
     if plot is not None:
         _plot(sweep, rows, plot, console)
     if json:

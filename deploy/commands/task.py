@@ -1,12 +1,13 @@
 """`shuffledp task`: create, list, show and close tasks."""
 
 import asyncio
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from common.batch import BatchStatus
 from common.draft import TaskDraft
@@ -16,7 +17,6 @@ from common.runtime.clock import SystemClock
 from common.signing import SignedTask
 from common.suites import DEFAULT_SUITE
 from common.task import Task
-from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.task_summary import TaskSummary
 from deploy import draft_file, population_budgets, task_file, task_view
 from deploy.commands.example import example
@@ -29,13 +29,14 @@ from deploy.commands.options import (
     ShufflerAddress,
     TaskArgument,
     TokenFile,
-    hexadecimal,
     read_identity,
+    task_digest,
 )
 from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder
 from deploy.population_budgets import PopulationBudgets, of_task
 from deploy.result_json import dumps, guarantee_as_json
+from deploy.screen import terminal
 from deploy.shuffler_client import ShufflerClient
 
 app = typer.Typer()
@@ -66,13 +67,16 @@ def create(
     ],
     analyzer: Annotated[str, typer.Option(help="Address of the analyzer, host:port.")] = "",
     token_file: Annotated[
-        Path | None, typer.Option(help="The operator's token: STATE/operator.token.")
+        Path | None,
+        typer.Option(
+            help="The operator's token: operator.token in the analyzer's state directory."
+        ),
     ] = None,
     shuffler_key: Annotated[
         Path | None,
         typer.Option(
-            help="The shuffler's public key: STATE/envelope.pub, or STATE/envelope-SUITE.pub if "
-            "the draft names a suite."
+            help="The shuffler's public key: envelope.pub in its state directory, or "
+            "envelope-SUITE.pub if the draft names a suite."
         ),
     ] = None,
     authority: Authority = None,
@@ -105,7 +109,7 @@ def create(
             fields = {"task_digest": signed.digest().hex(), "task": task_view.as_json(task)}
             sys.stdout.write(dumps(fields) + "\n")
             return
-        Console().print(
+        terminal().print(
             f"Task {signed.digest().hex()}\n{task_view.promise_as_text(task)}", soft_wrap=True
         )
 
@@ -139,7 +143,7 @@ def list_tasks(
             fields = [task_view.summary_as_json(summary) for summary in summaries]
             sys.stdout.write(dumps(fields) + "\n")
             return
-        task_view.show_list(summaries, Console())
+        task_view.show_list(summaries, terminal())
 
     asyncio.run(read())
 
@@ -213,7 +217,7 @@ def show(
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     task_view.show(signed.digest(), found, summary, console)
     if budgets:
         population_budgets.show([budgets], console)
@@ -248,7 +252,7 @@ def close(
     Nothing of the batch is told but that it is closed; the result comes as it would have after the
     deadline.
     """
-    digest = TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
+    digest = task_digest(task)
 
     async def ask() -> None:
         async with ShufflerClient.connect(shuffler, authority, token_file) as client:
@@ -258,7 +262,7 @@ def close(
     if json:
         sys.stdout.write(dumps({"task_digest": digest.hex(), "closed": True}) + "\n")
         return
-    Console().print("The batch is closed: nobody else is taken in.")
+    terminal().print("The batch is closed: nobody else is taken in.")
 
 
 def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
@@ -281,7 +285,7 @@ def _preview(wanted: TaskDraft, *, json: bool) -> None:
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
-    console = Console()
+    console = terminal()
     console.print("A dry run: nothing is published.")
     console.print(task_view.promise_as_text(task))
     task_view.show_parameters(task, console)
@@ -306,9 +310,23 @@ def _check_no_identity(path: Path) -> None:
 
 
 def _hexadecimal_file(path: Path) -> bytes:
+    """
+    Read the shuffler's key, which is published.
+
+    The file lies where the shuffler writes: as a link it could lead to a secret of the operator's.
+
+    Raises:
+        SettingsError: It cannot be read, or is a link.
+        KeyFormatError: It does not hold hexadecimal digits.
+    """
     try:
-        text = path.read_text(encoding="ascii").strip()
+        with open(path, encoding="ascii", opener=_no_link) as file:
+            text = file.read().strip()
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise SettingsError(
+                f"{path} is a link; --shuffler-key takes the file itself, which is published"
+            ) from error
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
@@ -316,3 +334,7 @@ def _hexadecimal_file(path: Path) -> bytes:
         return bytes.fromhex(text)
     except ValueError as error:
         raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 
 from common.errors import SettingsError
 from common.runtime.state import StateDirectory, write_whole
@@ -14,6 +13,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
+from deploy.screen import terminal
 
 MAX_TOKENS: Final = 1_000_000
 
@@ -30,7 +30,7 @@ app.add_typer(tokens_app, name="tokens")
     "make",
     short_help="Make tokens to hand out, one a person.",
     epilog=example(
-        "shuffledp tokens make 500 --out tokens.txt --key-directory tokens",
+        "shuffledp tokens make 500 --out tokens.txt --key-directory issuer",
     ),
 )
 def make(
@@ -63,7 +63,7 @@ def make(
         sys.stdout.write(dumps({"tokens": count, "file": str(out), "token_identity": identity}))
         sys.stdout.write("\n")
         return
-    Console().print(
+    terminal().print(
         f"{count} tokens written to {out}. For the shuffler's settings:\n"
         f'token_identity = "{identity}"',
         markup=False,

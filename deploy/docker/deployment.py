@@ -10,6 +10,7 @@ from typing import Final
 
 from deploy.docker.engine import Engine, EngineError
 from deploy.docker.images import ROOT
+from deploy.docker.preparation import IDENTITY_FILE, PARTIES
 
 SERVICES: Final = ("analyzer", "shuffler", "user_agent")
 COMPOSE_FILE: Final = ROOT / "deploy" / "compose.yaml"
@@ -45,9 +46,15 @@ class Deployment:
         """
         self.secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write(self._own_variables())
-        self.compose("run", "--rm", "-T", "prepare")
-        made = (self.secrets / "identities.env").read_text(encoding="ascii")
-        self._write(self._own_variables() | variables_of(made))
+        for prepared in ("certificates", *PARTIES):
+            self.compose("run", "--rm", "-T", f"prepare_{prepared}")
+        identities = {
+            f"SHUFFLEDP_{party.upper()}_IDENTITY": (
+                (self.secrets / party / IDENTITY_FILE).read_text(encoding="ascii")
+            )
+            for party in PARTIES
+        }
+        self._write(self._own_variables() | identities)
 
     def _own_variables(self) -> dict[str, str]:
         return {

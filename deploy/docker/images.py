@@ -16,7 +16,7 @@ ROOT: Final = Path(__file__).parents[2]
 MOST_BYTES: Final = 350_000_000
 """The size of an image, at most."""
 
-_USUAL: Final = "python:3.12-slim-bookworm"
+USUAL_BASE: Final = "python:3.12-slim-bookworm"
 """As in the Dockerfile."""
 _STAND_IN: Final = ("shuffledp-base:bookworm", "shuffledp-builder:bookworm")
 """What make_base.sh makes."""
@@ -42,14 +42,14 @@ class Base:
         """
         if named := os.environ.get("SHUFFLEDP_BASE"):
             return cls(named, os.environ.get("SHUFFLEDP_BUILDER") or named)
-        if engine.has_image(_USUAL):
-            return cls(_USUAL, _USUAL)
+        if engine.has_image(USUAL_BASE):
+            return cls(USUAL_BASE, USUAL_BASE)
         if all(engine.has_image(name) for name in _STAND_IN):
-            say(f"{_USUAL} is not here; the stand-in is")
+            say(f"{USUAL_BASE} is not here; the stand-in is")
             return cls(*_STAND_IN)
-        say(f"pulling {_USUAL}")
-        if engine.run("pull", _USUAL, seconds=_PULL_SECONDS, check=False).returncode == 0:
-            return cls(_USUAL, _USUAL)
+        say(f"pulling {USUAL_BASE}")
+        if engine.run("pull", USUAL_BASE, seconds=_PULL_SECONDS, check=False).returncode == 0:
+            return cls(USUAL_BASE, USUAL_BASE)
         say("no registry has it for this machine: deploy/docker/make_base.sh makes a stand-in")
         _make_stand_in(engine)
         return cls(*_STAND_IN)

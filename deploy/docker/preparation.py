@@ -1,16 +1,19 @@
 """
 Makes what the containers need before their first start; what is there already stays.
 
-    SECRETS/authority.pem, authority.key          the authority; its key is given to no container
+    SECRETS/authority.pem, authority.key          the authority; its key is given to no service
     SECRETS/PARTY/PARTY.pem, PARTY.key            of analyzer, shuffler and operator
     SECRETS/PARTY/state.key                       what the party's state is sealed under
-    SECRETS/operator/analyzer.token, shuffler.token
-    SECRETS/identities.env                        what others pin, for compose
+    SECRETS/PARTY/operator.token, identity.pub    for the operator, and for who pins the party
 
 A secret of a container is the file itself, with its owner and mode, so these belong to the user
-that services run as. Run in the operator's image by `make up`.
+that services run as. Run in the operator's image by `make up`: certificates first, in a container
+that sees no volume, then each of analyzer and shuffler in one that sees its own volume and its own
+folder of secrets. A service that was taken over can leave links in its volume; they lead to nothing
+of another party's.
 """
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -27,6 +30,8 @@ USER: Final = 10001
 """That services run as, in every image."""
 PARTIES: Final = ("analyzer", "shuffler")
 """Who keep private keys, and so have an identity, a state key and an operator's token."""
+IDENTITY_FILE: Final = "identity.pub"
+"""In a party's folder: 64 hexadecimal digits."""
 
 _CERTIFIED: Final = (*PARTIES, "operator")
 _PASSED_THROUGH: Final = 0o711
@@ -34,18 +39,17 @@ _PASSED_THROUGH: Final = 0o711
 _OWNER_ONLY: Final = 0o600
 _PUBLIC: Final = 0o644
 
+_SECRETS: Final = Path("/secrets")
+_STATE: Final = Path("/var/lib/shuffledp/state")
 
-def prepare(secrets: Path, states: Path, now: float) -> dict[str, str]:
+
+def prepare_certificates(secrets: Path, now: float) -> None:
     """
-    Make certificates, state keys, identities and operators' tokens.
+    Make an authority, and certificates of analyzer, shuffler and operator, each in its folder.
 
     Args:
-        secrets: The folder of secrets; it is there.
-        states: A folder with one for each of `PARTIES`: its volume.
+        secrets: The folder of all secrets; it is there.
         now: Seconds since 1970 UTC.
-
-    Returns:
-        The variables of identities.env.
 
     Raises:
         SettingsError: A file cannot be made, or does not fit the others.
@@ -53,18 +57,27 @@ def prepare(secrets: Path, states: Path, now: float) -> dict[str, str]:
     missing = [who for who in _CERTIFIED if not (secrets / who / f"{who}.pem").exists()]
     if missing:
         KeyFolder(secrets).make(missing, (), now)
-    variables = {}
-    for party in PARTIES:
-        state = StateDirectory.open(states / party / "state", secrets / party / "state.key")
-        identity = load_identity(state).public_identity()
-        variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"] = identity.raw.hex()
-        token = state.plain_secret("operator.token", OperatorToken.generate)
-        write_whole(secrets / "operator" / f"{party}.token", token, _OWNER_ONLY)
     for folder in (secrets, *(secrets / who for who in _CERTIFIED)):
         folder.chmod(_PASSED_THROUGH)
-    lines = "".join(f"{name}={value}\n" for name, value in variables.items())
-    write_whole(secrets / "identities.env", lines.encode("ascii"), _PUBLIC)
-    return variables
+
+
+def prepare_party(secrets: Path, state: Path) -> None:
+    """
+    Make a party's state key, identity and operator's token, and hand out the last two.
+
+    Args:
+        secrets: The party's folder of secrets; it is there.
+        state: Its state directory, which it may have filled with anything.
+
+    Raises:
+        SettingsError: A file cannot be made, does not fit the others, or is a link.
+    """
+    directory = StateDirectory.open(state, secrets / "state.key")
+    identity = load_identity(directory).public_identity()
+    token = directory.plain_secret("operator.token", OperatorToken.generate)
+    OperatorToken(token)  # nothing else is handed out
+    write_whole(secrets / "operator.token", token, _OWNER_ONLY)
+    write_whole(secrets / IDENTITY_FILE, identity.raw.hex().encode("ascii"), _PUBLIC)
 
 
 def _become_user(folder: Path) -> None:
@@ -76,12 +89,16 @@ def _become_user(folder: Path) -> None:
 
 
 def main() -> None:
-    """Prepare /secrets and /state."""
-    secrets = Path("/secrets")
+    """Prepare what compose mounts: all of /secrets, or a party's folder of it and its volume."""
+    parser = argparse.ArgumentParser(description="Prepares containers before they start.")
+    parser.add_argument("what", choices=["certificates", "party"])
     try:
+        if parser.parse_args().what == "party":
+            prepare_party(_SECRETS, _STATE)
+            return
         if os.getuid() == 0:
-            _become_user(secrets)
-        prepare(secrets, Path("/state"), SystemClock().now())
+            _become_user(_SECRETS)
+        prepare_certificates(_SECRETS, SystemClock().now())
     except (ShuffleDpError, OSError) as error:
         sys.exit(f"prepare: {error}")
 

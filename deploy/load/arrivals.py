@@ -1,5 +1,5 @@
 """
-When simulated users arrive, in an open loop. Pure.
+When simulated users arrive, in an open loop, and how many travel in a call. Pure.
 
 In an open loop nobody waits for another's answer: arrivals follow a schedule that is fixed
 beforehand, and latency is measured from the scheduled moment. A generator that waited for a slow
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import PlanError
+from common.wire import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES
 
 Pattern = Literal["steady", "burst"]
 
@@ -45,6 +46,11 @@ def arrivals(
     else:
         moments = np.sort(rng.random(count)) * (count / rate)
     return moments.astype(np.float64)
+
+
+def submissions_of_a_call(envelope_bytes: int) -> int:
+    """Say how many submissions travel in one bulk call: half of what the shuffler reads."""
+    return max(1, min(MAX_BULK_ENVELOPES // 2, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
 
 
 def in_calls(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:

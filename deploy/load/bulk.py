@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 
 from common.errors import PeerBusyError
 from common.randomness import secure_generator
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.signing import SignedTask
 from common.submission import Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
-from common.wire import MAX_MESSAGE_BYTES, outcomes_from_wire
+from common.wire import outcomes_from_wire
+from deploy.load.arrivals import submissions_of_a_call
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor
 
@@ -66,9 +67,9 @@ async def contribute_all(
     stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
     workers = processes or os.cpu_count() or 1
     envelope_bytes = Task.from_bytes(signed.task_bytes).envelope_bytes
-    together = max(1, min(_CHUNK_USERS, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
+    together = min(_CHUNK_USERS, submissions_of_a_call(envelope_bytes))
     room = asyncio.Semaphore(2 * workers)
-    calls = asyncio.Semaphore(Kind.BULK.value.share)
+    calls = asyncio.Semaphore(CallKind.BULK.value.share)
     outcomes: Counter[Outcome] = Counter()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
 

@@ -36,7 +36,7 @@ class Row:
     @property
     def expected(self) -> str:
         """The number, or the range."""
-        return f"{self.least}" if self.least == self.most else f"{self.least} to {self.most}"
+        return f"{self.least:,}" if self.least == self.most else f"{self.least:,} to {self.most:,}"
 
 
 KNOWN: Final = (Outcome.CONFLICT, Outcome.MALFORMED)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import SettingsError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from deploy.load.connection import Destination
 from deploy.load.plan import LoadPlan
 from deploy.load.prepared_file import Prepared
@@ -190,7 +190,7 @@ async def _report(pipe: Pipe, sender: Sender) -> None:
 
 def _most_at_once(plan: LoadPlan) -> int:
     """Bound units under way in an open loop: in bulk by the places that a shuffler has."""
-    most = Kind.BULK.value.places if plan.mode == "bulk" else _MOST_USERS
+    most = CallKind.BULK.value.places if plan.mode == "bulk" else _MOST_USERS
     return max(1, most // plan.processes)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from common.errors import PlanError
-from deploy.load.target import Kind
+from deploy.load.target import TargetKind
 
 _READING: Final = ("token_file", "certificate", "key")
 _WATCHING: Final = ("shuffler_token_file", "metrics")
@@ -18,7 +18,7 @@ _SENDING: Final = (
 _CROWD: Final = ("users", "misbehaving", "dataset", "draft")
 
 
-def refuse_ignored(kind: Kind, given: Collection[str], *, bursts: bool) -> None:
+def refuse_ignored(kind: TargetKind, given: Collection[str], *, bursts: bool) -> None:
     """
     Refuse options that nothing would come of.
 

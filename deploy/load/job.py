@@ -24,7 +24,7 @@ from deploy.load.plan import Crowd, LoadPlan
 from deploy.load.prepared_file import Prepared
 from deploy.load.progress import Bars
 from deploy.load.run import Finished, run
-from deploy.load.target import Kind, Target, fetch, for_nobody, local, nobody, wanted
+from deploy.load.target import Target, TargetKind, fetch, for_nobody, local, nobody, wanted
 from deploy.load.usage import remote_source
 from deploy.operator_client import OperatorClient
 from deploy.service_client import read_authority
@@ -80,6 +80,7 @@ class Remote:
                 to=to,
                 signed=await fetch(to, digest),
                 source=remote_source(self.metrics) if self.metrics else None,
+                parties=tuple(self.metrics),
                 operator=operator,
                 shuffler=shuffler,
             )
@@ -89,7 +90,7 @@ class Remote:
 class Job:
     """What a command asks for."""
 
-    kind: Kind
+    kind: TargetKind
     plan: LoadPlan
     crowd: Crowd | None
     """None for the users of a replayed file."""
@@ -147,6 +148,8 @@ async def execute(job: Job, bars: Bars) -> Finished | None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shuffledp-load-")))
         replayed = None if job.replay is None else prepared_file.read(job.replay)
         target = await stack.enter_async_context(_target(job, replayed, folder))
+        if job.prepare is None:
+            await _check_nobody_is_in(target)  # sealing may take long, and would be for nothing
         if replayed is not None:
             if target.signed.digest() != replayed.signed.digest():
                 raise SettingsError(f"{job.replay} was prepared for another task")
@@ -155,7 +158,7 @@ async def execute(job: Job, bars: Bars) -> Finished | None:
             prepared = _seal(job, target, folder, bars)
             if job.prepare is not None:
                 return None
-        await _check_nobody_is_in(target)
+        await _check_nobody_is_in(target)  # somebody may have come meanwhile
         return await run(job.plan, target, prepared, bars, close=job.close or _ends_early(job))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from common.errors import PlanError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import Behaviour, check_shares
 
@@ -36,12 +36,13 @@ class Ramp:
     def __post_init__(self) -> None:
         if not 0 < self.first <= self.last < math.inf:
             raise PlanError(
-                f"a ramp from {self.first:g} to {self.last:g}: rates must be above 0 and not fall"
+                f"a ramp from {self.first:g} to {self.last:g}: rates must be above 0, finite, "
+                "and not fall"
             )
         if not 1 <= self.steps <= 1000:  # noqa: PLR2004  # more would be a mistake
             raise PlanError(f"a ramp of {self.steps} steps; it must have 1 to 1000")
         if not 0 < self.seconds < math.inf:
-            raise PlanError(f"a step of {self.seconds:g} seconds; it must be above 0")
+            raise PlanError(f"a step of {self.seconds:g} seconds; it must be above 0 and finite")
         if not self.p99_limit > 0:
             raise PlanError(f"the limit of the 99th percentile is {self.p99_limit:g}, not above 0")
 
@@ -111,7 +112,7 @@ class LoadPlan:
         if self.pattern not in PATTERNS:
             raise PlanError(f"the pattern is {self.pattern!r}; it must be {' or '.join(PATTERNS)}")
         if self.rate is not None and not 0 < self.rate < math.inf:
-            raise PlanError(f"the rate is {self.rate:g}; it must be above 0")
+            raise PlanError(f"the rate is {self.rate:g}; it must be above 0 and finite")
         if self.rate is not None and self.ramp is not None:
             raise PlanError("give a rate or a ramp, not both")
         if self.pattern == "burst" and self.rate is None and self.ramp is None:
@@ -124,7 +125,7 @@ class LoadPlan:
             if not 1 <= value <= most:
                 raise PlanError(f"{name} is {value}; it must lie between 1 and {most}")
         if not 0 <= self.patience < math.inf:
-            raise PlanError(f"patience is {self.patience:g}; it must be at least 0")
+            raise PlanError(f"patience is {self.patience:g}; it must be at least 0 and finite")
         if self.fetch_task and self.mode == "bulk":
             raise PlanError("in bulk nobody fetches the task; leave fetch-task out")
 
@@ -133,7 +134,9 @@ class LoadPlan:
         """Users or calls under way at once, in a closed loop."""
         if self.concurrency is not None:
             return self.concurrency
-        return _USERS_AT_ONCE if self.mode == "users" else Kind.BULK.value.share * self.processes
+        return (
+            _USERS_AT_ONCE if self.mode == "users" else CallKind.BULK.value.share * self.processes
+        )
 
     @property
     def is_open(self) -> bool:

@@ -1,7 +1,7 @@
 """A load run as it goes, for a person: users through, their rate, and what failed."""
 
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -16,6 +16,9 @@ from rich.progress import (
 
 from deploy.load.tally import Tally
 
+_BAR: Final = 6
+"""Columns: count, failures and time stay whole on a terminal of 80."""
+
 
 class Bars:
     """An `Observer` that draws a bar for each phase."""
@@ -24,7 +27,7 @@ class Bars:
         self._bars = Progress(
             SpinnerColumn(finished_text=" "),
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=_BAR),
             MofNCompleteColumn(),
             TextColumn("{task.fields[seen]}"),
             TimeElapsedColumn(),
@@ -41,7 +44,7 @@ class Bars:
         """Draw how far it is."""
         if self._shown is not None:
             failed = tally.failures.total() + tally.refusals.total()
-            seen = f"{tally.acknowledged:,} acknowledged, {failed:,} attempts failed"
+            seen = f"{failed:,} failed" if failed else ""
             self._bars.update(self._shown, completed=tally.finished, seen=seen)
 
     def advance(self, users: int) -> None:

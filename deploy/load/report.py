@@ -8,12 +8,13 @@ from rich.table import Table
 from deploy.foreign_text import shown, visible
 from deploy.load.ramp import Step, broken_by
 from deploy.load.run import Finished
+from deploy.whole_table import add_columns, print_whole
 
 _MEBIBYTE = 2**20
 
 
 def as_json(finished: Finished) -> dict[str, Any]:
-    """Give every figure. Rates are of the time from the first arrival to the last answer."""
+    """Give every figure. Rates are of `seconds`, see `Tally`."""
     plan, seen, total, result = finished.plan, finished.seen, finished.total, finished.result
     return {
         "task_digest": finished.target.signed.digest().hex(),
@@ -111,13 +112,13 @@ def _limit(finished: Finished) -> float:
 def show(finished: Finished, console: Console) -> None:
     """Print the tables."""
     fields = as_json(finished)
-    console.print(_figures(finished, fields))
+    print_whole(_figures(finished, fields), console)
     if finished.steps:
-        console.print(_steps(finished))
+        print_whole(_steps(finished), console)
     if finished.verdict is not None:
         console.print(finished.verdict.sentence)
     if finished.rows:
-        console.print(_counts(finished))
+        print_whole(_counts(finished), console)
         which = "Every count" if finished.failure is None else "Every count that came"
         console.print(
             f"{which} is what it must be."
@@ -125,7 +126,7 @@ def show(finished: Finished, console: Console) -> None:
             else "Counts differ from what they must be.",
             style="" if finished.counts_match else "bold red",
         )
-    console.print(_usage(finished))
+    print_whole(_usage(finished), console)
     for note in finished.notes:
         console.print(visible(note), markup=False)
 
@@ -138,8 +139,8 @@ def _figures(finished: Finished, fields: dict[str, Any]) -> Table:
         else f"closed loop, {plan.at_once} {'users' if plan.mode == 'users' else 'calls'} at once"
     )
     what = "user" if plan.mode == "users" else "call"
-    table = Table(title=f"{finished.n_users} users, {how}", show_header=False)
-    table.add_column()
+    table = Table(title=f"{finished.n_users:,} users, {how}", show_header=False)
+    table.add_column(overflow="fold")
     table.add_column(justify="right")
     if finished.offered is not None:
         table.add_row("offered, users a second", f"{finished.offered:,.1f}")
@@ -165,15 +166,8 @@ def _figures(finished: Finished, fields: dict[str, Any]) -> Table:
 
 def _steps(finished: Finished) -> Table:
     table = Table(title="Rates, users a second")
-    for heading in (
-        "offered",
-        "achieved",
-        "99 % waited at most",
-        "failed attempts",
-        "gave up",
-        "holds",
-    ):
-        table.add_column(heading, justify="right")
+    headings = ("offered", "achieved", "99 % waited at most", "failed attempts", "gave up", "holds")
+    add_columns(table, dict.fromkeys(headings, "right"))
     for step in finished.steps:
         table.add_row(
             f"{step.offered:,.1f}",
@@ -188,18 +182,15 @@ def _steps(finished: Finished) -> Table:
 
 def _counts(finished: Finished) -> Table:
     table = Table(title="Counts")
-    table.add_column("of")
-    for heading in ("expected", "counted", ""):
-        table.add_column(heading, justify="right")
+    add_columns(table, {"of": "left", "expected": "right", "counted": "right", "holds": "left"})
     for row in finished.rows:
-        table.add_row(row.what, row.expected, f"{row.counted}", "" if row.holds else "differs")
+        table.add_row(row.what, row.expected, f"{row.counted:,}", "yes" if row.holds else "no")
     return table
 
 
 def _usage(finished: Finished) -> Table:
     table = Table(title="What each took")
-    for heading in ("", "CPU", "memory at its peak"):
-        table.add_column(heading, justify="right")
+    add_columns(table, {"": "left", "CPU": "right", "memory at its peak": "right"})
     for party, usage in finished.usage.items():
         memory = usage.peak_memory_bytes / _MEBIBYTE
         table.add_row(shown(party), f"{usage.cpu_seconds:,.2f} s", f"{memory:,.0f} MiB")

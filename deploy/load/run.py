@@ -16,17 +16,16 @@ from common.submission import REFUSALS, Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.load import comparison
-from deploy.load.arrivals import arrivals, in_calls
+from deploy.load.arrivals import arrivals, in_calls, submissions_of_a_call
 from deploy.load.behaviour import SUBMISSIONS, expected_answers
 from deploy.load.comparison import Row
 from deploy.load.fleet import Fleet
 from deploy.load.plan import LoadPlan
 from deploy.load.prepared_file import Prepared
 from deploy.load.ramp import Step, Verdict, broken_by, judge
-from deploy.load.sender import submissions_of_a_call
 from deploy.load.tally import Tally
 from deploy.load.target import Target
-from deploy.load.usage import Meter, Usage, local_source, together
+from deploy.load.usage import Meter, Taken, local_source, together
 
 T = TypeVar("T")
 
@@ -68,7 +67,7 @@ class Finished:
     failure: ShuffleDpError | None
     """Why the shuffler's counts, or the result, did not come; None if nothing is missing."""
     truth: NDArray[np.float64]
-    usage: dict[str, Usage]
+    usage: dict[str, Taken]
     notes: list[str]
 
     @property
@@ -150,7 +149,15 @@ async def run(
         failure=failure,
         truth=prepared.truth(played.n_users, task.domain_size),
         usage=meter.usage,
-        notes=played.notes,
+        notes=[
+            *played.notes,
+            *(
+                f"No page of metrics came from {party}: what it took is not known. --metrics names "
+                "the whole address, such as http://127.0.0.1:9464/metrics."
+                for party in target.parties
+                if party not in meter.usage
+            ),
+        ],
     )
 
 

@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 from common.errors import PeerBusyError, PeerError, PeerRefusalError, ShuffleDpError
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from common.submission import Outcome
 from common.task import Task
-from common.wire import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES, outcomes_from_wire
+from common.wire import outcomes_from_wire
+from deploy.load.arrivals import submissions_of_a_call
 from deploy.load.behaviour import COUNTED, FLOOD, Behaviour
 from deploy.load.connection import Connection, Destination
 from deploy.load.plan import LoadPlan
@@ -28,22 +29,26 @@ _LONGEST_PAUSE: Final = 5.0
 _OVERSIZE: Final = bytes(64)
 """What makes an envelope longer than the task's."""
 _ARRIVED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
-_OUTCOME_OF: Final = {
-    "ALREADY_EXISTS": Outcome.CONFLICT,
+_BY_STATUS: Final = {
     "INVALID_ARGUMENT": Outcome.MALFORMED,
-    "FAILED_PRECONDITION": Outcome.CLOSED,
     "UNAUTHENTICATED": Outcome.UNAUTHENTICATED,
 }
-"""What a refusal of a single submission says of it."""
+_BY_SENTENCE: Final = {
+    "this submission id was used with other bytes": Outcome.CONFLICT,
+    "this token was used for this task, with another submission": Outcome.TOKEN_USED,
+    "the task's batch no longer collects": Outcome.CLOSED,
+    "the task's batch is over": Outcome.CLOSED,
+}
+"""Where refusals of several kinds have one status."""
 
 
 class _OutOfPatienceError(ShuffleDpError):
     """A simulated user was not answered for too long."""
 
 
-def submissions_of_a_call(envelope_bytes: int) -> int:
-    """Say how many submissions travel in one bulk call: half of what the shuffler reads."""
-    return max(1, min(MAX_BULK_ENVELOPES // 2, MAX_MESSAGE_BYTES // (2 * envelope_bytes)))
+def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
+    """Say what a refusal of a single submission says of it, as a bulk call would; None for more."""
+    return _BY_STATUS.get(refusal.status) or _BY_SENTENCE.get(str(refusal))
 
 
 class Sender:
@@ -183,8 +188,8 @@ class Sender:
         try:
             response = await connection.call("Submit", request, parse)
         except PeerRefusalError as error:
-            if error.status in _OUTCOME_OF:
-                return _OUTCOME_OF[error.status]
+            if (outcome := outcome_of(error)) is not None:
+                return outcome
             self.tally.refusals[str(error) or error.status] += 1
             return None
         return Outcome.REPEATED if response.repeated else Outcome.STORED
@@ -302,7 +307,7 @@ class _Lines:
     @asynccontextmanager
     async def free(self) -> AsyncIterator[Connection]:
         """Give a connection with a place for one call more; open another if there is none."""
-        share = Kind.BULK.value.share
+        share = CallKind.BULK.value.share
         if not self._free:
             self._free = [len(self._connections) * share + place for place in range(share)]
             self._connections.append(Connection(self._to))

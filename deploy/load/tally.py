@@ -45,7 +45,10 @@ class Tally:
     dropped: int = 0
     """Users who left before they sent anything, as they were meant to."""
     first: float = float("inf")
-    """When the first was to begin, and when the last was through, on one monotonic clock."""
+    """
+    When the first was to begin, and when the last was through, on one monotonic clock. Of an open
+    loop, the schedule's end if that is later.
+    """
     last: float = 0.0
     waits: bytes = b""
     """Users' (in bulk, calls') waits until they were answered or gave up, an encoded histogram of
@@ -81,7 +84,10 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """From the first user's beginning to the last one's end."""
+        """
+        From the first user's beginning to the last one's end, or to that of the schedule if it is
+        later. Of a ramp it holds the pauses between its steps too.
+        """
         return max(0.0, self.last - self.first)
 
     def per_second(self, number: int) -> float:

@@ -24,7 +24,7 @@ from deploy.shuffler_client import ShufflerClient
 from user_agent.client import DeviceClient
 from user_agent.policy import authentic
 
-Kind = Literal["services", "local", "sink"]
+TargetKind = Literal["services", "local", "sink"]
 
 _DAY: Final = 24 * 3600
 _START_SECONDS: Final = 10.0
@@ -36,11 +36,13 @@ _PAUSE: Final = 0.5
 class Target:
     """Services under load, and what may be asked of them."""
 
-    kind: Kind
+    kind: TargetKind
     to: Destination
     signed: SignedTask
     source: Source | None = None
     """Of what its processes take."""
+    parties: tuple[str, ...] = ()
+    """Whose pages of metrics it asks for: one that never came is told."""
     operator: OperatorClient | None = None
     """Of the analyzer, who may read the result."""
     shuffler: ShufflerClient | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.client import HTTP_PORT, HTTPConnection, HTTPException
 from threading import Event, Timer
 from types import TracebackType
@@ -47,8 +48,8 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class Usage:
-    """One party over a run. A service that was started again counts from nothing again."""
+class Taken:
+    """What one party took over a run. One that is started again counts from nothing again."""
 
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
@@ -69,7 +70,7 @@ class Meter:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.usage: dict[str, Usage] = {}
+        self.usage: dict[str, Taken] = {}
 
     async def __aenter__(self) -> Self:
         await self.look()
@@ -95,7 +96,7 @@ class Meter:
     async def look(self) -> None:
         """Look now."""
         for party, look in (await asyncio.to_thread(self._source)).items():
-            self.usage.setdefault(party, Usage()).take(look)
+            self.usage.setdefault(party, Taken()).take(look)
 
 
 def local_source(processes: Callable[[], Mapping[str, Sequence[int]]]) -> Source:
@@ -157,7 +158,9 @@ def _place(url: str) -> tuple[str, int, str]:
         host, port = parts.hostname, parts.port
     except ValueError:  # also a port that is none
         host, port = None, None
-    path = f"{parts.path or '/'}?{parts.query}" if host else ""
+    # No "?" without a query: a page at exactly this path is what a service gives.
+    query = f"?{parts.query}" if host and parts.query else ""
+    path = f"{parts.path or '/'}{query}" if host else ""
     if not host or parts.scheme != "http" or not (path + host).isprintable() or " " in path + host:
         raise SettingsError(f"metrics are read from http://HOST:PORT/PATH, not from {url!r}")
     return host, port or HTTP_PORT, path
@@ -174,7 +177,10 @@ def _page(host: str, port: int, path: str) -> bytes:
         late.start()
         try:
             connection.request("GET", path)
-            page = connection.getresponse().read(_MOST_BYTES)
+            answer = connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                raise SettingsError(f"a page of metrics is answered {answer.status}, not 200")
+            page = answer.read(_MOST_BYTES)
         finally:
             late.cancel()
     except UnicodeError as error:

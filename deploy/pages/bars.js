@@ -17,7 +17,10 @@ function barScale(shown) {
   }
   const span = high - low || 1;
   const place = (share) => (100 * (share - low) / span).toFixed(3) + "%";
-  return { place, ticks: steps(low, high, window.innerWidth < 768 ? 3 : 4) };
+  const parts = window.innerWidth < 768 ? 3 : 4;
+  const few = steps(low, high, parts);
+  const ticks = few.length > 1 ? few : steps(low, high, 2 * parts);  // 0 alone is no scale
+  return { place, ticks, step: stepOf(ticks) };
 }
 
 function drawAxis(axis, scale) {
@@ -26,7 +29,7 @@ function drawAxis(axis, scale) {
     const at = parseFloat(scale.place(share));
     const anchor = at < 5 ? "start" : at > 95 ? "end" : "middle";
     const text = drawn("text", { x: scale.place(share), y: 12, "text-anchor": anchor, class: "tick" });
-    text.textContent = tick(share);
+    text.textContent = tick(share, scale.step);
     axis.append(text, drawn("line", { x1: scale.place(share), x2: scale.place(share), y1: 17, y2: 22, class: "zero" }));
   }
 }

@@ -7,7 +7,6 @@ from typing import Final
 from common.guarantee import claimed, rounded_up
 from common.result import Result
 from common.task import Task
-from deploy.pages.figures import moment
 
 _SHORT: Final = 12
 """Hexadecimal digits of the digest that name an entry."""
@@ -34,16 +33,15 @@ def bibtex(result: Result, task: Task | None, *, version: str) -> str:
     """
     Give a BibTeX entry. Whatever the population is called, it stays inside its field.
 
-    It has no author: whoever collected is not named in a task; and no year: a result does not say
-    when it was released.
+    It has no author: whoever collected is not named in a task; and no date: a result does not say
+    when it was released, and a batch that fills is released long before the task's deadline.
     """
     digest = result.task_digest.hex()
     fields = {"title": f"{{{_escaped(_title(result, task))}}}"}
     fields["howpublished"] = _escaped(
         f"Collected with shuffledp {version}, protocol {result.protocol}"
     )
-    until = f"; collected until {moment(task.deadline)} at the latest" if task else ""
-    fields["note"] = _escaped(f"{_privacy(result)}; task {digest}{until}").replace(
+    fields["note"] = _escaped(f"{_privacy(result)}; task {digest}").replace(
         "epsilon", "$\\epsilon$"
     )
     fields["note"] = fields["note"].replace("delta", "$\\delta$")

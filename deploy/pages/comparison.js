@@ -33,14 +33,14 @@ function makeComparison(canvas) {
     for (const share of up.ticks) {
       context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
       line(context, margin.left, up.place(share), right, up.place(share));
-      context.fillText(tick(share), margin.left - 8, up.place(share));
+      context.fillText(tick(share, up.step), margin.left - 8, up.place(share));
     }
     context.textAlign = "center";
     for (const share of across.ticks) {
       context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
       line(context, across.place(share), margin.top, across.place(share), bottom);
       const edge = Math.min(across.place(share), width - 20);
-      context.fillText(tick(share), edge, bottom + 12);
+      context.fillText(tick(share, across.step), edge, bottom + 12);
     }
     context.fillText("Unrefined share (refined share upwards)", (margin.left + right) / 2, height - 8);
     context.save();

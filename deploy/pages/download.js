@@ -1,4 +1,4 @@
-// The values as a CSV file, made here of what the page holds.
+// The values as a CSV file, made here of what the page holds: the columns of `shuffledp result --csv`.
 
 function quoted(text) {
   // What a spreadsheet would run as a formula is kept from it by an apostrophe; numbers are none.
@@ -11,10 +11,12 @@ function asCsv() {
   if (values.truth !== null) heads.push("truth");
   const rows = [heads.join(",")];
   for (let i = 0; i < values.held; i++) {
-    const figures = [values.estimate[i], values.error[i], values.low(i), values.high(i), values.refined[i]];
+    // Each value's own interval, whichever is shown: the headings say nothing of another.
+    const [share, error] = [values.estimate[i], values.error[i]];
+    const reach = given.reach.own * error;
+    const figures = [share, error, share - reach, share + reach, values.refined[i]];
     if (values.truth !== null) figures.push(values.truth[i]);
-    const label = values.labels === null ? "" : quoted(values.labels[i]);
-    rows.push([values.item(i), label, ...figures.map((figure) => figure.toPrecision(7))].join(","));
+    rows.push([values.item(i), quoted(values.name(i)), ...figures.map((figure) => figure.toPrecision(7))].join(","));
   }
   return rows.join("\r\n") + "\r\n";
 }

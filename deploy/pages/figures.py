@@ -1,7 +1,6 @@
 """Numbers as a reader is shown them."""
 
 import math
-from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal, localcontext
 from typing import Final
 
@@ -53,16 +52,18 @@ def certainty(epsilon: float, delta: float) -> str:
     every ε that is finite and δ below 1.
     """
     if epsilon == 0 == delta:
-        return "50 %"
+        return "50\N{NO-BREAK SPACE}%"
     with localcontext(prec=50):
         power = Decimal(repr(min(epsilon, 700.0))).exp()
         left = 100 * (1 - Decimal(repr(delta))) / (1 + power)  # of 100 %
         if left <= 0:
-            return "100 %"
+            return "100\N{NO-BREAK SPACE}%"
         digits = max(1, 1 - left.adjusted())
         if digits > 6:  # noqa: PLR2004  # six nines
-            return "nearly 100 %"
-        return f"{(100 - left).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)} %"
+            return "nearly 100\N{NO-BREAK SPACE}%"
+        return (
+            f"{(100 - left).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)}\N{NO-BREAK SPACE}%"
+        )
 
 
 def scientific(number: float) -> str:
@@ -73,15 +74,7 @@ def scientific(number: float) -> str:
 def percent(share: float, error: float) -> str:
     """Write a share in percent, with the digits that its standard error leaves."""
     digits = 1 if not error > 0 else max(0, 1 - math.floor(math.log10(100 * error)))
-    return f"{100 * share:.{min(digits, 9)}f} %".replace("-", "\N{MINUS SIGN}")
-
-
-def moment(seconds: float) -> str:
-    """Write a time, given in seconds since 1970 UTC, to the minute; where there is a calendar."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{seconds:,.0f} seconds after 1970"
+    return f"{100 * share:.{min(digits, 9)}f}\N{NO-BREAK SPACE}%".replace("-", "\N{MINUS SIGN}")
 
 
 def seconds(duration: float) -> str:

@@ -1,7 +1,7 @@
-// The live page: asks its server every two seconds, and shows the words that it gives.
+// The live page: asks its server now and then, and shows the words that it gives.
 
 const byId = (id) => document.getElementById(id);
-const PAUSE = 2000;
+const given = JSON.parse(document.getElementById("page-data").textContent);
 
 function show(batch) {
   byId("batch").hidden = false;
@@ -66,7 +66,7 @@ async function ask() {
   } catch {
     complain("This page\u2019s own server does not answer: it may have been stopped. What is shown is what it said last.");
   }
-  if (!over) setTimeout(ask, PAUSE);
+  if (!over) setTimeout(ask, 1000 * given.poll_seconds);
 }
 
 ask();

@@ -7,9 +7,9 @@ from typing import Final
 from common.batch import BatchProgress
 from common.errors import PeerRefusalError, ShuffleDpError, UnknownTaskError
 from common.runtime.clock import Clock
-from deploy.pages.durations import duration
 from deploy.pages.forecast import WINDOWS, Sample
 from deploy.pages.live_words import live_answer
+from deploy.times import duration
 
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MOST_SAMPLES: Final = 1000

@@ -20,7 +20,7 @@ from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_page import live_page
 
 POLL_SECONDS: Final = 2.0
-"""Between two questions to the shuffler, however many windows show the page."""
+"""Between two questions to the shuffler, however many windows show the page; and of each window."""
 
 _LOOPBACK: Final = "127.0.0.1"
 _PATIENCE_SECONDS: Final = 10.0
@@ -72,7 +72,7 @@ async def serve_live_page(
         SettingsError: The port is taken.
     """
     feed = LiveFeed(clock)
-    page = live_page(digest, version=version).encode()
+    page = live_page(digest, version=version, poll_seconds=POLL_SECONDS).encode()
     async with _served(LivePage(page=page, feed=feed, secret=secret), port) as address:
         started(address)
         while True:

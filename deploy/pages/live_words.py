@@ -7,9 +7,9 @@ from typing import Any, Final
 from common.batch import BatchProgress, BatchState
 from common.submission import Outcome
 from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
-from deploy.pages.durations import between, duration
-from deploy.pages.figures import count, moment
+from deploy.pages.figures import count
 from deploy.pages.forecast import SHORTEST, Sample, Verdict, forecast, quiet_seconds
+from deploy.times import between, duration, moment
 
 _QUIET: Final = 60.0
 """Seconds without anybody that are worth a word."""

@@ -31,9 +31,9 @@ function whole(number) {
   return number.toLocaleString("en");
 }
 
-// A tick's number, with the digits that its step has.
-function tick(share) {
+// A tick's number, with the digits that its step has: without one, of its own size.
+function tick(share, step = share) {
   if (share === 0) return "0";
-  const digits = Math.max(0, -Math.floor(Math.log10(Math.abs(100 * share)) + 1e-9));
+  const digits = Math.max(0, -Math.floor(Math.log10(Math.abs(100 * step)) + 1e-9));
   return withMinus((100 * share).toFixed(Math.min(digits, 9))) + "\u202f%";
 }

@@ -33,7 +33,7 @@ function makeOverview(canvas, choose) {
     for (const share of shares.ticks) {
       context.strokeStyle = colour(share === 0 ? "--strong-line" : "--line");
       line(context, margin.left, shares.place(share), width - margin.right, shares.place(share));
-      context.fillText(tick(share), margin.left - 8, shares.place(share));
+      context.fillText(tick(share, shares.step), margin.left - 8, shares.place(share));
     }
     for (const rank of ranks.ticks) {
       const last = ranks.place(rank) > width - 60;

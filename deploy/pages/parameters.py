@@ -9,7 +9,8 @@ from common.mechanism_spec import MechanismSpec
 from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.suites import suite_named
 from common.task import Task
-from deploy.pages.figures import count, moment, privacy
+from deploy.pages.figures import count, privacy
+from deploy.times import moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

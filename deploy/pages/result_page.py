@@ -19,7 +19,9 @@ from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.promises import neighbours_in_words, promises
+from deploy.promise_table import CLAIM_ROOM_IN_WORDS
 from deploy.result_check import check_fits
+from deploy.result_rows import TOO_FEW
 
 _SCRIPTS: Final = (
     "values.js",
@@ -108,14 +110,14 @@ def result_page(
         task=task,
         digest=result.task_digest.hex(),
         size=size,
+        too_few="" if histogram.tells_values_apart(confidence) else TOO_FEW,
         long_names=_long_names(task),
         held=min(size, MOST_VALUES),
-        confidence=f"{100 * confidence:.4g} %",
-        missed=f"{100 * (1 - confidence):.4g} %",
+        confidence=f"{100 * confidence:.4g}\N{NO-BREAK SPACE}%",
+        missed=f"{100 * (1 - confidence):.4g}\N{NO-BREAK SPACE}%",
         expected_misses=_about((1 - confidence) * size),
         typical_share=figures.percent(reach, error),
         typical_users=figures.count(math.ceil(reach * result.n_users)),
-        deadline=figures.moment(task.deadline) if task else "",
         story=story(result, task),
         refinement=refinement_in_words(result),
         promises=told,
@@ -127,11 +129,17 @@ def result_page(
         facts=_facts(histogram, truth),
         coverage=_coverage(histogram, truth, confidence),
         parameters=parameter_groups(task) if task else (),
+        claim_room=CLAIM_ROOM_IN_WORDS if _has_room(task) else "",
         open_seconds=figures.seconds(result.open_seconds),
         estimate_seconds=figures.seconds(result.estimate_seconds),
         citation=citation(result, task, version=version),
         bibtex=bibtex(result, task, version=version),
     )
+
+
+def _has_room(task: Task | None) -> bool:
+    """Say whether a task's claim is more than what is computed."""
+    return task is not None and task.central_epsilon < task.local_epsilon
 
 
 def _long_names(task: Task | None) -> bool:
@@ -151,7 +159,10 @@ def _facts(histogram: Histogram, truth: NDArray[np.float64] | None) -> tuple[Fac
     """Compare the two estimates in numbers."""
     both = (histogram.frequencies, histogram.refined)
     facts = [
-        Fact(name="Sum of all shares", **_columns(f"{100 * x.sum():.2f} %" for x in both)),
+        Fact(
+            name="Sum of all shares",
+            **_columns(f"{100 * x.sum():.2f}\N{NO-BREAK SPACE}%" for x in both),
+        ),
         Fact(name="Values below 0", **_columns(f"{int((x < 0).sum()):,}" for x in both)),
     ]
     if (histogram.refined == 0).any():
@@ -183,4 +194,4 @@ def _coverage(
         return None
     low, high = histogram.interval(confidence)
     held = int(((low <= truth) & (truth <= high)).sum())
-    return f"{held:,} of {len(truth):,} ({100 * held / len(truth):.1f} %)"
+    return f"{held:,} of {len(truth):,} ({100 * held / len(truth):.1f}\N{NO-BREAK SPACE}%)"

@@ -10,6 +10,9 @@ function steps(low, high, parts) {
   return ticks;
 }
 
+// What lies between two neighbours; nothing of a single one.
+const stepOf = (ticks) => ticks.length > 1 ? ticks[1] - ticks[0] : undefined;
+
 // Linear up to `bend` on both sides of 0, logarithmic beyond: noise and frequent values both show.
 function bentScale(low, high, from, to, bend) {
   const bent = (x) => Math.sign(x) * (Math.abs(x) <= bend ? Math.abs(x) / bend : 1 + Math.log10(Math.abs(x) / bend));
@@ -22,7 +25,10 @@ function bentScale(low, high, from, to, bend) {
     if (decade <= high) ticks.push(decade);
     if (-decade >= low) ticks.push(-decade);
   }
-  return { place, ticks };
+  if (ticks.length > 1) return { place, ticks };
+  // All within the noise, where the scale is linear: steps show how far that is.
+  const inside = steps(Math.max(low, -bend), Math.min(high, bend), 4);
+  return { place, ticks: inside, step: stepOf(inside) };
 }
 
 // Places of ranks: logarithmic shows the first ones apart, linear gives each the same room.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from common.guarantee import rounded_up
@@ -16,11 +16,10 @@ from deploy.foreign_text import shown
 from deploy.simulate.errors import Summary
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
+from deploy.whole_table import add_columns, full_width, print_whole
 
-_WIDE: Final = 140
-"""Columns of a terminal from which every figure is shown."""
 _BY: Final = {"published": "paper", "tight": "tight"}
-_HEADINGS: Final = {
+_HEADINGS: Final[dict[str, JustifyMethod]] = {
     "protocol": "left",
     "ε": "right",
     "by": "left",
@@ -30,9 +29,6 @@ _HEADINGS: Final = {
     "refined": "right",
     "central ε": "right",
     "local ε": "right",
-}
-_BY_PLACE: Final = list(_HEADINGS).index("by")
-_MORE: Final = {
     "parameters": "left",
     "bytes": "right",
     "top 50": "right",
@@ -40,6 +36,18 @@ _MORE: Final = {
     "rel. error": "right",
     "seconds": "right",
 }
+_DISPENSABLE: Final = (
+    "parameters",
+    "rel. error",
+    "max error",
+    "seconds",
+    "bytes",
+    "top 50",
+    "theory",
+    "refined",
+    "msgs",
+)
+"""Headings that give way, in this order, where the terminal is too narrow for all."""
 
 
 def show(rows: Sequence[Row], title: str, console: Console) -> None:
@@ -49,49 +57,54 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
             f"[bold]{shown(title)}[/bold]: {row.n_users:,} users, {row.domain_size:,} values; "
             "errors are of shares, ± one standard error over the repeats."
         )
-    wide = console.width >= _WIDE
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    lines = [
-        (*_cells(row, row.task), *(_more(row, row.task) if wide else ()))
-        for row in rows
-        if row.task is not None
-    ]
     both = len({row.setting.accounting for row in rows}) > 1
-    for place, (heading, side) in enumerate((_HEADINGS | (_MORE if wide else {})).items()):
-        widest = max((len(line[place]) for line in lines), default=0)
-        if heading == "by" and not both:
-            continue
-        table.add_column(
-            heading,
-            justify="left" if side == "left" else "right",
-            min_width=0 if heading == "protocol" else max(widest, len(heading)),
-            overflow="fold",
-        )
-    for line in lines:
-        table.add_row(*(line if both else line[:_BY_PLACE] + line[_BY_PLACE + 1 :]))
-    console.print(table)
+    headings = [heading for heading in _HEADINGS if both or heading != "by"]
+    table, left_out = _table(rows, headings), False
+    for heading in _DISPENSABLE:
+        if full_width(table, console) <= console.width:
+            break
+        headings.remove(heading)
+        table, left_out = _table(rows, headings), True
+    print_whole(table, console)
     for sentence in remarks(rows):
         console.print(sentence, style="dim", highlight=False)
-    if not wide:
+    if left_out:
         console.print(
-            f"A terminal of {_WIDE} columns shows more figures; --csv and --json have them all.",
-            style="dim",
+            "A wider terminal shows more figures; --csv and --json have them all.", style="dim"
         )
 
 
-def _cells(row: Row, task: Task) -> tuple[str, ...]:
+def _table(rows: Sequence[Row], headings: Sequence[str]) -> Table:
+    """Make the table of these columns; refused settings have no line."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    add_columns(table, {heading: _HEADINGS[heading] for heading in headings})
+    for row in rows:
+        if row.task is not None:
+            cells = _cells(row, row.task)
+            table.add_row(*(cells[heading] for heading in headings))
+    return table
+
+
+def _cells(row: Row, task: Task) -> dict[str, str]:
+    """Give every cell of a line by its heading."""
     mse = row.errors["mse"]
-    return (
-        row.setting.protocol,
-        f"{row.setting.target_epsilon:g}",
-        _BY[row.setting.accounting],
-        f"{row.messages_per_user:.4g}",
-        _with_error(mse),
-        f"×{mse.mean / row.mse_theory:.2f}" if row.mse_theory else "-",
-        f"{row.errors['mse_refined'].mean:.2e}",
-        rounded_up(task.central_epsilon),
-        rounded_up(task.local_epsilon),
-    )
+    return {
+        "protocol": row.setting.protocol,
+        "ε": f"{row.setting.target_epsilon:g}",
+        "by": _BY[row.setting.accounting],
+        "msgs": f"{row.messages_per_user:.4g}",
+        "mse": _with_error(mse),
+        "theory": f"×{mse.mean / row.mse_theory:.2f}" if row.mse_theory else "-",
+        "refined": f"{row.errors['mse_refined'].mean:.2e}",
+        "central ε": rounded_up(task.central_epsilon),
+        "local ε": rounded_up(task.local_epsilon),
+        "parameters": _parameters(task),
+        "bytes": f"{task.envelope_bytes:,}",
+        "top 50": f"{row.errors['mse_top50'].mean:.3g}",
+        "max error": f"{row.errors['max_error'].mean:.2g}",
+        "rel. error": f"{row.errors['relative_error'].mean:.2g}",
+        "seconds": f"{row.seconds:.2f}",
+    }
 
 
 def _with_error(value: Summary) -> str:
@@ -99,17 +112,6 @@ def _with_error(value: Summary) -> str:
     if not (value.standard_error and value.mean):
         return f"{value.mean:.2e}"
     return f"{value.mean:.2e} ±{value.standard_error / value.mean:.0%}"
-
-
-def _more(row: Row, task: Task) -> tuple[str, ...]:
-    return (
-        _parameters(task),
-        f"{task.envelope_bytes:,}",
-        f"{row.errors['mse_top50'].mean:.3g}",
-        f"{row.errors['max_error'].mean:.2g}",
-        f"{row.errors['relative_error'].mean:.2g}",
-        f"{row.seconds:.2f}",
-    )
 
 
 def _parameters(task: Task) -> str:

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from analyzer.settings import AnalyzerSettings
 from common.runtime.settings import ServiceSettings, load
+from deploy.docker.images import USUAL_BASE
 from deploy.docker.wheels import IMAGES, pins
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
@@ -33,6 +34,13 @@ def _project() -> dict[str, Any]:
 def _compose() -> dict[str, Any]:
     read: dict[str, Any] = yaml.safe_load(_COMPOSE.read_text(encoding="utf-8"))
     return read
+
+
+def test_the_base_that_is_pulled_is_the_one_that_the_images_are_made_of() -> None:
+    """By name: a build that names none takes the Dockerfile's."""
+    dockerfile = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
+
+    assert [USUAL_BASE] == re.findall(r"(?m)^ARG BASE=(.*)$", dockerfile)
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -96,19 +104,38 @@ def test_agents_and_the_analyzer_are_given_no_network_together() -> None:
 
 @pytest.mark.parametrize("name", _compose()["services"])
 def test_every_container_is_hardened(name: str) -> None:
-    """The one that prepares is root for a moment, without a network."""
+    """Only what makes certificates is root, for a moment; nothing that prepares has a network."""
     service = _compose()["services"][name]
 
     assert service["read_only"] is True
     assert ["ALL"] == service["cap_drop"]
     assert ["no-new-privileges:true"] == service["security_opt"]
-    assert {"net.ipv4.ip_forward": "0"} == service["sysctls"]
+    assert {
+        "net.ipv4.ip_forward": "0",
+        "net.ipv4.conf.all.arp_ignore": "1",
+        "net.ipv4.conf.all.arp_announce": "2",
+    } == service["sysctls"]
     assert {"mem_limit", "pids_limit", "cpus", "stop_grace_period"} <= service.keys()
     assert "ports" not in service
-    assert ("user" in service or "cap_add" in service) == (name == "prepare")
+    assert ("user" in service or "cap_add" in service) == (name == "prepare_certificates")
     assert ("unless-stopped" if name in _SETTINGS else "no") == service["restart"]
-    if name == "prepare":
-        assert "none" == service["network_mode"]
+    assert ("none" == service.get("network_mode")) == name.startswith("prepare_")
+
+
+def test_what_prepares_a_party_sees_nothing_of_another() -> None:
+    """A link that a service left in its volume leads to nothing but its own."""
+    secrets = "${SHUFFLEDP_SECRETS:-./secrets}"
+    mounted = {
+        name.removeprefix("prepare_"): set(service["volumes"])
+        for name, service in _compose()["services"].items()
+        if name.startswith("prepare_")
+    }
+
+    assert {
+        "certificates": {f"{secrets}:/secrets"},
+        "analyzer": {f"{secrets}/analyzer:/secrets", "analyzer-state:/var/lib/shuffledp"},
+        "shuffler": {f"{secrets}/shuffler:/secrets", "shuffler-state:/var/lib/shuffledp"},
+    } == mounted
 
 
 @pytest.mark.parametrize("party", _SETTINGS)

@@ -120,8 +120,9 @@ async def _restart(n_users: int, folder: Path) -> None:
     digest, task = case.signed.digest(), case.task
     shuffler = Shuffler(folder, case=case, pool=StrippingPool())
     await shuffler.start()
-    found, rng = await shuffler.rounds.find_or_begin(digest), np.random.default_rng(1)
-    size, key = task.envelope_bytes - SUITES[task.suite].overhead_bytes, found.held_key()
+    await shuffler.rounds.find_or_begin(digest)
+    [found], rng = shuffler.rounds.unfinished(), np.random.default_rng(1)
+    size, key = task.envelope_bytes - SUITES[task.suite].overhead_bytes, found.key
     watch = _Stopwatch()
     arrivals: list[Arrival] = []
     for _ in range(0, n_users, _DEVICES):

@@ -19,13 +19,12 @@ import numpy as np
 from common.submission import Outcome
 from deploy.cluster import Cluster
 from deploy.load import prepared_file
-from deploy.load.arrivals import in_calls
+from deploy.load.arrivals import in_calls, submissions_of_a_call
 from deploy.load.connection import Destination
 from deploy.load.fleet import Fleet
 from deploy.load.plan import Crowd, LoadPlan, Mode
 from deploy.load.prepared_file import Prepared
 from deploy.load.sealing import prepare
-from deploy.load.sender import submissions_of_a_call
 from deploy.load.sink import sink
 from deploy.load.tally import Tally
 from tests.benchmarks.measure import line

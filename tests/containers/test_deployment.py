@@ -10,16 +10,23 @@ from tests.support.containers import TAG, inside, inspect
 _CONNECT: Final = """
 import json, socket
 from concurrent.futures import ThreadPoolExecutor
-def attempt(target):
-    try:
-        socket.create_connection(target, timeout=3).close()
-    except ConnectionRefusedError:
-        return "reached"
-    except OSError:
-        return "unreachable"
+from itertools import product
+def attempt(way):
+    device, target = way
+    with socket.socket() as caller:
+        caller.settimeout(3)
+        try:
+            if device:
+                caller.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+            caller.connect(target)
+        except ConnectionRefusedError:
+            return "reached"
+        except OSError:
+            return "unreachable"
     return "connected"
+devices = [name for _, name in socket.if_nameindex()] if {every_device} else [""]
 with ThreadPoolExecutor() as pool:
-    print(json.dumps(list(pool.map(attempt, {targets}))))
+    print(json.dumps(list(pool.map(attempt, product(devices, {targets})))))
 """
 _RESOLVE: Final = """
 import json, socket
@@ -42,9 +49,21 @@ def _addresses(deployment: Deployment, service: str) -> dict[str, str]:
     return {name.removeprefix(prefix): one["IPAddress"] for name, one in networks.items()}
 
 
-def _attempts(deployment: Deployment, service: str, targets: list[tuple[str, int]]) -> set[str]:
-    """What came of connections from a service's container."""
-    found: list[str] = inside(deployment, service, _CONNECT.format(targets=targets))
+def _attempts(
+    deployment: Deployment,
+    service: str,
+    targets: list[tuple[str, int]],
+    *,
+    every_device: bool = False,
+) -> set[str]:
+    """
+    What came of connections from a service's container.
+
+    With `every_device`, out of each of its networks, whatever its routes say: it only has to ask
+    who there has the address.
+    """
+    program = _CONNECT.format(targets=targets, every_device=every_device)
+    found: list[str] = inside(deployment, service, program)
     return set(found)
 
 
@@ -199,7 +218,15 @@ def test_metrics_are_read_in_a_network_of_their_own(deployment: Deployment, serv
 def test_the_other_parties_cannot_read_metrics(
     deployment: Deployment, service: str, caller: str, network: str
 ) -> None:
-    """Nobody listens for them in the networks that parties share."""
-    address = _addresses(deployment, service)[network]
+    """
+    Nobody listens for them in the networks that parties share, and where somebody does cannot be
+    reached out of these. Binding to a device needs no privilege from Linux 5.7 on.
+    """
+    addresses = _addresses(deployment, service)
+    shared = [(addresses[network], 9464)]
 
-    assert {"reached"} == _attempts(deployment, caller, [(address, 9464)])
+    assert {"reached"} == _attempts(deployment, caller, shared)
+    if service != "user_agent":  # it has none
+        metrics = [(addresses[f"metrics-{service}"], 9464)]
+        assert "reached" in _attempts(deployment, caller, shared, every_device=True)
+        assert {"unreachable"} == _attempts(deployment, caller, metrics, every_device=True)

@@ -1,5 +1,6 @@
 """Simulated users against the three real servers: every count to the last submission."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -130,9 +131,31 @@ async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
         await _load(services, tmp_path, LoadPlan(), stored=100)
 
 
-async def test_a_batch_that_real_users_are_in_is_left_alone(services: Services) -> None:
-    """With the shuffler's token that is seen before anybody is sent."""
-    signed = await services.publish(n_min=5, target_size=1000)
+class Sealing(Bars):
+    """Bars that remember what began."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(quiet=True))
+        self.begun: list[str] = []
+
+    def begins(self, what: str, users: int | None) -> None:
+        """Remember it."""
+        self.begun.append(what)
+        super().begins(what, users)
+
+
+@pytest.mark.parametrize(
+    ("target_size", "sentence"),
+    [
+        (1000, "the batch holds 1 users; it must hold 0"),
+        (1, "the batch is [a-z]+; it must be collecting"),
+    ],
+)
+async def test_a_batch_that_real_users_are_in_is_left_alone(
+    services: Services, target_size: int, sentence: str
+) -> None:
+    """With the shuffler's token that is seen before anybody is sealed; and that it has closed."""
+    signed = await services.publish(n_min=1, target_size=target_size)
     state = services.directory
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     request = shuffler_pb2.SubmitRequest(
@@ -153,11 +176,14 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(services: Services) 
         ),
     )
 
-    with (
-        Bars(Console(quiet=True)) as bars,
-        pytest.raises(PlanError, match="the batch holds 1 users; it must hold 0"),
-    ):
+    if target_size == 1:
+        async with asyncio.timeout(60), services.operator() as operator:
+            await operator.wait_for_result(signed.digest())
+    bars = Sealing()
+    with bars, pytest.raises(PlanError, match=sentence):
         await execute(job, bars)
+
+    assert [] == bars.begun
 
 
 async def test_what_was_prepared_is_replayed_and_the_batch_closed(

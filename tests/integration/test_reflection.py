@@ -11,7 +11,7 @@ import pytest
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from common.errors import SettingsError
-from common.runtime.calls import LONG_MESSAGE, Kind, connections_of
+from common.runtime.calls import LONG_MESSAGE, CallKind, connections_of
 from common.runtime.gate import GateInterceptor
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import load
@@ -86,7 +86,7 @@ async def test_a_conversation_goes_on_before_its_requests_end(reflecting: Servic
 
 async def test_one_connection_holds_one_conversation(reflecting: Services) -> None:
     """Its second is refused for lack of room, another connection's is not."""
-    held = Kind.REFLECTION.value.share
+    held = CallKind.REFLECTION.value.share
     async with reflecting.channel("shuffler", reflecting.shuffler.address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         calls = [stub.ServerReflectionInfo(timeout=_DEADLINE) for _ in range(held)]
@@ -108,17 +108,17 @@ async def test_a_conversation_in_which_nothing_is_said_is_ended(reflecting: Serv
         call = stub.ServerReflectionInfo(timeout=30)
         await call.write(_LIST)
         await call.read()
-        async with asyncio.timeout(2 * Kind.REFLECTION.value.read_seconds):
+        async with asyncio.timeout(2 * CallKind.REFLECTION.value.read_seconds):
             assert (await call.code()).name == "DEADLINE_EXCEEDED"
-        assert await call.details() == "the call took too long"
+        assert await call.details() == "the request did not come whole within 5 seconds"
 
 
 async def test_a_conversation_whose_answers_nobody_takes_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At its time limit: its place is another's, and the caller, who set no deadline, is told."""
-    short = replace(Kind.REFLECTION.value, seconds=0.5)
-    monkeypatch.setattr(Kind.REFLECTION, "_value_", short)
+    short = replace(CallKind.REFLECTION.value, seconds=0.5)
+    monkeypatch.setattr(CallKind.REFLECTION, "_value_", short)
     gate = GateInterceptor(certificates=False, token=None)
     server = make_server(gate, connections_of(_SHUFFLER))
     reflection.enable_server_reflection((reflection.SERVICE_NAME,), server)
@@ -139,7 +139,7 @@ async def test_a_conversation_whose_answers_nobody_takes_is_ended(
 
     assert {_REFLECTION} == _names(listed)
     assert grpc.StatusCode.DEADLINE_EXCEEDED is caught.value.code()
-    assert "the call took too long" == caught.value.details()
+    assert "the call was not over within 0.5 seconds" == caught.value.details()
 
 
 async def _read_all(call: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 import analyzer.server
 import shuffler.server
 from analyzer.settings import AnalyzerSettings
-from common.runtime.calls import Kind
+from common.runtime.calls import CallKind
 from common.task import Task
 from deploy.operator_client import OperatorClient
 from protos.shuffledp.v1 import shuffler_pb2
@@ -22,7 +22,7 @@ from user_agent.contribution import Contributor
 _SUBMIT = "/shuffledp.v1.Shuffler/Submit"
 _BULK = "/shuffledp.v1.Shuffler/SubmitBulk"
 _SOON = 5.0
-_TURNS, _TURNS_SHARE = Kind.SHORT.value.turns, Kind.SHORT.value.turns_share
+_TURNS, _TURNS_SHARE = CallKind.SHORT.value.turns, CallKind.SHORT.value.turns_share
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ async def test_a_client_that_trickles_holds_up_itself_only_and_is_cut_off(
     async with shuffler_stub(address, None) as stub:
         await stub.Submit(submission, timeout=_SOON)
     said = bytearray()
-    async with asyncio.timeout(Kind.SHORT.value.read_seconds + _SOON):
-        while b"took too long" not in said:
+    async with asyncio.timeout(CallKind.SHORT.value.read_seconds + _SOON):
+        while b"did not come whole within 10 seconds" not in said:
             for stream in streams:
                 await slow.trickle(stream, b"x")
             said += await slow.read()
@@ -82,7 +82,7 @@ async def test_many_slow_connections_leave_room_for_bulk_calls_of_others(
     """One connection holds a quarter of the bulk places, whatever it announces."""
     address, submission = waiting
     slow = await RawConnection.open(address)
-    for _ in range(Kind.BULK.value.places):
+    for _ in range(CallKind.BULK.value.places):
         await slow.begin(_BULK, 4 * 2**20 - 1)
     bulk = shuffler_pb2.SubmitBulkRequest(
         task_digest=submission.task_digest, envelopes=[submission.envelope]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import grpc
 import pytest
 
-from common.runtime.calls import CALLS, Connections, Kind, connections_of
+from common.runtime.calls import CALLS, CallKind, Connections, connections_of
 from common.runtime.gate import GateInterceptor
 from common.runtime.rpc import bind, make_server, open_channel, reply
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
@@ -93,16 +93,16 @@ async def test_who_never_takes_an_answer_holds_no_more_than_a_share() -> None:
                 await one.call(_FETCH, b"")
                 await one.call(_SUBMIT, b"")
         await asyncio.sleep(0.5)
-        assert len(greedy) * Kind.TASK.value.turns_share == running.servicer.tasks
+        assert len(greedy) * CallKind.TASK.value.turns_share == running.servicer.tasks
         await _is_served(running.address)
 
 
 async def test_a_place_is_held_until_the_answer_is_gone() -> None:
     """Not until it is made: what is not taken counts against the connection that leaves it."""
-    wide = replace(_LIMITS, streams=2 * Kind.SHORT.value.share)
+    wide = replace(_LIMITS, streams=2 * CallKind.SHORT.value.share)
     async with _server(wide) as running:
         greedy = await RawConnection.open(running.address, 0)
-        for _ in range(Kind.SHORT.value.share):
+        for _ in range(CallKind.SHORT.value.share):
             await greedy.call(_SUBMIT, b"")
         await asyncio.sleep(0.3)
         await greedy.call(_SUBMIT, b"")
@@ -116,12 +116,12 @@ async def test_a_place_is_held_until_the_answer_is_gone() -> None:
 async def test_a_connection_with_unread_answers_is_ended_by_its_age() -> None:
     """Though it answers pings; until then it has its turns, and afterwards others have them."""
     short = replace(_LIMITS, age_seconds=0.3, grace_seconds=0.3)
-    count = Kind.TASK.value.turns // Kind.TASK.value.turns_share
+    count = CallKind.TASK.value.turns // CallKind.TASK.value.turns_share
     async with _server(short) as running:
         greedy = [await RawConnection.open(running.address, 0) for _ in range(count)]
         staying = [asyncio.create_task(one.stay()) for one in greedy]
         for one in greedy:
-            for _ in range(Kind.TASK.value.turns_share):
+            for _ in range(CallKind.TASK.value.turns_share):
                 await one.call(_FETCH, b"")
         async with asyncio.timeout(_SOON):
             await asyncio.gather(*staying)
@@ -160,7 +160,7 @@ async def test_500_calls_at_once_on_one_connection_are_all_served() -> None:
 async def test_short_calls_that_never_send_leave_room_for_others() -> None:
     """Four connections begin more than all places; they get a share each."""
     async with _server() as running, _connections(running.address, 4, 65_535) as greedy:
-        for _ in range(Kind.SHORT.value.places // 4):
+        for _ in range(CallKind.SHORT.value.places // 4):
             for one in greedy:
                 await one.begin(_SUBMIT, 1)
         await _is_served(running.address)
@@ -190,6 +190,6 @@ def test_no_call_in_time_is_cut_off_by_the_age_of_its_connection(service: str) -
 def test_strangers_have_a_small_share_of_everything() -> None:
     """It takes eight connections to fill the turns of a kind of call, and 32 to fill its places."""
     kinds = {call.kind for name, call in CALLS.items() if ".Shuffler/" in name}
-    for limits in [kind.value for kind in kinds - {Kind.STEERING}]:
+    for limits in [kind.value for kind in kinds - {CallKind.STEERING}]:
         assert limits.places >= 32 * limits.share
         assert limits.turns >= 8 * limits.turns_share

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp/v1/user_agent.proto\x12\x0cshuffledp.v1\"V\n\x11\x43ontributeRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x12\n\x05value\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06person\x18\x03 \x01(\tB\x08\n\x06_value\"=\n\x12\x43ontributeResponse\x12\x10\n\x08repeated\x18\x01 \x01(\x08\x12\x15\n\rlocal_epsilon\x18\x02 \x01(\x01\"8\n\x11GetReceiptRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06person\x18\x02 \x01(\t\"x\n\x12GetReceiptResponse\x12\r\n\x05state\x18\x01 \x01(\t\x12\x11\n\tinclusion\x18\x02 \x01(\t\x12\x15\n\renvelope_hash\x18\x03 \x01(\x0c\x12\x0f\n\x07receipt\x18\x04 \x01(\x0c\x12\x18\n\x10receipt_verified\x18\x05 \x01(\x08\x32\xad\x01\n\tUserAgent\x12O\n\nContribute\x12\x1f.shuffledp.v1.ContributeRequest\x1a .shuffledp.v1.ContributeResponse\x12O\n\nGetReceipt\x12\x1f.shuffledp.v1.GetReceiptRequest\x1a .shuffledp.v1.GetReceiptResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dshuffledp/v1/user_agent.proto\x12\x0cshuffledp.v1\"V\n\x11\x43ontributeRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x12\n\x05value\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x0e\n\x06person\x18\x03 \x01(\tB\x08\n\x06_value\"K\n\x12\x43ontributeResponse\x12\x10\n\x08repeated\x18\x01 \x01(\x08\x12\x15\n\rlocal_epsilon\x18\x02 \x01(\x01\x12\x0c\n\x04sent\x18\x03 \x01(\x08\"8\n\x11GetReceiptRequest\x12\x13\n\x0btask_digest\x18\x01 \x01(\x0c\x12\x0e\n\x06person\x18\x02 \x01(\t\"x\n\x12GetReceiptResponse\x12\r\n\x05state\x18\x01 \x01(\t\x12\x11\n\tinclusion\x18\x02 \x01(\t\x12\x15\n\renvelope_hash\x18\x03 \x01(\x0c\x12\x0f\n\x07receipt\x18\x04 \x01(\x0c\x12\x18\n\x10receipt_verified\x18\x05 \x01(\x08\x32\xad\x01\n\tUserAgent\x12O\n\nContribute\x12\x1f.shuffledp.v1.ContributeRequest\x1a .shuffledp.v1.ContributeResponse\x12O\n\nGetReceipt\x12\x1f.shuffledp.v1.GetReceiptRequest\x1a .shuffledp.v1.GetReceiptResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTRIBUTEREQUEST']._serialized_start=47
   _globals['_CONTRIBUTEREQUEST']._serialized_end=133
   _globals['_CONTRIBUTERESPONSE']._serialized_start=135
-  _globals['_CONTRIBUTERESPONSE']._serialized_end=196
-  _globals['_GETRECEIPTREQUEST']._serialized_start=198
-  _globals['_GETRECEIPTREQUEST']._serialized_end=254
-  _globals['_GETRECEIPTRESPONSE']._serialized_start=256
-  _globals['_GETRECEIPTRESPONSE']._serialized_end=376
-  _globals['_USERAGENT']._serialized_start=379
-  _globals['_USERAGENT']._serialized_end=552
+  _globals['_CONTRIBUTERESPONSE']._serialized_end=210
+  _globals['_GETRECEIPTREQUEST']._serialized_start=212
+  _globals['_GETRECEIPTREQUEST']._serialized_end=268
+  _globals['_GETRECEIPTRESPONSE']._serialized_start=270
+  _globals['_GETRECEIPTRESPONSE']._serialized_end=390
+  _globals['_USERAGENT']._serialized_start=393
+  _globals['_USERAGENT']._serialized_end=566
 # @@protoc_insertion_point(module_scope)

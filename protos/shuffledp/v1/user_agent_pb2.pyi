@@ -52,19 +52,23 @@ class ContributeResponse(_message.Message):
 
     REPEATED_FIELD_NUMBER: _builtins.int
     LOCAL_EPSILON_FIELD_NUMBER: _builtins.int
+    SENT_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
     """The task had been answered before; the value of this call was not used."""
     local_epsilon: _builtins.float
     """infinite where reports carry no noise"""
+    sent: _builtins.bool
+    """This call sent the answer; without it, a repeated one had arrived before."""
     def __init__(
         self,
         *,
         repeated: _builtins.bool = ...,
         local_epsilon: _builtins.float = ...,
+        sent: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["local_epsilon", b"local_epsilon", "repeated", b"repeated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["local_epsilon", b"local_epsilon", "repeated", b"repeated", "sent", b"sent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

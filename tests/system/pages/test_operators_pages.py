@@ -4,7 +4,7 @@ import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -21,6 +21,8 @@ from tests.support.browser import PHONE, Watched, show, watch
 from tests.support.budgets import population_budgets
 from tests.support.clocks import ManualClock
 from tests.support.ledger_entries import first_entry
+
+_POLL_SECONDS: Final = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +43,11 @@ def shown(browser: Browser) -> Iterator[Shown]:
     for moment in range(0, 101, 2):
         feed.take(progress(100 + 2 * moment))
         clock.seconds += 2
-    html = live_page(TaskDigest(bytes(32)), version="1").encode()
+    html = live_page(TaskDigest(bytes(32)), version="1", poll_seconds=_POLL_SECONDS).encode()
     server = LiveServer(LivePage(page=html, feed=feed, secret="s3cret"))  # noqa: S106  # of a test
     address = server.start()
     watched = watch(browser, size=PHONE, scheme="dark")
-    # Time is the test's: the page asks when the test lets two seconds pass.
+    # Time is the test's: the page asks when the test lets so many seconds pass.
     watched.page.clock.install()
     watched.page.goto(address)
     expect(watched.page.locator("#users")).to_have_text("300")
@@ -55,7 +57,7 @@ def shown(browser: Browser) -> Iterator[Shown]:
 
 
 def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:
-    """Users, forecast, refused submissions; and two seconds later the next figures."""
+    """Users, forecast, refused submissions; and as late as the server says the next figures."""
     page = shown.watched.page
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Collecting")
@@ -63,7 +65,10 @@ def test_a_batch_is_shown_as_it_grows(shown: Shown) -> None:
     expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "15")
     expect(page.locator("#refused tr", has_text="Token used")).to_contain_text("12")
     shown.feed.take(progress(1500))
-    page.clock.run_for(2000)
+    asked = len(shown.watched.requests)
+    page.clock.run_for(1000 * (_POLL_SECONDS - 1))
+    assert asked == len(shown.watched.requests)
+    page.clock.run_for(1000 * _POLL_SECONDS)
     expect(page.locator("#users")).to_have_text("1,500")
     assert "1,500 users" in page.title()
 
@@ -85,7 +90,7 @@ def test_the_end_of_a_batch_is_told_and_no_more_is_asked(shown: Shown) -> None:
     """Expired: nothing was released, and the page stops asking."""
     page = shown.watched.page
     shown.feed.take(progress(300, state=BatchState.EXPIRED))
-    page.clock.run_for(2000)
+    page.clock.run_for(1000 * _POLL_SECONDS)
     expect(page.get_by_role("heading", level=1)).to_have_text("Expired: nothing was released")
     asked = len(shown.watched.requests)
     page.clock.run_for(60_000)
@@ -97,7 +102,7 @@ def test_a_server_that_has_gone_is_said_to_have(shown: Shown) -> None:
     """The figures stay, with a word about it."""
     page = shown.watched.page
     page.route("**/progress.json", lambda route: route.abort())
-    page.clock.run_for(2000)
+    page.clock.run_for(1000 * _POLL_SECONDS)
 
     expect(page.get_by_role("alert")).to_contain_text("does not answer")
     expect(page.locator("#users")).to_have_text("300")

@@ -1,5 +1,7 @@
 """The page of a result in a real browser, at desktop and phone width, light and dark."""
 
+import csv
+import dataclasses
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from deploy.pages.result_page import result_page
+from deploy.result_rows import write_csv
 from tests.support.browser import DESKTOP, PHONE, Scheme, Watched, show
 from tests.support.result_pages import N_USERS, collected
 
@@ -203,6 +206,34 @@ def test_the_csv_holds_every_value(page: Watched, tmp_path: Path) -> None:
     assert pytest.approx(_COLLECTED.result.histogram.frequencies[0], rel=1e-6) == float(share)
 
 
+@pytest.mark.parametrize("labels", [(), ("=1+1", "b", "c")])
+def test_the_csv_is_the_one_that_the_command_writes(
+    browser: Browser, tmp_path: Path, labels: tuple[str, ...]
+) -> None:
+    """The same labels and intervals, also where the page shows simultaneous ones."""
+    found = collected(size=3, labels=labels)
+    watched = show(browser, result_page(found.result, found.task, version="1.2.3"), tmp_path)
+    watched.page.get_by_label("Simultaneous intervals").check()
+    with watched.page.expect_download() as download:
+        watched.page.get_by_role("button", name="Download CSV").click()
+    download.value.save_as(tmp_path / "page.csv")
+    watched.close()
+    write_csv(tmp_path / "command.csv", found.result.histogram, labels)
+    (heads, *theirs), (expected_heads, *expected) = (
+        list(csv.reader((tmp_path / name).read_text(encoding="utf-8").splitlines()))
+        for name in ("page.csv", "command.csv")
+    )
+
+    assert expected_heads == heads
+    assert [row[:2] for row in expected] == [row[:2] for row in theirs]
+    np.testing.assert_allclose(
+        np.array([row[2:] for row in theirs], dtype=float),
+        np.array([row[2:] for row in expected], dtype=float),
+        rtol=1e-5,
+        atol=1e-7,
+    )
+
+
 def test_every_control_has_a_name_and_headings_are_in_order(page: Watched) -> None:
     """What a screen reader goes by; and there is one main part, one title, one level at a time."""
     nameless: Any = page.page.evaluate(
@@ -276,3 +307,35 @@ def test_what_is_said_of_the_collection_is_on_the_page(page: Watched) -> None:
         assert re.sub(r"\s+", " ", part) in re.sub(r"\s+", " ", text), part
     refused = page.page.locator("#reports table").nth(1).locator("td").all_inner_texts()
     assert ["3", "2", "1"] == refused
+
+
+def test_ticks_of_a_scale_have_names_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    """Where a step is half a percent, 1.5 % is not called 2 %."""
+    found = collected(size=4)
+    shares = np.array([0.01999, 0.012, 0.006, 0.001])
+    histogram = dataclasses.replace(
+        found.result.histogram, frequencies=shares, refined=shares, standard_errors=np.full(4, 1e-5)
+    )
+    result = dataclasses.replace(found.result, histogram=histogram)
+    watched = show(browser, result_page(result, found.task, version="1"), tmp_path)
+    ticks = watched.page.locator("#axis text").all_text_contents()
+    watched.close()
+
+    assert 3 < len(ticks) == len(set(ticks))
+
+
+def test_a_scale_has_more_than_0_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    """Intervals of hundreds of percent, whose next round step lies outside."""
+    found = collected(size=5)
+    histogram = dataclasses.replace(
+        found.result.histogram,
+        frequencies=np.array([1.36, 0.62, -0.14, -0.48, -1.35]),
+        standard_errors=np.full(5, 1.2),
+    )
+    result = dataclasses.replace(found.result, histogram=histogram)
+    html = result_page(result, found.task, version="1")
+    watched = show(browser, html, tmp_path, size=PHONE)
+    ticks = watched.page.locator("#axis text").all_text_contents()
+    watched.close()
+
+    assert len(ticks) > 1

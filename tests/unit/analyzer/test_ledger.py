@@ -56,7 +56,10 @@ async def test_reading_goes_on_after_an_entry(core: AnalyzerCore) -> None:
     ("statements", "message"),
     [
         (("UPDATE ledger SET epsilon = 0.001 WHERE entry = 2",), "at entry 2: it is not what"),
-        (("UPDATE ledger SET epsilon = 'little' WHERE entry = 2",), "entry 2 has a figure"),
+        (
+            ("UPDATE ledger SET epsilon = 'little' WHERE entry = 2",),
+            "entry 2: epsilon is no",
+        ),
         (("UPDATE ledger SET population = 'others' WHERE entry = 1",), "at entry 1: it is not"),
         (("DELETE FROM ledger WHERE entry = 2",), "entry 3 follows entry 1"),
         (("DELETE FROM ledger WHERE entry = 1",), "entry 2 follows entry 0"),

@@ -113,6 +113,22 @@ async def test_tasks_are_open_until_their_deadline(analyzer: AnalyzerCore) -> No
     assert 1 == await _number(analyzer, "tasks_open")
 
 
+async def test_a_task_is_not_open_once_its_batch_has_come(
+    analyzer: AnalyzerCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its release is still to be tried again; nor after a restart."""
+    analyzer.releases._pool = _FailingTwice()
+    monkeypatch.setattr("analyzer.release._FIRST_PAUSE", 60.0)
+    await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
+    assert 1 == await _number(analyzer, "batches", state="staged")
+    assert 0 == await _number(analyzer, "tasks_open")
+
+    await analyzer.stop()
+    await analyzer.start()
+    assert 1 == await _number(analyzer, "batches", state="staged")
+    assert 0 == await _number(analyzer, "tasks_open")
+
+
 async def _released(core: AnalyzerCore, population: str, budget: float) -> SignedTask:
     signed = await core.publish(
         n_min=50, target_size=50, population=population, budget_epsilon=budget

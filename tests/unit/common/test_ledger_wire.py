@@ -42,10 +42,24 @@ def test_any_answer_is_a_ledger_or_a_foreseen_error(raw: bytes) -> None:
         return
 
 
-def test_an_entry_that_costs_less_than_nothing_at_all_is_malformed() -> None:
-    """Minus infinity has no form in the text that is hashed: refused before the chain is walked."""
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("epsilon", -math.inf),
+        ("epsilon", -5.0),
+        ("delta", -1.0),
+        ("delta", 1.5),
+        ("delta", math.inf),
+        ("composed_epsilon", -7.0),
+        ("composed_epsilon", math.nan),
+    ],
+)
+def test_an_entry_that_costs_less_than_nothing_at_all_is_malformed(
+    name: str, figure: float
+) -> None:
+    """Refused before the chain is walked, as is a delta above 1."""
     message = ledger_wire.ledger_to_wire([_ENTRY])
-    message.entries[0].epsilon = -math.inf
+    setattr(message.entries[0], name, figure)
 
-    with pytest.raises(WireError, match="figure that is not a number"):
+    with pytest.raises(WireError, match=rf"entry 1: {name} is "):
         ledger_wire.ledger_from_wire(message)

@@ -50,7 +50,7 @@ def _receipt(console: Console) -> None:
     [
         (lambda console: show(_RESULT, (_HOSTILE, "b", "c"), console, most=3), 1),
         (lambda console: show_promises(_hostile(_RESULT).guarantees, "title", console), 2),
-        (lambda console: show_result(_hostile(_RESULT), collected(size=3).task, console, 3), 5),
+        (lambda console: show_result(_hostile(_RESULT), collected(size=3).task, console, 3), 4),
         (_receipt, 2),
     ],
     ids=["labels", "promises", "result", "receipt"],

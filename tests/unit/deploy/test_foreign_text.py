@@ -12,7 +12,9 @@ from common.ledger_entry import verify
 from common.task_summary import TaskState
 from deploy import ledger, population_budgets, task_view
 from deploy.foreign_text import shown, visible
+from deploy.screen import terminal
 from tests.support import budgets
+from tests.support.commands import ROOT
 from tests.support.ledger_entries import first_entry
 from tests.support.tasks import published
 from tests.support.wire_parsers import _summary
@@ -24,6 +26,19 @@ _ENTRY: Final = first_entry(population=_HOSTILE)
 _SUMMARY: Final = dataclasses.replace(
     _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
 )
+
+
+def test_no_name_in_colons_becomes_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two labels would look alike; commands print by no other terminal."""
+    terminal().print(shown(":cat:"))
+    elsewhere = [
+        path.name
+        for path in (ROOT / "deploy").rglob("*.py")
+        if "Console(" in path.read_text(encoding="utf-8")
+    ]
+
+    assert ":cat:\n" == capsys.readouterr().out
+    assert ["screen.py"] == elsewhere
 
 
 @pytest.mark.parametrize(

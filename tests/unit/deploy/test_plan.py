@@ -132,6 +132,16 @@ def test_a_plan_says_what_would_be_found_out_too_late() -> None:
     assert "Note" not in quiet.stdout
 
 
+def test_a_plan_whose_noise_hides_the_top_says_so() -> None:
+    """A standard error above the share of the most frequent value; --max-mse is how to refuse."""
+    hidden = _run("--head", "0.00001", "--local-cap", "4", "--n-min", "40000")
+    seen = _run("--head", "0.1", "--local-cap", "4", "--n-min", "40000")
+
+    assert "hides even a top value: its share is 1e-05" in hidden.stdout.replace("\n", " ")
+    assert "--max-mse" in hidden.stdout
+    assert "hides" not in seen.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -11,23 +11,25 @@ from common.runtime.clock import SystemClock
 from common.runtime.settings import KeyHolderSettings
 from common.runtime.state import StateDirectory
 from common.runtime.tls import TlsFiles
-from deploy.docker.preparation import PARTIES, prepare
+from deploy.docker.preparation import PARTIES, prepare_certificates, prepare_party
 
 _NOW = SystemClock().now()
 
 
-def _folders(tmp_path: Path) -> tuple[Path, Path]:
-    secrets, states = tmp_path / "secrets", tmp_path / "states"
-    for folder in (secrets, states / "analyzer", states / "shuffler"):
-        folder.mkdir(parents=True)
+def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
+    """Do what `make up` does, in its order; give the folders of secrets and of states."""
+    secrets, states = folder / "secrets", folder / "states"
+    secrets.mkdir(exist_ok=True)
+    prepare_certificates(secrets, now)
+    for party in PARTIES:
+        prepare_party(secrets / party, states / party)
     return secrets, states
 
 
 @pytest.mark.parametrize("party", PARTIES)
 def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> None:
     """Certificate and key belong together, its state opens under its key, its token is known."""
-    secrets, states = _folders(tmp_path)
-    variables = prepare(secrets, states, _NOW)
+    secrets, states = _prepare(tmp_path)
 
     own = secrets / party
     files = TlsFiles(
@@ -37,29 +39,27 @@ def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> No
     )
     files.check(party, _NOW)
     files.read()
-    state = StateDirectory.open(states / party / "state", own / "state.key")
+    state = StateDirectory.open(states / party, own / "state.key")
     schedule = KeyHolderSettings(state_directory=state.path, plaintext=True).schedule()
     keys = AnalyzerKeys.load(state, schedule, _NOW)
-    pinned = variables[f"SHUFFLEDP_{party.upper()}_IDENTITY"]
+    pinned = (own / "identity.pub").read_text(encoding="ascii")
     assert pinned == keys.identity.public_identity().raw.hex()
-    token = (secrets / "operator" / f"{party}.token").read_text(encoding="ascii")
+    token = (own / "operator.token").read_text(encoding="ascii")
     assert keys.operator_token.matches(token)
 
 
 def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
     """Whoever pins an identity, or copied a certificate, goes on."""
-    secrets, states = _folders(tmp_path)
-    first = prepare(secrets, states, _NOW)
+    secrets, _ = _prepare(tmp_path)
     files = {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
+    _prepare(tmp_path, _NOW + 86400)
 
-    assert first == prepare(secrets, states, _NOW + 86400)
     assert files == {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
 
 
 def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
     """And a folder can be passed through to a file whose name is known, but not listed."""
-    secrets, states = _folders(tmp_path)
-    prepare(secrets, states, _NOW)
+    secrets, _ = _prepare(tmp_path)
 
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
     secret = {path for path in modes if path.suffix in {".key", ".token"}}
@@ -70,9 +70,36 @@ def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_state_without_its_key_is_not_covered_up(tmp_path: Path) -> None:
     """Secrets that were removed while the volumes stayed: nothing is made in their place."""
-    secrets, states = _folders(tmp_path)
-    prepare(secrets, states, _NOW)
+    secrets, _ = _prepare(tmp_path)
     (secrets / "analyzer" / "state.key").unlink()
 
     with pytest.raises(SettingsError, match=r"state\.key, is missing"):
-        prepare(secrets, states, _NOW)
+        _prepare(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["operator.token", "identity.key"])
+def test_a_link_in_a_partys_state_hands_out_nothing(tmp_path: Path, name: str) -> None:
+    """Whoever took the service over gets no other secret taken for its own, or written over."""
+    secrets, states = _prepare(tmp_path)
+    others = states / "shuffler" / name
+    handed_out = (secrets / "analyzer" / "operator.token").read_bytes()
+    kept = others.read_bytes()
+    (states / "analyzer" / name).unlink()
+    (states / "analyzer" / name).symlink_to(others)
+
+    with pytest.raises(SettingsError, match=f"{name} in the state directory is a link"):
+        _prepare(tmp_path)
+    assert handed_out == (secrets / "analyzer" / "operator.token").read_bytes()
+    assert kept == others.read_bytes()
+
+
+@pytest.mark.parametrize("text", [b"", b"not a token", b"ab" * 31])
+def test_only_a_token_is_handed_out_as_one(tmp_path: Path, text: bytes) -> None:
+    """A service may write anything into its volume; an operator's next call would send it."""
+    secrets, states = _prepare(tmp_path)
+    handed_out = (secrets / "analyzer" / "operator.token").read_bytes()
+    (states / "analyzer" / "operator.token").write_bytes(text)
+
+    with pytest.raises(SettingsError, match=r"operator\.token must hold 64"):
+        _prepare(tmp_path)
+    assert handed_out == (secrets / "analyzer" / "operator.token").read_bytes()

@@ -65,11 +65,11 @@ async def test_a_true_result_is_read() -> None:
 
 
 async def test_the_result_of_another_task_is_not_the_one_that_was_asked_for() -> None:
-    """Both digests are named."""
+    """Whatever the digest of what came."""
     true = _true()
     other = dataclasses.replace(true.result, task_digest=TaskDigest(b"\xd1" * 32))
 
-    with pytest.raises(WireError, match=r"result of task d1d1.*; that of .* was asked for"):
+    with pytest.raises(WireError, match="another task than was asked for"):
         await _read(other, true.task)
 
 

@@ -1,9 +1,11 @@
 """A result's rows as files and as a table."""
 
 import csv
+import dataclasses
 import io
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyarrow import parquet
 from rich.console import Console
@@ -11,7 +13,8 @@ from rich.console import Console
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.pages.histogram_data import histogram_data
-from deploy.result_rows import COLUMNS, rows, show, write_csv, write_parquet
+from deploy.result_rows import COLUMNS, TOO_FEW, rows, show, write_csv, write_parquet
+from tests.support.result_pages import collected
 from tests.support.results import result
 
 _RESULT = result(TaskDigest(b"\xd1" * 32))
@@ -65,9 +68,32 @@ def test_a_table_shows_the_largest_and_no_markup() -> None:
     show(_RESULT, ("[red]a", "b", "c"), console, most=2)
     printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
-    assert "The 2 largest of 3 values" in printed
+    assert "The 2 largest of 3 values by estimate" in printed
     assert printed.index(" c ") < printed.index("[red]a")
     assert " b " not in printed
+
+
+def test_a_demo_s_table_says_that_it_is_sorted_by_truth() -> None:
+    """The page of the same result is sorted by estimate."""
+    console = Console(file=io.StringIO(), width=100)
+    show(_RESULT, (), console, most=2, truth=np.array([0.5, 0.3, 0.2]))
+
+    assert "The 2 largest of 3 values by truth" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+
+def test_few_users_are_said_to_be_too_few() -> None:
+    """Before the table; and not where a value is distinguishable from none."""
+    found = collected(size=9).result
+    nothing = dataclasses.replace(
+        found, histogram=dataclasses.replace(found.histogram, standard_errors=np.ones(9))
+    )
+    said = []
+    for each in (found, nothing):
+        console = Console(file=io.StringIO(), width=100)
+        show(each, (), console, most=2)
+        said.append(TOO_FEW in console.file.getvalue())  # type: ignore[attr-defined]  # a StringIO
+
+    assert [False, True] == said
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from analyzer.registry import complete
 from common.batch import BatchState, BatchStatus
 from common.errors import SettingsError, TaskError
 from common.hpke import HpkePrivateKey
+from common.operator_token import OperatorToken
 from common.suites import DEFAULT_SUITE
 from common.task_summary import TaskState
 from deploy.batch_words import BATCH_STATES
@@ -74,7 +75,7 @@ def test_a_dry_run_refuses_a_deadline_in_the_past(draft_file: Path) -> None:
     outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
 
     assert isinstance(outcome.exception, TaskError)
-    assert "the deadline, 1580472000, is not in the future" == str(outcome.exception)
+    assert "the deadline, 2020-01-31 12:00 UTC, is not in the future" == str(outcome.exception)
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,18 @@ def test_a_summary_for_programs_holds_every_field() -> None:
 
     assert set(type(summary).__dataclass_fields__) == set(fields)
     assert ("unusable", "d1" * 32) == (fields["state"], fields["task_digest"])
+
+
+def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:
+    """It lies where the shuffler writes, and could lead to an operator's token: as many digits."""
+    token = tmp_path / "analyzer.token"
+    token.write_bytes(OperatorToken.generate())
+    key = tmp_path / "envelope.pub"
+    command = ["task", "create", str(draft_file), "--dry-run", "--shuffler-key", str(key)]
+    key.symlink_to(token)
+    with pytest.raises(SettingsError, match="is a link; --shuffler-key takes the file itself"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+
+    key.unlink()
+    key.write_text(HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw.hex(), encoding="ascii")
+    assert 0 == CliRunner().invoke(app, command).exit_code

@@ -51,6 +51,14 @@ def test_a_shuffler_that_drops_reports_is_said_to() -> None:
     ) == dict(task_view.parameter_rows(sampling))["shuffler"]
 
 
+def test_the_claim_is_said_to_be_more_than_is_computed() -> None:
+    """Two figures for one promise are explained; a claim of the local epsilon has no room."""
+    words = "a little more than the one that is computed"
+
+    assert words in task_view.promise_as_text(published().task)
+    assert words not in task_view.promise_as_text(_local())
+
+
 @pytest.mark.parametrize(
     ("task", "shown"),
     [(_local(), "optimized-unary"), (published().task, "local-hashing into 13 buckets")],

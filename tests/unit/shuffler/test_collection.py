@@ -166,7 +166,7 @@ async def test_tasks_looked_for_in_vain_are_bounded_and_leave_nothing(shuffler: 
         asyncio.create_task(shuffler.collection.fetch_task(TaskDigest(number.to_bytes(32))))
         for number in range(257)
     ]
-    with pytest.raises(OverloadError, match="256 tasks are being fetched"):
+    with pytest.raises(OverloadError, match="256 tasks are being looked for"):
         await asking.pop()
     for one in asking:
         one.cancel()

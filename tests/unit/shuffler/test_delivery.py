@@ -1,11 +1,12 @@
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from common.batch import BatchState
 from common.errors import BatchStateError, SettingsError
-from shuffler import rounds
+from common.task import Task
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
@@ -262,11 +263,33 @@ async def test_a_key_that_could_be_read_once_mended_stops_the_start(shuffler: Sh
     assert BatchState.ERASED is await shuffler.state()
 
 
-async def test_rounds_that_are_over_need_not_be_held(
+async def test_a_round_that_is_over_is_read_once(
     shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a restart, or many others, the spool still knows them; the analyzer is not asked."""
-    monkeypatch.setattr(rounds, "_OVER_REMEMBERED", 0)
+    """For all who ask at once, and not in the event loop: a task may have two megabytes."""
+    await shuffler.submit(CASE.task.target_size)
+    await shuffler.deliveries.advance()
+    shuffler.spool.close()
+    await shuffler.start()
+    read: list[str] = []
+    from_bytes = Task.from_bytes
+
+    def counted(task_bytes: bytes) -> Task:
+        read.append(threading.current_thread().name)
+        return from_bytes(task_bytes)
+
+    monkeypatch.setattr(Task, "from_bytes", counted)
+    assert {BatchState.ERASED} == set(await asyncio.gather(*[shuffler.state() for _ in range(20)]))
+    with pytest.raises(BatchStateError, match="is over"):
+        await shuffler.collection.submit(DIGEST, shuffler.envelope())
+    assert BatchState.ERASED is await shuffler.state()
+
+    assert 1 == len(read)
+    assert threading.main_thread().name not in read
+
+
+async def test_rounds_that_are_over_need_not_be_held(shuffler: Shuffler) -> None:
+    """After a restart the spool still knows them; the analyzer is not asked."""
     await shuffler.submit(CASE.task.target_size)
     await shuffler.deliveries.advance()
     shuffler.analyzer.reachable = False

@@ -1,3 +1,5 @@
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path, PosixPath
@@ -12,10 +14,11 @@ from common.evidence_wire import (
     proof_from_wire,
 )
 from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import leaf, leaves_of, salted
+from common.merkle import Tree, leaf, leaves_of, salted
 from common.shuffler_spec import ShufflerSpec
 from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
+from shuffler import inclusion
 from shuffler.connection_count import ConnectionCount
 from shuffler.inclusion import Inclusions, Sent
 from shuffler.receipts import Receipts
@@ -299,6 +302,53 @@ async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> Non
     # Room for the fullest and no more: nobody pays for emptiness.
     fullest = max(len(proof_from_wire(answer).bucket) for answer in answers)
     assert {fullest + 4} == {len(answer.bucket) for answer in answers}
+
+
+async def _keep(inclusions: Inclusions, number: int) -> TaskDigest:
+    """Keep a batch of eight buckets for the task of a number."""
+    digest, leaves = TaskDigest(number.to_bytes(32)), some_leaves(2100)
+    commitment = commitment_over(leaves, CASE.identity, digest)
+    manifest = BatchManifest(
+        task_digest=digest, batch_id=commitment.batch_id, n_users=1050, n_reports=2100
+    )
+    await inclusions.keep(manifest, CASE.task, commitment, bytearray(b"".join(leaves)))
+    return digest
+
+
+async def test_a_proof_that_is_held_waits_for_no_other(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has to be read, a large one, may take seconds."""
+    held, other = [await _keep(shuffler.inclusions, number) for number in range(2)]
+    await shuffler.inclusions.relay(held, 0)
+    load, going_on = shuffler.inclusions._load, threading.Event()
+
+    def slow(digest: TaskDigest) -> tuple[BatchCommitment, Tree]:
+        going_on.wait(10)
+        return load(digest)
+
+    monkeypatch.setattr(shuffler.inclusions, "_load", slow)
+    reading = asyncio.create_task(shuffler.inclusions.relay(other, 0))
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(5):
+        await shuffler.inclusions.relay(held, 0)
+    assert not reading.done()
+    going_on.set()
+    await reading
+
+
+async def test_proofs_are_held_as_far_as_there_is_room(
+    shuffler: Shuffler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that was asked for longest ago goes first, and the last one stays."""
+    monkeypatch.setattr(inclusion, "_BUCKETS_HELD", 16)
+    digests = [await _keep(shuffler.inclusions, number) for number in range(3)]
+    for number in (0, 1, 0, 2):
+        await shuffler.inclusions.relay(digests[number], 0)
+    assert [digests[0], digests[2]] == list(shuffler.inclusions._trees)
+    monkeypatch.setattr(inclusion, "_BUCKETS_HELD", 1)
+    await shuffler.inclusions.relay(digests[1], 0)
+    assert [digests[1]] == list(shuffler.inclusions._trees)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import shutil
+import sqlite3
 
 import pytest
 
@@ -103,6 +104,39 @@ async def test_refusals_are_told_by_cause_when_a_batch_is_over(shuffler: Shuffle
 
     assert 1 == await _number(shuffler, refused, cause="conflict")
     assert 2 == await _number(shuffler, refused, cause="malformed")
+
+
+async def test_a_count_of_a_later_version_holds_up_no_batch(shuffler: Shuffler) -> None:
+    """An earlier one that is put back does not know the outcome."""
+    await shuffler.submit(CASE.task.target_size)
+    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
+    await shuffler.spool._database.run(_refused_as, batch_id, "of a later version")
+    await shuffler.deliveries.advance()
+
+    assert BatchState.ERASED is await shuffler.state()
+
+
+def _refused_as(connection: sqlite3.Connection, batch_id: bytes, outcome: str) -> None:
+    connection.execute("INSERT INTO refusals VALUES (?, ?, 1)", (batch_id, outcome))
+
+
+@pytest.mark.parametrize("users", [2, 5])
+async def test_users_are_counted_with_what_their_batch_refused(
+    shuffler: Shuffler, users: int
+) -> None:
+    """Of one that expires or cannot be delivered too: neither shows without the other."""
+    await shuffler.submit(users)
+    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
+    shuffler.refusals.count(batch_id, [Outcome.MALFORMED])
+    shuffler.analyzer.reachable = False
+    assert 0 == await _number(shuffler, "users_collected_total")
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    await shuffler.deliveries.advance()
+    await shuffler.deliveries.advance()
+
+    assert users == await _number(shuffler, "users_collected_total")
+    assert 1 == await _number(shuffler, "submissions_refused_total", cause="malformed")
+    assert 0 == await _number(shuffler, "users_released_total")
 
 
 async def test_a_batch_that_begins_moves_nothing(shuffler: Shuffler) -> None:

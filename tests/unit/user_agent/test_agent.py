@@ -72,6 +72,20 @@ async def test_a_retry_sends_the_same_bytes(tmp_path: Path) -> None:
     budget.close()
 
 
+async def test_who_answers_again_is_told_whether_it_had_arrived(tmp_path: Path) -> None:
+    """What had not is sent by that call; what had is not."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    shuffler.reachable = False
+    agent, budget = _agent(tmp_path, shuffler)
+    with pytest.raises(PeerError):
+        await agent.contribute(_DIGEST, 3, "")
+    shuffler.reachable = True
+    late, again = [await agent.contribute(_DIGEST, 3, "") for _ in range(2)]
+
+    assert [(True, True), (True, False)] == [(told.repeated, told.sent) for told in (late, again)]
+    budget.close()
+
+
 async def test_the_answer_is_saved_before_it_is_sent(tmp_path: Path) -> None:
     """The spend and the sealed bytes are on the disk when the shuffler first sees them."""
     shuffler = MemoryShuffler(_CASE.signed)

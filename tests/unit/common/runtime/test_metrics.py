@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import OverloadError, ShareError, SideCallError, StorageError, TaskError
 from common.runtime.incidents import WINDOW, Incidents
-from common.runtime.metric_table import PARTIES, TABLE, Kind, MetricName, Row
+from common.runtime.metric_table import PARTIES, TABLE, MetricKind, MetricName, Row
 from common.runtime.metrics import Metrics
 from common.runtime.usage import memory_limit
 from common.runtime.vitals import Vitals
@@ -28,7 +28,7 @@ def test_every_label_has_few_values(row: Row) -> None:
 def test_names_are_prometheus_names(row: Row) -> None:
     """Counters end in _total, gauges do not; every help is a sentence."""
     assert row.name.startswith("shuffledp_")
-    assert (row.kind is Kind.COUNTER) == row.name.endswith("_total")
+    assert (row.kind is MetricKind.COUNTER) == row.name.endswith("_total")
     assert row.help.endswith(".")
 
 
@@ -140,7 +140,7 @@ async def test_what_one_client_runs_into_is_no_incident(error: Exception) -> Non
 
 
 async def test_free_space_is_told_in_hundredths(tmp_path: Path) -> None:
-    """A submission does not move it."""
+    """Of the disk, rounded down: no file shows by its own size."""
     vitals = Vitals("shuffler", ManualClock())
     vitals.watch_disk(tmp_path)
     series = series_in((await vitals.metrics.page()).decode())

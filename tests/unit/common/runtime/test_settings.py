@@ -41,6 +41,12 @@ def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     assert settings.state_directory == Path("state")
 
 
+def test_where_no_file_is_named_what_is_missing_says_so() -> None:
+    """Whoever forgot --settings has written every key of it."""
+    with pytest.raises(SettingsError, match=r"^missing setting: .* \(no --settings given\)$"):
+        load(ShufflerSettings, None, {}, "SHUFFLEDP_SHUFFLER")
+
+
 @pytest.mark.parametrize(
     ("text", "environment", "message"),
     [

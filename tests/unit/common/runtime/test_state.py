@@ -1,12 +1,14 @@
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from common.errors import SettingsError, StorageError
-from common.runtime.state import StateDirectory
+from common.runtime.state import StateDirectory, write_whole
 from tests.support.disks import disk_of
 
 _HOLD: Final = """
@@ -82,6 +84,59 @@ def test_a_destroyed_secret_is_gone(tmp_path: Path) -> None:
     state.destroy("key")
 
     assert [other] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda state: state.secret("key", lambda: b"own"),
+        lambda state: state.plain_secret("key", lambda: b"own"),
+        lambda state: state.destroy("key"),
+    ],
+)
+def test_a_secret_that_is_a_link_is_refused(
+    tmp_path: Path, use: Callable[[StateDirectory], object]
+) -> None:
+    """Whoever may write to the directory cannot have another's secret read or overwritten."""
+    others = tmp_path / "others"
+    write_whole(others, b"another's secret, of 32 bytes....", 0o600)
+    state = StateDirectory.open(tmp_path / "state")
+    (state.path / "key").symlink_to(others)
+
+    with pytest.raises(SettingsError, match=r"^key in the state directory is a link;"):
+        use(state)
+    assert b"another's secret, of 32 bytes...." == others.read_bytes()
+
+
+def test_the_state_key_may_be_a_link(tmp_path: Path) -> None:
+    """Its owner named it, and some systems hand out secrets as links."""
+    state = StateDirectory.open(tmp_path / "state", tmp_path / "state.key")
+    state.secret("key", lambda: b"first")
+    (tmp_path / "state.key").rename(tmp_path / "kept")
+    (tmp_path / "state.key").symlink_to(tmp_path / "kept")
+    again = StateDirectory.open(tmp_path / "state", tmp_path / "state.key")
+
+    assert b"first" == again.secret("key", lambda: b"second")
+
+
+def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if the name that is written first were known: nobody's file is cut or filled."""
+    monkeypatch.setattr("common.runtime.state.secrets.randbits", lambda _bits: 7)
+    (tmp_path / "others").write_bytes(b"another's")
+    (tmp_path / ".file.7").symlink_to(tmp_path / "others")
+
+    with pytest.raises(FileExistsError):
+        write_whole(tmp_path / "file", b"content", 0o600)
+    assert b"another's" == (tmp_path / "others").read_bytes()
+
+
+def test_nobody_can_keep_a_file_from_being_written(tmp_path: Path) -> None:
+    """The name that is written first does not follow from the process."""
+    for name in (f".file.{os.getpid()}", f".file.{os.getpid()}.new"):
+        (tmp_path / name).mkdir()
+    write_whole(tmp_path / "file", b"content", 0o600)
+
+    assert b"content" == (tmp_path / "file").read_bytes()
 
 
 def test_a_secret_that_finds_no_room_is_refused_and_leaves_nothing(tmp_path: Path) -> None:

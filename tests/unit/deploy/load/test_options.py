@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from common.errors import PlanError, SettingsError
 from deploy.cli import app
 from deploy.load.ignored import refuse_ignored
-from deploy.load.target import Kind
+from deploy.load.target import TargetKind
 
 _DIGEST = "5b" * 32
 _SERVICES = ["--shuffler", "127.0.0.1:1"]
@@ -61,7 +61,7 @@ def test_an_option_that_would_be_ignored_is_refused_by_its_name(
         ("services", "shuffler task ramp step_seconds p99_limit"),
     ],
 )
-def test_options_that_mean_something_are_taken(kind: Kind, given: str) -> None:
+def test_options_that_mean_something_are_taken(kind: TargetKind, given: str) -> None:
     """A task may be named beside a replayed file: then it must be that file's."""
     refuse_ignored(kind, given.split(), bursts=False)
 

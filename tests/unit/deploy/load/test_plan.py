@@ -1,3 +1,5 @@
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,21 @@ def test_a_plan_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     """Before anything is started."""
     with pytest.raises(PlanError):
         LoadPlan(**wrong)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        lambda: LoadPlan(rate=math.inf),
+        lambda: LoadPlan(patience=math.inf),
+        lambda: Ramp(first=1, last=math.inf, steps=2),
+        lambda: Ramp(first=1, last=2, steps=2, seconds=math.inf),
+    ],
+)
+def test_what_has_no_end_is_refused_for_that(plan: Callable[[], object]) -> None:
+    """It is above 0; the rule that it breaks is another."""
+    with pytest.raises(PlanError, match=r"inf.* finite"):
+        plan()
 
 
 def test_a_closed_loop_has_as_many_under_way_as_one_shuffler_serves_well() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,19 +10,21 @@ import pytest
 from rich.console import Console
 
 from common.errors import PeerError
+from common.runtime.metrics_endpoint import MetricsEndpoint
 from deploy.commands.load import tell
 from deploy.load import prepared_file
 from deploy.load.connection import Destination
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.prepared_file import Prepared
 from deploy.load.report import as_json, show
-from deploy.load.run import run
+from deploy.load.run import GENERATOR, run
 from deploy.load.sealing import prepare
 from deploy.load.tally import Tally
 from deploy.load.target import Target
-from deploy.load.usage import Usage
+from deploy.load.usage import Taken, remote_source
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
+from tests.support.clocks import ManualClock
 from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"
@@ -127,13 +130,34 @@ async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
     assert ('"users_given_up": 2' if json else "users acknowledged") in capsys.readouterr().out
 
 
+async def test_a_page_of_metrics_that_never_comes_is_told(tmp_path: Path) -> None:
+    """Of two services one is asked at another path; the other's page comes, and is not told."""
+    prepared = _prepared(tmp_path, 2)
+
+    async def page() -> bytes:
+        return b"shuffledp_process_cpu_seconds_total 1\nshuffledp_process_resident_memory_bytes 2\n"
+
+    endpoint = await MetricsEndpoint.start("127.0.0.1:0", page, ManualClock().elapsed)
+    pages = {
+        "shuffler": f"http://{endpoint.address}/metrics",
+        "analyzer": f"http://{endpoint.address}/other",
+    }
+    target = replace(_target(prepared), source=remote_source(pages), parties=tuple(pages))
+    finished = await run(LoadPlan(patience=0.0), target, prepared, Silent())
+    await endpoint.stop()
+
+    assert {GENERATOR, "shuffler"} == set(finished.usage)
+    [note] = finished.notes
+    assert note.startswith("No page of metrics came from analyzer")
+
+
 async def test_what_services_say_steers_no_terminal(tmp_path: Path) -> None:
     """In causes of failures, in notes, and in names: neither escapes nor markup."""
     prepared = _prepared(tmp_path, 2)
     finished = await run(LoadPlan(patience=0.0), _target(prepared), prepared, Silent())
     hostile = "\x1b]0;x\x07[bold red]\u202e"
     finished.total.refusals[hostile] += 1
-    finished.usage[hostile] = Usage()
+    finished.usage[hostile] = Taken()
     finished.notes.append(hostile)
     written = io.StringIO()
 

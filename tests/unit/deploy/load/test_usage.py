@@ -1,3 +1,4 @@
+import asyncio
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -10,15 +11,17 @@ from typing import Any
 import pytest
 
 from common.errors import SettingsError
+from common.runtime.metrics_endpoint import MetricsEndpoint
 from deploy.load.usage import (
     Look,
     Meter,
-    Usage,
+    Taken,
     local_source,
     look_from,
     pages_from,
     remote_source,
 )
+from tests.support.clocks import ManualClock
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
 # TYPE shuffledp_process_cpu_seconds_total counter
@@ -50,7 +53,7 @@ def test_another_page_is_refused(page: bytes) -> None:
 
 def test_processor_time_adds_up_over_a_restart() -> None:
     """A service that was started again counts from nothing."""
-    usage = Usage()
+    usage = Taken()
     for look in (Look(10.0, 5), Look(13.0, 9), Look(1.0, 2), Look(2.0, 2)):
         usage.take(look)
 
@@ -59,7 +62,7 @@ def test_processor_time_adds_up_over_a_restart() -> None:
 
 def test_a_worker_that_has_just_ended_is_no_restart() -> None:
     """Its time is its parent's a moment later."""
-    usage = Usage()
+    usage = Taken()
     for look in (Look(10.0, 1), Look(9.9, 1), Look(10.0, 1)):
         usage.take(look)
 
@@ -72,7 +75,7 @@ async def test_a_meter_looks_before_and_after() -> None:
     async with Meter(lambda: next(looks)) as meter:
         pass
 
-    assert Usage(3.0, 2, 4.0) == meter.usage["a"]
+    assert Taken(3.0, 2, 4.0) == meter.usage["a"]
 
 
 def test_a_process_of_this_machine_is_looked_at() -> None:
@@ -110,14 +113,14 @@ def served() -> Iterator[str]:
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(404 if self.path == "/missing" else 200)
             self.end_headers()
             if self.path.startswith("/trickling"):
                 with suppress(OSError):  # cut off
                     for byte in cycle(b"#\n"):
                         self.wfile.write(bytes([byte]))
                         sleep(0.01)
-            self.wfile.write(_PAGE if self.path == "/metrics?x=1" else b"nothing")
+            self.wfile.write(_PAGE if self.path in {"/metrics?x=1", "/missing"} else b"nothing")
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # its own name
             """Write nothing."""
@@ -135,6 +138,25 @@ def test_a_page_is_read_from_where_it_is(served: str) -> None:
     pages = {"shuffler": f"{served}/metrics?x=1", "analyzer": f"{served}/other"}
 
     assert {"shuffler": Look(12.5, 3_000_000)} == remote_source(pages)()
+
+
+async def test_a_services_own_endpoint_is_read_where_it_serves() -> None:
+    """At the path alone: with anything behind it that page is not found."""
+
+    async def page() -> bytes:
+        return _PAGE
+
+    endpoint = await MetricsEndpoint.start("127.0.0.1:0", page, ManualClock().elapsed)
+    source = remote_source({"shuffler": f"http://{endpoint.address}/metrics"})
+    looked = await asyncio.to_thread(source)
+    await endpoint.stop()
+
+    assert {"shuffler": Look(12.5, 3_000_000)} == looked
+
+
+def test_a_page_that_is_not_found_is_left_out(served: str) -> None:
+    """Whatever stands on it."""
+    assert {} == remote_source({"shuffler": f"{served}/missing"})()
 
 
 def test_a_page_that_trickles_for_ever_is_left_out(

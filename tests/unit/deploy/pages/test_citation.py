@@ -4,6 +4,7 @@ import math
 import pytest
 
 from deploy.pages.citation import bibtex, citation
+from deploy.pages.result_page import result_page
 from tests.support.result_pages import collected, guarantee
 
 _COLLECTED = collected(size=100)
@@ -25,12 +26,15 @@ def test_no_name_ends_its_field() -> None:
     assert r"staff \& \{guests\}" in written
 
 
-def test_no_year_is_made_up() -> None:
-    """A deadline is none: a batch that fills is released long before it."""
+def test_no_date_is_made_up() -> None:
+    """A deadline is none: a batch that fills is released long before it; it is a parameter."""
     written = bibtex(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
 
     assert "year" not in written
-    assert "collected until 2 October 2096, 07:06 UTC at the latest" in written
+    assert "2096" not in written
+    page = result_page(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
+    assert 1 == page.count("2096")
+    assert "2 October 2096, 07:06 UTC" in page.partition('id="parameters"')[2]
 
 
 @pytest.mark.parametrize(

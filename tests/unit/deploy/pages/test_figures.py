@@ -44,13 +44,13 @@ def test_odds_are_e_to_the_epsilon_rounded_up(epsilon: float, shown: str) -> Non
 @pytest.mark.parametrize(
     ("epsilon", "delta", "shown"),
     [
-        (0.0, 0.0, "50 %"),
-        (0.0, 0.1, "55.0 %"),
-        (0.108_169_5, 0.0, "52.8 %"),
-        (4.0, 0.0, "98.3 %"),
-        (4.0, 0.5, "99.11 %"),
-        (8.0, 0.0, "99.967 %"),
-        (1.0, 1.0, "100 %"),
+        (0.0, 0.0, "50\N{NO-BREAK SPACE}%"),
+        (0.0, 0.1, "55.0\N{NO-BREAK SPACE}%"),
+        (0.108_169_5, 0.0, "52.8\N{NO-BREAK SPACE}%"),
+        (4.0, 0.0, "98.3\N{NO-BREAK SPACE}%"),
+        (4.0, 0.5, "99.11\N{NO-BREAK SPACE}%"),
+        (8.0, 0.0, "99.967\N{NO-BREAK SPACE}%"),
+        (1.0, 1.0, "100\N{NO-BREAK SPACE}%"),
     ],
 )
 def test_certainty_starts_from_even_odds_and_counts_delta(
@@ -60,14 +60,16 @@ def test_certainty_starts_from_even_odds_and_counts_delta(
     assert shown == figures.certainty(epsilon, delta)
 
 
-@given(st.floats(0, 12), st.sampled_from([0.0, 1e-12, 1e-6, 0.1]))
+@given(st.floats(1e-9, 12), st.sampled_from([0.0, 1e-12, 1e-6, 0.1]))
 @example(1.098_612_288_668_109_8, 0.0)
 def test_certainty_is_never_below_the_exact_one(epsilon: float, delta: float) -> None:
     """Not in the last digit either: e^ε is 3 and a little more for the ε of the example."""
     with localcontext(prec=60):
         power = Decimal(repr(epsilon)).exp()
         exact = 100 * (power + Decimal(repr(delta))) / (1 + power)
-        assert Decimal(figures.certainty(epsilon, delta).removesuffix(" %")) >= exact
+        assert (
+            Decimal(figures.certainty(epsilon, delta).removesuffix("\N{NO-BREAK SPACE}%")) >= exact
+        )
 
 
 @pytest.mark.parametrize("epsilon", [12.0, 20.0, 1000.0])
@@ -87,11 +89,5 @@ def test_a_delta_is_written_in_plain_digits_where_they_are_few(delta: float, sho
 
 def test_a_share_has_the_digits_that_its_error_leaves() -> None:
     """Two digits of the error, and a real minus."""
-    assert "\N{MINUS SIGN}1.23 %" == figures.percent(-0.01234, 0.0036)
-    assert "12.346 %" == figures.percent(0.123_456, 0.000_31)
-
-
-def test_a_moment_beyond_the_calendar_is_still_told() -> None:
-    """A task may have a deadline in the year 36812."""
-    assert "1 January 2030, 00:00 UTC" == figures.moment(1_893_456_000)
-    assert "1,099,511,627,776 seconds after 1970" == figures.moment(2**40)
+    assert "\N{MINUS SIGN}1.23\N{NO-BREAK SPACE}%" == figures.percent(-0.01234, 0.0036)
+    assert "12.346\N{NO-BREAK SPACE}%" == figures.percent(0.123_456, 0.000_31)

@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from deploy.pages import collection_story
 from deploy.pages.collection_story import refinement_in_words, story
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.result_page import result_page
+from deploy.result_rows import TOO_FEW
 from tests.support.result_pages import collected
 from tests.support.tasks import published
 
@@ -88,6 +90,57 @@ def test_nothing_is_charged_to_a_population_where_there_is_none() -> None:
     page = result_page(result, alone.task, version="1")
     assert "charged to the population" not in page
     assert "what the task claims" in page
+
+
+def test_the_claim_is_said_to_be_more_than_is_computed() -> None:
+    """Two figures for one promise are explained; a claim of the local epsilon has no room."""
+    local = published(domain_size=100, protocol="ldp-oue", buckets=0, dummies_per_user=0)
+    result = dataclasses.replace(
+        _COLLECTED.result,
+        task_digest=local.signed.digest(),
+        protocol=local.task.protocol,
+        mechanism=local.task.mechanism.name,
+        buckets=local.task.mechanism.buckets,
+        local_epsilon=local.task.local_epsilon,
+        n_reports=_COLLECTED.result.n_users,
+        n_dummies=0,
+    )
+
+    words = "a little more than the one that is computed"
+    assert words in result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+    assert words not in result_page(_COLLECTED.result, None, version="1")
+    assert words not in result_page(result, local.task, version="1")
+
+
+def test_few_users_are_said_to_be_too_few() -> None:
+    """Where no value is distinguishable from none, of all at once; and elsewhere not."""
+    histogram = _COLLECTED.result.histogram
+    noisy = dataclasses.replace(
+        histogram, standard_errors=np.full(100, histogram.frequencies.max() / 2.5)
+    )
+    few = dataclasses.replace(_COLLECTED.result, histogram=noisy)
+
+    assert (noisy.interval(0.95)[0] > 0).any()  # by itself, as some are by chance
+    assert TOO_FEW in result_page(few, _COLLECTED.task, version="1")
+    assert TOO_FEW not in result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+
+
+def test_a_sum_of_more_than_all_is_explained_and_no_percent_sign_is_alone() -> None:
+    """A sum of 129 % is no mistake; and a number stays beside its unit."""
+    page = result_page(_COLLECTED.result, _COLLECTED.task, truth=_COLLECTED.truth, version="1")
+
+    assert "need not add up to 100" in page
+    assert re.search(r"of 100 \(\d+\.\d\N{NO-BREAK SPACE}%\)", page)
+    assert not re.search(r"\d %", page.partition("<main")[2].partition("<script")[0])
+
+
+def test_theorems_and_papers_are_there_for_who_opens_them() -> None:
+    """What they say means nothing to most readers."""
+    page = result_page(_COLLECTED.result, _COLLECTED.task, version="1")
+
+    assert page.count("<summary>Theorem</summary>") == len(_COLLECTED.result.guarantees)
+    assert "would claim epsilon" in page.partition("<summary>For researchers</summary>")[2]
+    assert "would claim epsilon" not in page.partition("<summary>For researchers</summary>")[0]
 
 
 def test_an_interval_below_0_is_not_said_to_include_it() -> None:

@@ -1,12 +1,21 @@
-"""Durations in words: as exact as somebody who waits wants them."""
+"""Times in words, for pages and terminals: moments, and durations as exact as who waits wants."""
 
 import math
+from datetime import UTC, datetime
 from typing import Final
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
 """From this many of a unit on, the next smaller one is not told."""
 _FOREVER: Final = 365 * 86400
+
+
+def moment(seconds: float) -> str:
+    """Write a time, given in seconds since 1970 UTC, to the minute; where there is a calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:,.0f} seconds after 1970"
 
 
 def duration(seconds: float) -> str:

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from deploy.pages.durations import between, duration
+from deploy.times import between, duration, moment
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,9 @@ def test_a_duration_is_told_in_its_largest_unit(seconds: float, told: str) -> No
 def test_a_range_is_rounded_outwards(soonest: float, latest: float, told: str) -> None:
     """Its ends stay outside of what was foretold."""
     assert told == between(soonest, latest)
+
+
+def test_a_moment_beyond_the_calendar_is_still_told() -> None:
+    """A task may have a deadline in the year 36812."""
+    assert "1 January 2030, 00:00 UTC" == moment(1_893_456_000)
+    assert "1,099,511,627,776 seconds after 1970" == moment(2**40)

@@ -1,0 +1,82 @@
+"""Every command of `shuffledp`, its help and its examples; and the commands that pages show."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.testing import CliRunner
+
+from deploy.cli import app
+
+Command = TyperCommand | TyperGroup
+
+ROOT: Final = Path(__file__).parents[2]
+_BLOCK: Final = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
+_COMMAND: Final = re.compile(
+    r"(?:^|\| |/)(?P<words>shuffledp .*)|(?:operator|loadgen) (?P<inner>.*)"
+)
+"""A command by itself, after a pipe or a folder, or what a container of compose runs."""
+
+
+def _commands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
+    yield name, command
+    if isinstance(command, TyperGroup):
+        for child, inner in command.commands.items():
+            assert isinstance(inner, TyperCommand | TyperGroup)
+            yield from _commands(f"{name} {child}", inner)
+
+
+def _whole() -> Command:
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
+    return command
+
+
+COMMANDS: Final = dict(_commands("shuffledp", _whole()))
+"""Every command and group, by its full name."""
+
+
+def help_text(name: str) -> str:
+    """Print a command's help."""
+    outcome = CliRunner().invoke(app, [*name.split()[1:], "--help"])
+    assert 0 == outcome.exit_code
+    return outcome.stdout
+
+
+def joined(text: str) -> list[str]:
+    """Give the lines of a shell's text, those that a backslash breaks in one."""
+    return [line.strip() for line in re.sub(r"\\\n\s*", "", text).splitlines()]
+
+
+def examples(command: Command) -> list[str]:
+    """Give the commands in an epilog, each on one line."""
+    _, _, behind = (command.epilog or "").partition("Example:\n")
+    return joined(behind.partition("\n\n")[0])
+
+
+def words_of(line: str) -> list[str]:
+    """Split a command as a shell does, without what it reads from a file."""
+    return shlex.split(line.partition(" < ")[0], comments=True)
+
+
+def called(words: list[str]) -> tuple[str, Command]:
+    """Find the command that a line calls, with its full name."""
+    names = (" ".join(words[:length]) for length in range(len(words), 0, -1))
+    return next((name, COMMANDS[name]) for name in names if name in COMMANDS)
+
+
+def blocks(page: Path, language: str = "") -> list[str]:
+    """Give the fenced blocks of a page that are in a language; without one, what a shell reads."""
+    text = page.read_text(encoding="utf-8")
+    return [inner for named, inner in _BLOCK.findall(text) if named == language]
+
+
+def commands_on(page: Path) -> list[str]:
+    """Give the commands that a page shows in blocks, each as it stands after `shuffledp`."""
+    lines = [line for block in blocks(page) for line in joined(block)]
+    found = (_COMMAND.search(line) for line in lines)
+    return [one["words"] or f"shuffledp {one['inner']}" for one in found if one]

@@ -1,0 +1,83 @@
+"""What the answer to one submission is taken for: what the shuffler counts it as."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from common.errors import (
+    PeerRefusalError,
+    ShuffleDpError,
+    SignatureError,
+    UnknownKeyError,
+)
+from common.hpke import envelope_context
+from common.submission import Outcome
+from common.user_token import TokenIssuer
+from deploy.load.sender import outcome_of
+from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+
+_ISSUER = TokenIssuer(TokenIssuer.generate())
+
+
+@pytest.fixture
+async def shuffler(tmp_path: Path) -> AsyncIterator[Shuffler]:
+    """A shuffler that asks for tokens, with a submission in its batch."""
+    started = Shuffler(tmp_path, token_identity=_ISSUER.identity())
+    await started.start()
+    yield started
+    started.spool.close()
+
+
+def _over_the_wire(error: ShuffleDpError) -> PeerRefusalError:
+    return PeerRefusalError(error.status, str(error))
+
+
+async def _refused(shuffler: Shuffler, envelope: bytes, token: bytes) -> Outcome | None:
+    with pytest.raises(ShuffleDpError) as caught:
+        await shuffler.collection.submit(DIGEST, envelope, token)
+    return outcome_of(_over_the_wire(caught.value))
+
+
+async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuffler) -> None:
+    """One by one, as a bulk call tells them; at the deadline, and when the batch is over."""
+    envelope, token = shuffler.envelope(), _ISSUER.issue()
+    await shuffler.collection.submit(DIGEST, envelope, token)
+    inner = CASE.shuffler_key.open(envelope, envelope_context(DIGEST))
+    other = inner[:16] + bytes(len(inner) - 16)
+    forged = CASE.shuffler_key.public_key().seal(other, envelope_context(DIGEST))
+    told = [
+        await _refused(shuffler, forged, _ISSUER.issue()),
+        await _refused(shuffler, shuffler.envelope(), token),
+        await _refused(shuffler, shuffler.envelope(), b""),
+        await _refused(shuffler, envelope + b"x", _ISSUER.issue()),
+    ]
+    batch_id = (await shuffler.spool.get(DIGEST)).batch_id
+    shuffler.clock.seconds = float(CASE.task.deadline)
+    told.append(await _refused(shuffler, shuffler.envelope(), _ISSUER.issue()))
+    counted = await shuffler.refusals.of(batch_id)
+    await shuffler.deliveries.advance()
+    late = await _refused(shuffler, shuffler.envelope(), _ISSUER.issue())
+
+    expected = [
+        Outcome.CONFLICT,
+        Outcome.TOKEN_USED,
+        Outcome.UNAUTHENTICATED,
+        Outcome.MALFORMED,
+        Outcome.CLOSED,
+    ]
+    assert expected == told
+    assert dict.fromkeys(expected, 1) == counted
+    assert Outcome.CLOSED is late
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownKeyError("the task's shuffler_key, 00, is none of this party's keys"),
+        SignatureError("the analyzer gave another task than the one that was asked for"),
+    ],
+)
+def test_a_refusal_of_another_kind_is_taken_for_none_of_them(error: ShuffleDpError) -> None:
+    """Though its status is that of a closed batch: it is reported by its sentence."""
+    assert outcome_of(_over_the_wire(error)) is None
