@@ -20,5 +20,10 @@ def visible(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """The same, for what rich prints: nothing in it is markup."""
-    return escape(visible(text))
+    """
+    The same, for what rich prints: nothing in it is markup. No markup may follow it at once.
+
+    A backslash at the end stays one: `escape` alone would double it, for the sake of what follows,
+    and another text would look the same.
+    """
+    return escape(f"{visible(text)} ")[:-1]

@@ -14,7 +14,7 @@ from rich.table import Table
 from common.errors import SettingsError
 from common.result import Histogram, Result
 from deploy.foreign_text import shown
-from deploy.output_file import cannot_write
+from deploy.output_file import whole
 from deploy.whole_table import add_columns, print_whole
 
 CONFIDENCE: Final = 0.95
@@ -34,6 +34,8 @@ TOO_FEW: Final = (
 )
 """Said of a result where no value is distinguishable from none."""
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
+_FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
+"""Where a spreadsheet that splits lines elsewhere would begin a cell; quotes do not hold it."""
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -44,7 +46,10 @@ def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
 
 def _kept_from_running(label: str) -> str:
     """Put an apostrophe before what a spreadsheet would run as a formula, as download.js does."""
-    return f"'{label}" if _FORMULA.match(label) and not _NUMBER.fullmatch(label) else label
+    if _NUMBER.fullmatch(label):
+        return label
+    safe = _FORMULA_WITHIN.sub(r"\1'", label)
+    return f"'{safe}" if _FORMULA.match(safe) else safe
 
 
 def rows(histogram: Histogram, labels: Sequence[str]) -> Iterator[tuple[object, ...]]:
@@ -70,16 +75,12 @@ def write_csv(path: Path, histogram: Histogram, labels: Sequence[str]) -> None:
     Raises:
         SettingsError: The file cannot be written.
     """
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            writer.writerows(
-                (item, _kept_from_running(str(label)), *figures)
-                for item, label, *figures in rows(histogram, labels)
-            )
-    except OSError as error:
-        raise cannot_write(path, error) from error
+    with whole(path) as target, target.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerow(COLUMNS)
+        csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows(
+            (item, _kept_from_running(str(label)), *figures)
+            for item, label, *figures in rows(histogram, labels)
+        )
 
 
 def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
@@ -102,10 +103,8 @@ def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
             "confidence": str(CONFIDENCE),
         }
     )
-    try:
-        parquet.write_table(table, path)
-    except OSError as error:
-        raise cannot_write(path, error) from error
+    with whole(path) as target:
+        parquet.write_table(table, target)
 
 
 def show(

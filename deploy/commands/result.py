@@ -70,13 +70,7 @@ def result(
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
-            digest = await operator.find(task)
-            found = await operator.result(digest)
-            signed, _ = await operator.describe(digest)
-            published = Task.from_bytes(signed.task_bytes)
-            check_fits(found, published)
-            check_guarantees(found, published)
-            return published, found
+            return await read_checked(operator, task)
 
     published, found = asyncio.run(read())
     if csv is not None:
@@ -93,6 +87,26 @@ def result(
     for path in (html, csv, parquet):
         if path is not None:
             console.print(f"Written to {path}.", markup=False)
+
+
+async def read_checked(operator: OperatorClient, digits: str) -> tuple[Task, Result]:
+    """
+    Read a result and its task, and check all that the one says of the other.
+
+    Args:
+        operator: The analyzer.
+        digits: What the task's digest begins with.
+
+    Raises:
+        WireError: They do not fit, or the result promises what the task does not.
+    """
+    digest = await operator.find(digits)
+    found = await operator.result(digest)
+    signed, _ = await operator.describe(digest)
+    published = Task.from_bytes(signed.task_bytes)
+    check_fits(found, published)
+    check_guarantees(found, published)
+    return published, found
 
 
 def show_result(found: Result, published: Task, console: Console, top: int) -> None:

@@ -1,9 +1,15 @@
 // The values as a CSV file, made here of what the page holds: the columns of `shuffledp result --csv`.
 
-function quoted(text) {
+function keptFromRunning(text) {
   // What a spreadsheet would run as a formula is kept from it by an apostrophe; numbers are none.
-  const safe = /^[=+\-@\t\r]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text) ? "'" + text : text;
-  return '"' + safe.replaceAll('"', '""') + '"';
+  if (/^-?[0-9]+(\.[0-9]+)?$/.test(text)) return text;
+  // One that splits lines elsewhere begins a cell within the label; quotes do not hold it.
+  const safe = text.replace(/([;,\t\r\n]"*)(?=[=+\-@])/g, "$1'");
+  return /^[=+\-@\t\r]/.test(safe) ? "'" + safe : safe;
+}
+
+function quoted(text) {
+  return '"' + keptFromRunning(text).replaceAll('"', '""') + '"';
 }
 
 function asCsv() {

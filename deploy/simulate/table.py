@@ -54,7 +54,7 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
     """Print one line a setting, and what a reader must know of how it came about."""
     for row in rows[:1]:
         console.print(
-            f"[bold]{shown(title)}[/bold]: {row.n_users:,} users, {row.domain_size:,} values; "
+            f"[bold]{shown(title)}:[/bold] {row.n_users:,} users, {row.domain_size:,} values; "
             "errors are of shares, ± one standard error over the repeats."
         )
     both = len({row.setting.accounting for row in rows}) > 1

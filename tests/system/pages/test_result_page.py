@@ -206,7 +206,7 @@ def test_the_csv_holds_every_value(page: Watched, tmp_path: Path) -> None:
     assert pytest.approx(_COLLECTED.result.histogram.frequencies[0], rel=1e-6) == float(share)
 
 
-@pytest.mark.parametrize("labels", [(), ("=1+1", "b", "c")])
+@pytest.mark.parametrize("labels", [(), ("=1+1", "b", "c"), ("x;=1", "\t=1", 'x";"-1')])
 def test_the_csv_is_the_one_that_the_command_writes(
     browser: Browser, tmp_path: Path, labels: tuple[str, ...]
 ) -> None:

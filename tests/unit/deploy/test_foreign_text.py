@@ -57,7 +57,9 @@ def test_what_would_steer_a_terminal_can_be_read_instead(text: str, written: str
     assert written == visible(text)
 
 
-@pytest.mark.parametrize("text", ["[/x]", "[red]a[/red]", "\\[b]", "[link=http://x]y"])
+@pytest.mark.parametrize(
+    "text", ["[/x]", "[red]a[/red]", "\\[b]", "[link=http://x]y", "a\\", "a\\\\", "[b]\\"]
+)
 def test_nothing_in_it_is_markup(text: str) -> None:
     """It is printed as it is written, and ends no command."""
     console = Console(file=io.StringIO(), width=80)

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import re
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,14 @@ def test_few_users_are_said_to_be_too_few() -> None:
         ("-5", "-5"),
         ("-5.25", "-5.25"),
         ("5=5", "5=5"),
+        ("x;=cmd", "x;'=cmd"),
+        ("x,@y", "x,'@y"),
+        ("x\t+1;-2", "x\t'+1;'-2"),
+        ("x\r\n=1", "x\r\n'=1"),
+        ("\n=1", "\n'=1"),
+        ("\t=1", "'\t'=1"),
+        ('x";"=1', 'x";"\'=1'),
+        ("a; b-c", "a; b-c"),
     ],
 )
 def test_no_label_is_a_formula_to_a_spreadsheet(tmp_path: Path, label: str, written: str) -> None:
@@ -116,6 +125,15 @@ def test_no_label_is_a_formula_to_a_spreadsheet(tmp_path: Path, label: str, writ
         _, first, *_ = csv.reader(file)
 
     assert written == first[1]
+
+
+def test_a_line_that_is_split_elsewhere_begins_no_formula(tmp_path: Path) -> None:
+    """Where the language writes 0,5 spreadsheets split at semicolons, whatever is in quotes."""
+    write_csv(tmp_path / "result.csv", _RESULT.histogram, ("x;=1", "y\t@z", "v\n-w"))
+    text = (tmp_path / "result.csv").read_text(encoding="utf-8")
+
+    assert not [cell for cell in re.split(r"[;\t\r\n]", text) if re.match("[=+@-]", cell)]
+    assert '0,"x;\'=1",' in text
 
 
 def test_the_page_s_csv_has_the_same_headings() -> None:
