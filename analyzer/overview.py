@@ -1,6 +1,7 @@
 """What an operator is shown of the analyzer's tasks."""
 
 import asyncio
+from dataclasses import asdict
 
 from analyzer.store import Store
 from analyzer.task_table import StoredTask, TaskLine
@@ -75,16 +76,10 @@ class Overview:
         return signed, self._summary(stored)
 
     def _summary(self, stored: StoredTask) -> TaskSummary:
-        line = stored.line
         return TaskSummary(
             task_digest=stored.task_digest,
             state=self._state(stored),
-            protocol=line.protocol,
-            domain_size=line.domain_size,
-            population=line.population,
-            n_min=line.n_min,
-            target_size=line.target_size,
-            deadline=line.deadline,
+            **asdict(stored.line),
             n_users=stored.n_users,
             failure=stored.failure,
         )

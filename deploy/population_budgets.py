@@ -68,8 +68,8 @@ async def of_populations(
     """
     Compose what every population has spent, as the analyzer does, of its ledger and its tasks.
 
-    A release counts for the population that its task was signed for, whatever the ledger says.
-    Tasks that name none stand alone, and are left out.
+    A release counts for the population that its task was signed for; one whose task cannot be read,
+    for the one that the ledger names. Tasks that name none stand alone, and are left out.
 
     Args:
         entries: The whole ledger, verified.
@@ -85,11 +85,8 @@ async def of_populations(
 
     Cost: a call for each entry, and up to seconds for a population asked often.
     """
-    by_population: dict[str, list[Spent | str]] = {}
-    for entry in entries:
-        by_population.setdefault(entry.population, []).append(await _spent(entry, tasks))
-    by_population.pop("", None)
-    found = [_compose(name, together) for name, together in by_population.items()]
+    by_population = await _by_population(entries, tasks)
+    found = [_compose(name, together) for name, together in by_population.items() if name]
     return tuple(sorted(found, key=lambda one: one.share, reverse=True))
 
 
@@ -98,12 +95,19 @@ async def of_task(task: Task, analyzer: Ledger) -> PopulationBudgets | None:
     if not task.population:
         return None
     entries, _ = await analyzer.ledger()
-    together = [(entry.population, await _spent(entry, analyzer)) for entry in entries]
-    return _compose(
-        task.population,
-        [spent for population, spent in together if population == task.population],
-        [(task.budget_epsilon, task.budget_delta)],
-    )
+    by_population = await _by_population(entries, analyzer)
+    promised = [(task.budget_epsilon, task.budget_delta)]
+    return _compose(task.population, by_population.get(task.population, []), promised)
+
+
+async def _by_population(
+    entries: Sequence[LedgerEntry], tasks: Tasks
+) -> dict[str, list[Spent | str]]:
+    """Give what every release cost, or why that is not known, by whom it was asked of."""
+    found: dict[str, list[Spent | str]] = {}
+    for entry in entries:
+        found.setdefault(entry.population, []).append(await _spent(entry, tasks))
+    return found
 
 
 async def _spent(entry: LedgerEntry, tasks: Tasks) -> Spent | str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self, TypeVar
 
 import grpc
@@ -41,12 +40,7 @@ class ServiceClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 

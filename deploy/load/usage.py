@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTP_PORT, HTTPConnection, HTTPException
 from threading import Event, Timer
-from types import TracebackType
 from typing import Final, Protocol, Self
 from urllib.parse import urlsplit
 
@@ -77,12 +76,7 @@ class Meter:
         self._looking = asyncio.create_task(self._repeat())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._looking.cancel()
         await asyncio.gather(self._looking, return_exceptions=True)
         if kind is None:

@@ -9,8 +9,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from common.ledger_entry import verify
 from common.result import Result
 from common.task_digest import TaskDigest
+from common.task_summary import TaskState
+from deploy import ledger, population_budgets, task_view
 from deploy.cli import app
 from deploy.commands.person import show_receipt
 from deploy.commands.result import show_result
@@ -19,12 +22,21 @@ from deploy.promise_table import show_promises
 from deploy.result_rows import show
 from deploy.sentinel_file import Planted, State
 from protos.shuffledp.v1 import user_agent_pb2
+from tests.support import budgets
+from tests.support.ledger_entries import first_entry
 from tests.support.result_pages import collected
 from tests.support.results import result
+from tests.support.tasks import published
+from tests.support.wire_parsers import _summary
 
 _HOSTILE = "\x1b]0;t\x07[/x]\u202e"
 _READABLE = "\\x1b]0;t\\x07[/x]\\u202e"
 _RESULT = result(TaskDigest(b"\xd1" * 32))
+_TASK = published().task
+_ENTRY = first_entry(population=_HOSTILE)
+_SUMMARY = dataclasses.replace(
+    _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
+)
 
 
 def _hostile(found: Result) -> Result:
@@ -52,14 +64,26 @@ def _receipt(console: Console) -> None:
         (lambda console: show_promises(_hostile(_RESULT).guarantees, "title", console), 2),
         (lambda console: show_result(_hostile(_RESULT), collected(size=3).task, console, 3), 4),
         (_receipt, 2),
+        (lambda console: task_view.show(_SUMMARY.task_digest, _TASK, _SUMMARY, console), 1),
+        (lambda console: task_view.show_list([_SUMMARY], console), 2),
+        (lambda console: ledger.show([_ENTRY], verify([_ENTRY]), [], console), 1),
+        (
+            lambda console: population_budgets.show(
+                [budgets.population_budgets(_HOSTILE)], console
+            ),
+            1,
+        ),
     ],
-    ids=["labels", "promises", "result", "receipt"],
+    ids=[
+        *("labels", "promises", "result", "receipt"),
+        *("task", "list of tasks", "ledger", "budgets"),
+    ],
 )
 def test_text_of_other_parties_steers_no_terminal(
     print_on: Callable[[Console], None], times: int
 ) -> None:
     """It can be read, each time it is shown, and is no markup."""
-    console = Console(file=io.StringIO(), width=200)
+    console = Console(file=io.StringIO(), width=300)
     print_on(console)
     printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 

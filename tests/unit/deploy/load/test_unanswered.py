@@ -17,7 +17,7 @@ from deploy.load.connection import Destination
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.prepared_file import Prepared
 from deploy.load.report import as_json, show
-from deploy.load.run import GENERATOR, run
+from deploy.load.run import GENERATOR, Finished, run
 from deploy.load.sealing import prepare
 from deploy.load.tally import Tally
 from deploy.load.target import Target
@@ -64,6 +64,24 @@ def _target(
     )
 
 
+async def _unanswered(
+    folder: Path,
+    *,
+    operator: OperatorClient | None = None,
+    shuffler: ShufflerClient | None = None,
+) -> Finished:
+    """Run for two users, who give up, and for counts that do not come."""
+    prepared = _prepared(folder, 2)
+    target = _target(prepared, operator=operator, shuffler=shuffler)
+    return await run(LoadPlan(patience=0.0), target, prepared, Silent(), result_seconds=0.1)
+
+
+def _token(folder: Path) -> Path:
+    file = folder / "token"
+    file.write_text("secret")
+    return file
+
+
 @pytest.mark.parametrize(
     "plan",
     [
@@ -92,16 +110,8 @@ async def test_a_ramp_does_not_hold_where_every_user_gave_up(
 
 async def test_a_run_whose_counts_do_not_come_tells_the_rest(tmp_path: Path) -> None:
     """What the users saw; and what was awaited, and for how long."""
-    prepared, token = _prepared(tmp_path, 2), tmp_path / "token"
-    token.write_text("secret")
-    async with ShufflerClient.connect(_NOWHERE, None, token) as shuffler:
-        finished = await run(
-            LoadPlan(patience=0.0),
-            _target(prepared, shuffler=shuffler),
-            prepared,
-            Silent(),
-            result_seconds=0.1,
-        )
+    async with ShufflerClient.connect(_NOWHERE, None, _token(tmp_path)) as shuffler:
+        finished = await _unanswered(tmp_path, shuffler=shuffler)
 
     assert (2, 2) == (finished.n_users, finished.total.given_up)
     told = as_json(finished)
@@ -114,16 +124,8 @@ async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, json: bool
 ) -> None:
     """As a table or as JSON; the command ends with what was awaited, and for how long."""
-    prepared, token = _prepared(tmp_path, 2), tmp_path / "token"
-    token.write_text("secret")
-    async with OperatorClient.connect(_NOWHERE, None, token) as operator:
-        finished = await run(
-            LoadPlan(patience=0.0),
-            _target(prepared, operator=operator),
-            prepared,
-            Silent(),
-            result_seconds=0.1,
-        )
+    async with OperatorClient.connect(_NOWHERE, None, _token(tmp_path)) as operator:
+        finished = await _unanswered(tmp_path, operator=operator)
     with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
         tell(finished, json=json)
 
