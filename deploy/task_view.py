@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
@@ -23,7 +24,7 @@ from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.foreign_text import shown, visible
 from deploy.promise_table import CLAIM_ROOM_IN_WORDS, show_promises
 from deploy.times import moment
-from deploy.whole_table import add_columns, full_width, print_whole
+from deploy.whole_table import add_columns, fitting, print_whole
 
 _TASK_STATES: Final = {
     TaskState.OPEN: "open: no batch has come to the analyzer yet",
@@ -179,17 +180,10 @@ def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
 
 def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:
     """Print a line for each task."""
-    title = f"{len(summaries):,} task" + "s" * (len(summaries) != 1)
-    caption = f"Users: {SENTINELS_INCLUDED}."
-    headings = list(_LISTED)
-    table = _list(summaries, headings)
-    for heading in _DISPENSABLE:
-        if full_width(table, console) <= console.width:
-            break
-        headings.remove(heading)
-        table = _list(summaries, headings)
-        caption = f"Users: {SENTINELS_INCLUDED}. A wider terminal shows more."
-    table.title, table.caption = title, caption
+    table, left_out = fitting(partial(_list, summaries), list(_LISTED), _DISPENSABLE, console)
+    table.title = f"{len(summaries):,} task" + "s" * (len(summaries) != 1)
+    more = " A wider terminal shows more." if left_out else ""
+    table.caption = f"Users: {SENTINELS_INCLUDED}.{more}"
     print_whole(table, console)
 
 

@@ -1,5 +1,6 @@
 """Tables of which no figure is ever cut: `2` for 20 would be another promise."""
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rich.console import Console, JustifyMethod
@@ -20,6 +21,34 @@ def add_columns(table: Table, headings: dict[str, JustifyMethod]) -> None:
 def full_width(table: Table, console: Console) -> int:
     """Give the columns of a console on which nothing of a table is folded."""
     return Measurement.get(console, console.options.update(max_width=_ANY), table).maximum
+
+
+def fitting(
+    make: Callable[[Sequence[str]], Table],
+    headings: Sequence[str],
+    dispensable: Sequence[str],
+    console: Console,
+) -> tuple[Table, bool]:
+    """
+    Make a table of as many columns as a console has room for.
+
+    Args:
+        make: Makes it, of the columns under some headings.
+        headings: Of all columns.
+        dispensable: Headings that give way, in this order; one that is not there is passed over.
+        console: Where it is to have room.
+
+    Returns:
+        The table, and whether a column was left out of it.
+    """
+    kept = list(headings)
+    table = make(kept)
+    for heading in (heading for heading in dispensable if heading in headings):
+        if full_width(table, console) <= console.width:
+            break
+        kept.remove(heading)
+        table = make(kept)
+    return table, len(kept) < len(headings)
 
 
 def print_whole(table: Table, console: Console) -> None:

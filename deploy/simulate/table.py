@@ -4,6 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -16,7 +17,7 @@ from deploy.foreign_text import shown
 from deploy.simulate.errors import Summary
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
-from deploy.whole_table import add_columns, full_width, print_whole
+from deploy.whole_table import add_columns, fitting, print_whole
 
 _BY: Final = {"published": "paper", "tight": "tight"}
 _HEADINGS: Final[dict[str, JustifyMethod]] = {
@@ -59,12 +60,7 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
         )
     both = len({row.setting.accounting for row in rows}) > 1
     headings = [heading for heading in _HEADINGS if both or heading != "by"]
-    table, left_out = _table(rows, headings), False
-    for heading in _DISPENSABLE:
-        if full_width(table, console) <= console.width:
-            break
-        headings.remove(heading)
-        table, left_out = _table(rows, headings), True
+    table, left_out = fitting(partial(_table, rows), headings, _DISPENSABLE, console)
     print_whole(table, console)
     for sentence in remarks(rows):
         console.print(sentence, style="dim", highlight=False)
