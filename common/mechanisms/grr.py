@@ -110,6 +110,11 @@ class Grr(OddsOfWeights, SupportCounting):
         inside: NDArray[np.bool_] = reports["item"] < self.domain_size
         return inside
 
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Say which reports name an item. Run by auditors."""
+        named: NDArray[np.bool_] = reports["item"] == item
+        return named
+
     def tally(self, reports: Reports) -> Counts:
         """
         Count reports by item. Run by the analyzer.

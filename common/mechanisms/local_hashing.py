@@ -214,6 +214,14 @@ class LocalHashing(OddsOfWeights, SupportCounting):
         )
         return inside
 
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Say which reports' seeds hash an item to their buckets. Run by auditors."""
+        place = self._place(np.array([item], dtype=np.int64))
+        hashed: NDArray[np.bool_] = (
+            self.family.hash(reports["seed"].astype(np.int64), place) == reports["bucket"]
+        )
+        return hashed
+
     def tally(self, reports: Reports) -> Counts:
         """
         Count reports by cell. Run by the analyzer.

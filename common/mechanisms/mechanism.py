@@ -118,6 +118,9 @@ class Mechanism(Protocol):
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Say which reports this mechanism can make. Run by the analyzer."""
 
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Say which reports support an item: all that one report tells of it. Run by auditors."""
+
     def tally(self, reports: Reports) -> Counts:
         """Count valid reports by cell: all that the analyzer keeps. Shape (cells,)."""
 

@@ -186,6 +186,12 @@ class SquareWave(OddsOfWeights):
         inside: NDArray[np.bool_] = reports["item"] < self.places
         return inside
 
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Say which reports name a place around an item. Run by auditors."""
+        places = reports["item"].astype(np.int64)
+        around: NDArray[np.bool_] = (item <= places) & (places < item + self.width)
+        return around
+
     def tally(self, reports: Reports) -> Counts:
         """
         Count reports by place. Run by the analyzer.

@@ -214,6 +214,14 @@ class StringHashing(OddsOfWeights, SupportCounting):
     def _candidate_digests(self) -> Words:
         return self._digests([name.encode() for name in self.candidates])
 
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Say which reports' seeds hash a candidate to their buckets. Run by auditors."""
+        hashed = bucket_of(
+            reports["seed"].astype(np.uint64), self._candidate_digests[item], self.buckets
+        )
+        supported: NDArray[np.bool_] = hashed == reports["bucket"]
+        return supported
+
     def tally(self, reports: Reports) -> Counts:
         """
         Count, for every candidate, the reports that support it. Run by the analyzer.

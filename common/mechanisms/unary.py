@@ -177,6 +177,12 @@ class UnaryEncoding(SupportCounting):
         fine: NDArray[np.bool_] = (reports["bits"][:, -1] & spare) == 0
         return fine
 
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Say which reports have an item's bit set. Run by auditors."""
+        octet, bit = divmod(item, 8)
+        is_set: NDArray[np.bool_] = (reports["bits"][:, octet] >> bit & 1).astype(np.bool_)
+        return is_set
+
     def tally(self, reports: Reports) -> Counts:
         """
         Count the set bits of each item. Run by the analyzer.

@@ -12,7 +12,9 @@ from common.mechanisms.hash_family import HashFamily
 from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Mixture, is_null, null_reports
 from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import SymmetricUnary
 from tests.support.mechanisms import EXAMPLES, NONCE, example
 
@@ -115,3 +117,21 @@ def test_one_hot_response_has_its_printed_variance() -> None:
     found = mechanism.variance(np.zeros(5), Mixture(n_real=1.0))
 
     assert 0.9 * 0.1 / 0.8**2 == pytest.approx(found[0], rel=1e-12)
+
+
+@_EVERY
+@pytest.mark.parametrize("items", [2, 7, 9])
+def test_a_report_supports_what_its_count_says(name: str, items: int) -> None:
+    """Report by report, what one supports adds up to what the estimator counts."""
+    mechanism, rng = example(name, items=items), np.random.default_rng(3)
+    values = rng.integers(0, mechanism.domain_size, 300)
+    made = np.concatenate([mechanism.randomize(values, rng), mechanism.dummies(300, rng)])
+    counted = [mechanism.supports(made, item).sum() for item in range(mechanism.domain_size)]
+    cells = mechanism.tally(made)
+
+    if isinstance(mechanism, SquareWave):
+        width = mechanism.width
+        assert counted == [cells[item : item + width].sum() for item in range(len(counted))]
+    else:
+        assert isinstance(mechanism, SupportCounting)
+        assert counted == mechanism.support_counts(cells).tolist()

@@ -1,0 +1,1 @@
+"""What each coalition of parties could really learn, executed on the deployed code."""

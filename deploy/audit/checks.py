@@ -1,0 +1,72 @@
+"""Several tests and facts that make one row of an audit."""
+
+from typing import Any
+
+from deploy.audit.finding import Finding, Heading
+from deploy.audit.significance import CONFIDENCE, TEST_LEVEL
+
+
+class Checks:
+    """Gathers what must be true of one thing; `finding` says whether all of it is."""
+
+    def __init__(self) -> None:
+        self._tests: dict[str, float] = {}
+        self._facts: dict[str, bool] = {}
+
+    def test(self, name: str, p_value: float) -> None:
+        """Note a statistical test of something that must be true."""
+        self._tests[name] = min(p_value, self._tests.get(name, 1.0))
+
+    def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
+        """Note a fact that must be true, whatever was drawn."""
+        self._facts[name] = holds and self._facts.get(name, True)
+
+    @property
+    def broken(self) -> list[str]:
+        """What is not true, by name."""
+        return [
+            *(name for name, holds in self._facts.items() if not holds),
+            *(name for name, p_value in self._tests.items() if p_value < TEST_LEVEL),
+        ]
+
+    def finding(
+        self,
+        *,
+        scenario: str,
+        title: str,
+        heading: Heading,
+        sentence: str,
+        **fields: Any,  # noqa: ANN401  # as a Finding takes them
+    ) -> Finding:
+        """
+        Make the row.
+
+        Args:
+            scenario: Its name.
+            title: What was checked.
+            heading: Under which it stands.
+            sentence: What it means that all of it is true.
+            **fields: Of the finding.
+        """
+        broken = self.broken
+        return Finding(
+            scenario=scenario,
+            title=title,
+            heading=heading,
+            coalition=fields.pop("coalition", "nobody"),
+            verdict="broken" if broken else "holds",
+            sentence=f"Not so: {'; '.join(broken)}." if broken else sentence,
+            statistic=self._statistic(),
+            confidence=CONFIDENCE if self._tests else None,
+            tests=len(self._tests),
+            **fields,
+        )
+
+    def _statistic(self) -> str:
+        parts = []
+        if self._tests:
+            name = min(self._tests, key=lambda test: self._tests[test])
+            parts.append(f"least p of {len(self._tests)} tests {self._tests[name]:.2g}, of: {name}")
+        if self._facts:
+            parts.append(f"{len(self._facts)} facts checked")
+        return "; ".join(parts)

@@ -1,0 +1,132 @@
+"""
+The distinguishing game: which of two values does the victim hold?
+
+In each of two worlds that differ in the victim's value the adversary's view is drawn many times,
+and made into one score, which is higher the more the view speaks for the first. A part of the draws
+chooses a threshold, the rest measures it. Whoever says "the first" from the threshold on is right
+with probability t under the first value and wrong with probability f under the second; (ε, δ)
+allows t ≤ e^ε·f + δ, so that ε is at least ln((t - δ) / f). Bounds on t and f from the draws make
+that a bound on ε [JE19]. Whoever says "the second" below a threshold is bounded likewise.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from deploy.audit.significance import (
+    TEST_LEVEL,
+    ceiling,
+    probability_lower,
+    probability_upper,
+)
+
+Scores = NDArray[np.float64]
+
+_CHOOSING: Final = 0.25
+"""Share of the draws that chooses the threshold."""
+_THRESHOLDS: Final = 400
+_ROC_POINTS: Final = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What a game came to."""
+
+    epsilon_lower: float
+    """At least this much ε is lost at δ; errs with probability TEST_LEVEL at most."""
+    ceiling: float
+    advantage: float
+    trials: int
+    """In each world."""
+    roc: tuple[tuple[float, float], ...]
+
+
+def play(first: Scores, second: Scores, delta: float = 0.0) -> Played:
+    """
+    Bound ε at δ from below by the scores of one attack.
+
+    Args:
+        first: Scores of views under the first value, shape (trials,); may be infinite.
+        second: Under the second, shape (trials,).
+        delta: At which ε is bounded; 0 for pure ε.
+
+    Cost: a sort of the scores.
+    """
+    cut = int(_CHOOSING * len(first))
+    chosen, trials = _Curve(first[:cut], second[:cut]), len(first) - cut
+    measured = _Curve(first[cut:], second[cut:], thresholds=chosen.thresholds)
+    best = int(np.argmax(chosen.bounds(delta, trials)))
+    fair = int(np.argmax(chosen.true - chosen.false))
+    hits, misses = measured.counts(best)
+    return Played(
+        epsilon_lower=_bound(hits, misses, trials, delta),
+        ceiling=ceiling(trials, delta),
+        advantage=float(measured.true[fair] - measured.false[fair]),
+        trials=trials,
+        roc=measured.roc(),
+    )
+
+
+def _bound(hits: int, misses: int, trials: int, delta: float) -> float:
+    surely = probability_lower(hits, trials, TEST_LEVEL / 2) - delta
+    at_most = probability_upper(misses, trials, TEST_LEVEL / 2)
+    return max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0
+
+
+class _Curve:
+    """Rates at every threshold: of saying "the first" from it on; then "the second" below it."""
+
+    def __init__(self, first: Scores, second: Scores, thresholds: Scores | None = None) -> None:
+        self.thresholds = _thresholds(first, second) if thresholds is None else thresholds
+        self._n = len(first)
+        from_first, from_second = (
+            len(scores) - np.searchsorted(np.sort(scores), self.thresholds, side="left")
+            for scores in (first, second)
+        )
+        self._hits = np.concatenate([from_first, len(second) - from_second])
+        self._misses = np.concatenate([from_second, len(first) - from_first])
+
+    @property
+    def true(self) -> Scores:
+        """True positive rates."""
+        return self._hits / self._n
+
+    @property
+    def false(self) -> Scores:
+        """False positive rates."""
+        return self._misses / self._n
+
+    def counts(self, place: int) -> tuple[int, int]:
+        """Give hits and misses at a threshold."""
+        return int(self._hits[place]), int(self._misses[place])
+
+    def bounds(self, delta: float, trials: int) -> Scores:
+        """Give what each threshold would show in so many trials, if these rates were exact."""
+        hits, misses = self.true * trials, self.false * trials
+        level = TEST_LEVEL / 2
+        surely = stats.beta.ppf(level, np.maximum(hits, 1e-9), trials - hits + 1) - delta
+        at_most = stats.beta.ppf(1 - level, misses + 1, np.maximum(trials - misses, 1e-9))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shown: Scores = np.log(np.maximum(surely, 1e-300) / at_most)
+        return shown
+
+    def roc(self) -> tuple[tuple[float, float], ...]:
+        """Give points of the first direction, from (0, 0) to (1, 1), not many."""
+        half = len(self.thresholds)
+        order = np.lexsort((self.true[:half], self.false[:half]))
+        kept = order[np.unique(np.linspace(0, half - 1, min(half, _ROC_POINTS)).astype(int))]
+        points = zip(self.false[kept].tolist(), self.true[kept].tolist(), strict=True)
+        return ((0.0, 0.0), *points, (1.0, 1.0))
+
+
+def _thresholds(first: Scores, second: Scores) -> Scores:
+    """Spread thresholds over the scores, by rank: evenly, and more of them towards both ends."""
+    scores = np.sort(np.concatenate([first, second]))
+    last = len(scores) - 1
+    growing = np.geomspace(1, last + 1, _THRESHOLDS // 4) - 1
+    ranks = np.concatenate([np.linspace(0, last, _THRESHOLDS // 2), growing, last - growing])
+    return np.unique(scores[np.clip(ranks, 0, last).astype(int)])

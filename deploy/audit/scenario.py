@@ -1,0 +1,22 @@
+"""One thing that an audit plays or checks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from deploy.audit.audited import Audited
+from deploy.audit.finding import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A scenario; it may be played in any process, on its own."""
+
+    name: str
+    """By which it is chosen, and by which its rows are known; small letters, hyphens and `+`."""
+    title: str
+    """What is played, in a few words."""
+    play: Callable[[Audited, np.random.Generator], Outcome]
+    """A function of a module. All it draws, but for keys and what services draw of their own, it
+    draws from the generator, so that the same seed gives the same figures."""
