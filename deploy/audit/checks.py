@@ -11,10 +11,12 @@ class Checks:
 
     def __init__(self) -> None:
         self._tests: dict[str, float] = {}
+        self._n_tests = 0
         self._facts: dict[str, bool] = {}
 
     def test(self, name: str, p_value: float) -> None:
-        """Note a statistical test of something that must be true."""
+        """Note a test of something that must be true; of one name the least p counts."""
+        self._n_tests += 1
         self._tests[name] = min(p_value, self._tests.get(name, 1.0))
 
     def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
@@ -57,8 +59,8 @@ class Checks:
             verdict="broken" if broken else "holds",
             sentence=f"Not so: {'; '.join(broken)}." if broken else sentence,
             statistic=self._statistic(),
-            confidence=CONFIDENCE if self._tests else None,
-            tests=len(self._tests),
+            confidence=CONFIDENCE if self._n_tests else None,
+            tests=self._n_tests,
             **fields,
         )
 
@@ -66,7 +68,7 @@ class Checks:
         parts = []
         if self._tests:
             name = min(self._tests, key=lambda test: self._tests[test])
-            parts.append(f"least p of {len(self._tests)} tests {self._tests[name]:.2g}, of: {name}")
+            parts.append(f"least p of {self._n_tests} tests {self._tests[name]:.2g}, of: {name}")
         if self._facts:
             parts.append(f"{len(self._facts)} facts checked")
         return "; ".join(parts)

@@ -22,7 +22,6 @@ Verdict = Literal[
     "reached",
     "not contradicted",
     "contradicted",
-    "too weak",
     "refuted",
     "not refuted",
     "holds",
@@ -37,7 +36,6 @@ VERDICTS_IN_WORDS: Final = MappingProxyType(
         "reached": "an attack gets nine tenths of what is claimed or more: no less can be claimed",
         "not contradicted": "no attack tried gets more than what is claimed; see what it could see",
         "contradicted": "an attack gets more than what is claimed: the claim is false",
-        "too weak": "the attack falls short of what it must reach: nothing is shown",
         "refuted": "a claim that is known to be false was shown to be",
         "not refuted": "a claim that is known to be false was not shown to be: the audit is broken",
         "holds": "what must be true was checked, and is",
@@ -62,6 +60,8 @@ class Finding:
     verdict: Verdict
     sentence: str
     """What it means, in plain words."""
+    subject: str = ""
+    """What was played on, where that is not the audited task: another design, to compare with."""
     advice: str = ""
     """What to change if it is not good enough."""
     claim_epsilon: float | None = None

@@ -56,6 +56,27 @@ def of_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float
     return float(stats.chisquare(seen, law / law.sum() * total).pvalue)
 
 
+def of_two_samples(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+    """Test whether two samples, counted by cell, have one law: χ² of a table of two rows."""
+    both = one + other
+    share = one.sum() / max(1, both.sum())
+    order = np.argsort(both)[::-1]
+    kept = order[both[order] * min(share, 1 - share) >= _LEAST_EXPECTED]
+    rest = np.setdiff1d(order, kept)
+    table = np.array(
+        [[*sample[kept], sample[rest].sum()] for sample in (one, other)], dtype=np.int64
+    )
+    table = table[:, table.sum(axis=0) > 0]
+    if table.shape[1] < 2:  # noqa: PLR2004  # one cell holds everything
+        return 1.0
+    if table[:, -1].sum() * min(share, 1 - share) < _LEAST_EXPECTED:
+        table[:, -2] += table[:, -1]
+        table = table[:, :-1]
+    if table.shape[1] < 2:  # noqa: PLR2004
+        return 1.0
+    return float(stats.chi2_contingency(table, correction=False).pvalue)
+
+
 def of_table(counts: NDArray[np.int64]) -> float:
     """
     Test a table whose row and column sums are fixed and which should be even: positions of orders.
@@ -70,6 +91,20 @@ def of_table(counts: NDArray[np.int64]) -> float:
     expected = counts.sum() / n**2
     statistic = float(((counts - expected) ** 2 / expected).sum())
     return float(stats.chi2.sf(statistic * (n - 1) / n, (n - 1) ** 2))
+
+
+def of_blocks(counts: NDArray[np.int64]) -> float:
+    """
+    Test how blocks of one order fall into blocks of another, by χ²; all sums are fixed.
+
+    Args:
+        counts: Shape (b, b), of n objects in all. Entries are hypergeometric, whose variance is
+            (1 - 1/b)²·n/(n-1) times their mean; there are (b-1)² degrees of freedom.
+    """
+    blocks, n = len(counts), int(counts.sum())
+    expected = n / blocks**2
+    statistic = float(((counts - expected) ** 2 / expected).sum()) * (n - 1) / n
+    return float(stats.chi2.sf(statistic, (blocks - 1) ** 2))
 
 
 def of_normal(value: float, mean: float, deviation: float) -> float:

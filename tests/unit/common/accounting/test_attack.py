@@ -16,7 +16,7 @@ from common.accounting.counts import Binomial, Groups, Poisson
 from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.brute_force import Law, grr_law, true_delta, uniform_law
+from deploy.audit.code.enumeration import Law, grr_law, true_delta, uniform_law
 
 _VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "accounting.json").read_text(encoding="utf-8")

@@ -21,7 +21,7 @@ from common.accounting.randomizers import (
 )
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.brute_force import grr_law, true_delta, unary_law, uniform_law
+from deploy.audit.code.enumeration import grr_law, true_delta, unary_law, uniform_law
 
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:

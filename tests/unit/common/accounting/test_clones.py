@@ -9,7 +9,7 @@ from common.accounting.clones import CloneReduction, clones_2021, clones_2023, s
 from common.accounting.crowd import Crowd
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.brute_force import grr_law, true_delta
+from deploy.audit.code.enumeration import grr_law, true_delta
 
 
 def _binary(local_epsilon: float) -> MatchCountReduction:

@@ -13,7 +13,7 @@ from common.accounting.drawn_dummies import each_item_release, uniform_dummies
 from common.accounting.item_noise import ItemNoiseRelease
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.brute_force import (
+from deploy.audit.code.enumeration import (
     grr_law,
     own_dummies_law,
     true_delta,

@@ -14,7 +14,7 @@ from common.accounting.item_noise_calibration import geometric_spec
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from tests.support.brute_force import grr_law, true_delta_with_item_noise
+from deploy.audit.code.enumeration import grr_law, true_delta_with_item_noise
 
 
 def _spec(peak: int, left: float, right: float, most: int) -> ShufflerSpec:

@@ -8,7 +8,7 @@ from common.accounting.crowd import Crowd
 from common.accounting.variation_ratio import VariationRatio, variation_ratio
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from tests.support.brute_force import grr_law, true_delta
+from deploy.audit.code.enumeration import grr_law, true_delta
 
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:

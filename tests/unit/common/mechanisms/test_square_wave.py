@@ -11,7 +11,7 @@ from common.mechanisms.mechanism import Mixture, is_null, null_reports
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.square_wave import SquareWave, best_reach
 from common.mechanisms.wanted import Wanted
-from tests.support.brute_force import Law, true_delta, uniform_law
+from deploy.audit.code.enumeration import Law, true_delta, uniform_law
 from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)

@@ -6,7 +6,7 @@ from scipy import stats
 from common.accounting.amplification import delta_upper
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
-from tests.support.brute_force import (
+from deploy.audit.code.enumeration import (
     every_function_law,
     grr_law,
     hashing_law,

@@ -1,0 +1,1 @@
+"""Whether the running code draws, orders, counts and promises what it says: against exact laws."""

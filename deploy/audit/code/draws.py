@@ -1,0 +1,98 @@
+"""Whether numbers of dummies, and what the shuffler draws, have their laws."""
+
+from typing import Final
+
+import numpy as np
+from scipy import stats
+
+from common.dummy_spec import DummySpec
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.mechanism import Vector
+from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task import Task
+from deploy.audit import fit
+from deploy.audit.audited import Audited
+from deploy.audit.checks import Checks
+from deploy.audit.code.panel import panel
+from deploy.audit.finding import Outcome
+from shuffler.dummies import draw_item_dummies, draw_kept
+from user_agent.contribution import draw_dummies, draw_dummy_counts
+
+_SLOW: Final = 20
+"""How much fewer users are drawn where each is drawn alone."""
+
+
+def play_draws(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Test the laws of the audited task, and one of every kind."""
+    checks, draws = Checks(), audited.effort.reports // 2
+    for task in (audited.task, *panel()):
+        law = task.dummies
+        if law.uniform:
+            _check_numbers(checks, law, draws, rng)
+        else:
+            _check_named(checks, task, draws // _SLOW, rng)
+        if not task.shuffler.idle:
+            _check_shuffler(checks, task.shuffler, draws, rng)
+    finding = checks.finding(
+        scenario="draws",
+        title="Numbers of dummies, and the shuffler's draws, have their laws",
+        heading="correctness",
+        sentence="As many dummies are added, and as many reports dropped, as the guarantees count "
+        "on; whatever value a person holds.",
+        trials=draws,
+        advice="Do not collect with this version: its guarantees do not describe it.",
+    )
+    return Outcome(findings=(finding,))
+
+
+def _check_numbers(checks: Checks, law: DummySpec, users: int, rng: np.random.Generator) -> None:
+    drawn = draw_dummy_counts(law, users, rng) - law.per_user
+    checks.must(f"{law.law} dummies within their range", bool((drawn >= 0).all()))
+    if law.law == "fixed":
+        checks.must("a fixed number of dummies", not drawn.any())
+        return
+    most = law.most if law.law == "negative-binomial" else law.trials
+    checks.must(f"{law.law} dummies within their range", bool((drawn <= most).all()))
+    places = np.arange(most + 1)
+    chances: Vector = (
+        stats.nbinom.pmf(places, law.trials, 1 - law.extra_chance)
+        if law.law == "negative-binomial"
+        else stats.binom.pmf(places, law.trials, law.extra_chance)
+    )
+    counts = np.bincount(np.clip(drawn, 0, most), minlength=most + 1)
+    checks.test(f"{law.law} dummies", fit.of_cells(counts, chances))
+
+
+def _check_named(checks: Checks, task: Task, users: int, rng: np.random.Generator) -> None:
+    """Test dummies that name items: each item apart, but for the cut of their number."""
+    law, mechanism = task.dummies, mechanism_of(task)
+    drawn = [draw_dummies(mechanism, law, rng) for _ in range(users)]
+    numbers = np.bincount([len(one) for one in drawn], minlength=law.trials + 1)
+    places = np.arange(law.trials + 1)
+    chances = stats.binom.pmf(places, law.trials, law.extra_chance) * (places <= law.most)
+    checks.test("dummies that name items", fit.of_cells(numbers, chances))
+    named = mechanism.tally(np.concatenate(drawn))
+    checks.test("which items dummies name", fit.of_cells(named, np.ones(len(named))))
+    checks.must(
+        "each item once at most", all(mechanism.tally(one).max() <= 1 for one in drawn if len(one))
+    )
+
+
+def _check_shuffler(
+    checks: Checks, law: ShufflerSpec, draws: int, rng: np.random.Generator
+) -> None:
+    kept = int(draw_kept(law, draws, rng).sum())
+    checks.test("reports that the shuffler keeps", fit.of_chance(kept, draws, law.kept))
+    if law.law == "none":
+        return
+    numbers = draw_item_dummies(law, draws, rng)
+    places = np.arange(law.most + 1)
+    if law.law == "binomial":
+        chances: Vector = stats.binom.pmf(places, law.trials, 0.5)
+    else:
+        left, right = law.left_weight / RATIO_SUM, law.right_weight / RATIO_SUM
+        steps = places - law.peak
+        chances = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
+    checks.must("the shuffler's dummies within their range", int(numbers.max()) <= law.most)
+    counts = np.bincount(np.clip(numbers, 0, law.most), minlength=law.most + 1)
+    checks.test(f"the shuffler's {law.law} dummies", fit.of_cells(counts, chances))

@@ -1,0 +1,182 @@
+"""
+Whether the order of a batch is uniform, and rests on nothing but the generator it is drawn from.
+
+Small batches are ordered so often that every order can be counted; of large ones what an attacker
+would look for is: neighbours that stay neighbours, reports that stay where or near where they came,
+an early half that comes early. Order that is drawn with a generator of its own, or with one that is
+seeded from a few words, shows by what is taken from the generator that was handed in: n reports
+have n! orders, and fewer than log2(n!) random bits cannot draw them all.
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deploy.audit import fit
+from deploy.audit.audited import Audited
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Outcome
+from shuffler.permutation import ExternalShuffle, Reports, permute
+
+Order = NDArray[np.int64]
+"""Place of arrival of each report, in the order of departure."""
+Ordering = Callable[[int, np.random.Generator], Order]
+
+_SMALL: Final = (2, 3, 4, 5)
+_MATRIX: Final = 30
+_LARGE: Final = 20_000
+_BLOCKS: Final = 20
+_NEAR: Final = 10
+_TOGETHER: Final = 1000
+"""Reports that a shuffler delivers together."""
+
+
+class _Memory:
+    """Buckets that lie in memory."""
+
+    def __init__(self) -> None:
+        self._records: dict[int, list[bytes]] = {}
+
+    def append(self, bucket: int, reports: bytes) -> None:
+        """Add a record to a bucket."""
+        self._records.setdefault(bucket, []).append(reports)
+
+    def take(self, bucket: int) -> list[bytes]:
+        """Read a bucket's records, and remove it."""
+        return self._records.pop(bucket, [])
+
+
+def in_memory(n: int, rng: np.random.Generator) -> Order:
+    """Order n reports as a batch that fits into memory is."""
+    return _places(permute(_reports(n), rng))
+
+
+def in_buckets(n: int, rng: np.random.Generator) -> Order:
+    """Order n reports as a batch is that is thrown into buckets: three, from a small buffer."""
+    shuffle = ExternalShuffle(
+        report_bytes=4, buckets=_Memory(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
+    )
+    for group in np.array_split(_reports(n), max(1, n // 3)):
+        shuffle.add(group)
+    return np.concatenate([_places(part) for part in shuffle.permuted(_TOGETHER)])
+
+
+def _reports(n: int) -> Reports:
+    """Make n reports that say where they came."""
+    return np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
+
+
+def _places(reports: Reports) -> Order:
+    return np.ascontiguousarray(reports).view(np.uint32)[:, 0].astype(np.int64)
+
+
+def play_orders(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Test both ways in which a batch is put in order."""
+    checks, effort = Checks(), audited.effort.orders
+    for name, ordering, share in (
+        ("in memory", in_memory, 1.0),
+        ("in buckets", in_buckets, 0.1),
+    ):
+        for size in _SMALL:
+            _check_every_order(checks, name, ordering, int(share * effort / 20), size, rng)
+        _check_places(checks, name, ordering, int(share * effort / 20 / _MATRIX), rng)
+        for _ in range(max(2, int(share * effort / 10) // _LARGE)):
+            check_order(checks, name, ordering(_LARGE, rng))
+        _check_source(checks, name, ordering)
+    finding = checks.finding(
+        scenario="orders",
+        title="Every order of a batch is as likely",
+        heading="anonymity",
+        coalition="analyzer",
+        sentence="The place of a report in a batch tells nothing about when it came, or what came "
+        "next to it.",
+        trials=effort,
+        advice="Do not collect with this version: whoever sends first can be found.",
+    )
+    return Outcome(findings=(finding,))
+
+
+def _check_every_order(  # noqa: PLR0917  # what is tested, and how much
+    checks: Checks, name: str, ordering: Ordering, orders: int, size: int, rng: np.random.Generator
+) -> None:
+    numbered = {order: number for number, order in enumerate(itertools.permutations(range(size)))}
+    seen = np.zeros(len(numbered), dtype=np.int64)
+    for _ in range(orders):
+        place = numbered.get(tuple(ordering(size, rng).tolist()))
+        checks.must(f"{name}: nothing is lost", place is not None)
+        if place is not None:
+            seen[place] += 1
+    checks.test(f"{name}: all orders of {size}", fit.of_cells(seen, np.ones(len(seen))))
+
+
+def _check_places(
+    checks: Checks, name: str, ordering: Ordering, orders: int, rng: np.random.Generator
+) -> None:
+    landed = np.zeros((_MATRIX, _MATRIX), dtype=np.int64)
+    for _ in range(orders):
+        landed[ordering(_MATRIX, rng), np.arange(_MATRIX)] += 1
+    checks.test(f"{name}: where each of {_MATRIX} lands", fit.of_table(landed))
+
+
+def check_order(checks: Checks, name: str, order: Order) -> None:
+    """
+    Test one order of many reports.
+
+    Args:
+        checks: Where the tests are noted.
+        name: Whose order it is.
+        order: Places of arrival 0 .. n-1 in the order of departure, n of some thousand or more.
+    """
+    n, places = len(order), np.arange(len(order))
+    checks.must(f"{name}: nothing is lost", bool((np.sort(order) == places).all()))
+    steps = np.diff(order)
+    checks.test(f"{name}: neighbours stay", fit.of_number(int((steps == 1).sum()), (n - 1) / n))
+    checks.test(f"{name}: neighbours turn", fit.of_number(int((steps == -1).sum()), (n - 1) / n))
+    near = 2 * sum(n - step for step in range(1, _NEAR + 1)) / n
+    close = int((np.abs(steps) <= _NEAR).sum())
+    checks.test(f"{name}: neighbours stay near", fit.of_number(close, near))
+    rises = int((steps > 0).sum())
+    checks.test(f"{name}: rises", fit.of_normal(rises, (n - 1) / 2, math.sqrt((n + 1) / 12)))
+    still = int((order == places).sum())
+    checks.test(f"{name}: places kept", fit.of_number(still, 1.0))
+    about = int((np.abs(order - places) <= _NEAR).sum())
+    checks.test(f"{name}: places nearly kept", fit.of_number(about, 2 * _NEAR + 1))
+    rank = float(np.corrcoef(order, places)[0, 1])
+    checks.test(f"{name}: early stays early", fit.of_normal(rank, 0.0, 1 / math.sqrt(n - 1)))
+    blocks = np.zeros((_BLOCKS, _BLOCKS), dtype=np.int64)
+    np.add.at(blocks, (order * _BLOCKS // n, places * _BLOCKS // n), 1)
+    checks.test(f"{name}: blocks spread", fit.of_blocks(blocks))
+
+
+def _check_source(checks: Checks, name: str, ordering: Ordering) -> None:
+    """Check that an order follows from the generator handed in, and takes enough from it."""
+    first, again, other = (
+        ordering(_LARGE, np.random.Generator(np.random.Philox(key=key))) for key in (1, 1, 2)
+    )
+    before = _global_sources()
+    checks.must(f"{name}: the order follows from its generator", bool((first == again).all()))
+    checks.must(f"{name}: another generator, another order", bool((first != other).any()))
+    counted = np.random.Philox(key=3)
+    ordering(_LARGE, np.random.Generator(counted))
+    checks.must(
+        f"{name}: as many random bits as there are orders",
+        _bits_taken(counted) >= math.lgamma(_LARGE + 1) / math.log(2),
+    )
+    checks.must(f"{name}: no other source of randomness", before == _global_sources())
+
+
+def _global_sources() -> tuple[object, str]:
+    """Give the states of the generators that nobody hands in."""
+    return random.getstate(), repr(np.random.get_state())  # noqa: NPY002  # to see it unused
+
+
+def _bits_taken(source: np.random.Philox) -> int:
+    """Give how many random bits were taken: Philox counts its blocks of four words."""
+    state: Any = source.state
+    blocks = int(state["state"]["counter"][0])
+    return 64 * (4 * blocks - (4 - int(state["buffer_pos"])))

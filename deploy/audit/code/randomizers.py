@@ -1,0 +1,205 @@
+"""
+Whether randomizers have their laws: of the audited task, and of every mechanism there is.
+
+What a report tells is which values it supports, so that is what is counted: the own value, every
+other one, two at once; and where a report draws a seed, that the seed is uniform and the hash
+family pairwise independent, by going through all its seeds.
+"""
+
+import itertools
+from typing import Final
+
+import numpy as np
+
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.hash_family import HashFamily
+from common.mechanisms.local_hashing import LocalHashing
+from common.mechanisms.mechanism import Mechanism, Reports
+from common.task import Task
+from deploy.audit import fit
+from deploy.audit.audited import Audited
+from deploy.audit.checks import Checks
+from deploy.audit.code.laws import SupportLaw, support_law
+from deploy.audit.code.panel import panel
+from deploy.audit.finding import Finding, Outcome
+
+_AT_ONCE: Final = 250_000
+"""Reports drawn together; unary ones are long."""
+_MOST_BYTES: Final = 50_000_000
+"""Of the reports of one kind that are drawn."""
+_FEW: Final = 12
+"""Items up to which every one is looked at."""
+_MOST_CELLS: Final = 20_000
+_SMALL_FAMILY: Final = 2**16
+
+
+def play_randomizer(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Test the audited task's own randomizer and dummies."""
+    finding = _tested(
+        [audited.task],
+        audited.effort.reports,
+        rng,
+        title="This task's reports and dummies have their laws",
+        sentence="The running code draws reports and dummies with the very probabilities that all "
+        "guarantees are computed from.",
+    )
+    return Outcome(findings=(finding,))
+
+
+def play_panel(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Test every mechanism, on small tasks."""
+    tasks = {task.mechanism.name: task for task in panel() if task.protocol != "fe1"}
+    finding = _tested(
+        list(tasks.values()),
+        audited.effort.reports // 2,
+        rng,
+        title=f"All {len(tasks)} mechanisms have their laws",
+        sentence="Every randomizer that a task may name draws with the probabilities that its "
+        "paper states.",
+    )
+    return Outcome(findings=(finding,))
+
+
+def _tested(
+    tasks: list[Task], reports: int, rng: np.random.Generator, *, title: str, sentence: str
+) -> Finding:
+    checks = Checks()
+    for task in tasks:
+        check_randomizer(checks, task, reports, rng)
+    return checks.finding(
+        scenario="randomizers",
+        title=title,
+        heading="correctness",
+        sentence=sentence,
+        trials=reports,
+        advice="Do not collect with this version: its guarantees do not describe it.",
+    )
+
+
+def check_randomizer(checks: Checks, task: Task, reports: int, rng: np.random.Generator) -> None:
+    """
+    Test one task's reports and dummies against the law of its mechanism.
+
+    Args:
+        checks: Where the tests are noted, under the mechanism's name.
+        task: Whose mechanism.
+        reports: Of each kind; fewer where they are long.
+        rng: Of all draws.
+    """
+    mechanism, law = mechanism_of(task), support_law(task)
+    reports = min(reports, _MOST_BYTES // mechanism.report_dtype.itemsize)
+    name, last = task.mechanism.name, task.domain_size - 1
+    for value in (0, last):
+        drawn = _draw(mechanism, value, reports, rng)
+        _check_support(checks, f"{name}, a report", mechanism, drawn, (value, law, last))
+        _check_pair(checks, f"{name}, a report", mechanism, drawn, (value, law))
+        _check_seeds(checks, f"{name}, a report", mechanism, drawn)
+    if task.composition.dummy_laws:
+        dummies = mechanism.dummies(reports, rng)
+        _check_support(checks, f"{name}, a dummy", mechanism, dummies, (None, law, last))
+        _check_seeds(checks, f"{name}, a dummy", mechanism, dummies)
+    if isinstance(mechanism, LocalHashing):
+        _check_family(checks, mechanism, rng)
+
+
+def _draw(mechanism: Mechanism, value: int, count: int, rng: np.random.Generator) -> Reports:
+    parts = (min(_AT_ONCE, count - start) for start in range(0, count, _AT_ONCE))
+    return np.concatenate(
+        [mechanism.randomize(np.full(part, value, dtype=np.int64), rng) for part in parts]
+    )
+
+
+def _items(last: int) -> list[int]:
+    """Give the items to look at: all of a few, or some spread over many."""
+    if last < _FEW:
+        return list(range(last + 1))
+    return [int(item) for item in np.unique(np.linspace(0, last, _FEW).astype(int))]
+
+
+def _check_support(
+    checks: Checks,
+    what: str,
+    mechanism: Mechanism,
+    drawn: Reports,
+    held: tuple[int | None, SupportLaw, int],
+) -> None:
+    value, law, last = held
+    checks.must(f"{what}: valid", bool(mechanism.valid(drawn).all()))
+    for item in _items(last):
+        if value is None:
+            kind, chance = "supports an item", law.dummy
+        elif item == value:
+            kind, chance = "supports its own item", law.own
+        elif law.far_only and item != last - value:
+            continue
+        else:
+            kind, chance = "supports another item", law.other
+        supporting = int(mechanism.supports(drawn, item).sum())
+        checks.test(f"{what}: {kind}", fit.of_chance(supporting, len(drawn), chance))
+
+
+def _check_pair(
+    checks: Checks,
+    what: str,
+    mechanism: Mechanism,
+    drawn: Reports,
+    held: tuple[int, SupportLaw],
+) -> None:
+    """Test how often the own and another item are supported at once."""
+    value, law = held
+    if law.far_only:
+        return
+    other = mechanism.domain_size - 1 - value
+    both = mechanism.supports(drawn, value) & mechanism.supports(drawn, other)
+    chance = law.own * law.other if law.independent else 0.0
+    checks.test(
+        f"{what}: supports both of two items", fit.of_chance(int(both.sum()), len(drawn), chance)
+    )
+
+
+def _check_seeds(checks: Checks, what: str, mechanism: Mechanism, drawn: Reports) -> None:
+    """Test that seeds are uniform, and that no neighbours share one."""
+    if "seed" not in (drawn.dtype.names or ()):
+        return
+    seeds = drawn["seed"].astype(np.uint64)
+    number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
+    cells = min(number, _MOST_CELLS)
+    # Equal parts of the range, and what is left over by the number of parts: high and low digits.
+    low = (seeds % np.uint64(cells)).astype(np.int64)
+    evenly = np.full(cells, number // cells, dtype=np.float64)
+    evenly[: number % cells] += 1
+    checks.test(f"{what}: uniform seeds", fit.of_cells(np.bincount(low, minlength=cells), evenly))
+    width = -(-number // cells)
+    high = (seeds // np.uint64(width)).astype(np.int64)
+    parts = np.bincount(high, minlength=-(-number // width))
+    sizes = np.full(len(parts), float(width))
+    sizes[-1] = number - width * (len(parts) - 1)
+    checks.test(f"{what}: seeds all over", fit.of_cells(parts, sizes))
+    same = int((seeds[1:] == seeds[:-1]).sum())
+    checks.test(f"{what}: a seed of its own", fit.of_number(same, (len(seeds) - 1) / number))
+
+
+def _check_family(checks: Checks, mechanism: LocalHashing, rng: np.random.Generator) -> None:
+    """Go through all seeds: any two items fall into one bucket under exactly 1/g of them."""
+    family: HashFamily = mechanism.family
+    if family.seeds > _SMALL_FAMILY:
+        return
+    seeds = np.arange(family.seeds)
+    items = rng.choice(mechanism.domain_size, size=min(4, mechanism.domain_size), replace=False)
+    buckets = [_buckets(mechanism, seeds, int(item)) for item in items]
+    for one, other in itertools.combinations(buckets, 2):
+        together = int((one == other).sum())
+        checks.must(
+            "local-hashing: two items collide with chance 1/g", together * family.q == family.seeds
+        )
+
+
+def _buckets(mechanism: LocalHashing, seeds: np.ndarray, item: int) -> np.ndarray:
+    """Give the bucket of an item under each seed: the one in which it is supported."""
+    found = np.full(len(seeds), -1)
+    reports = np.empty(len(seeds), dtype=mechanism.report_dtype)
+    reports["seed"] = seeds
+    for bucket in range(mechanism.family.q):
+        reports["bucket"] = bucket
+        found[mechanism.supports(reports, item)] = bucket
+    return found

@@ -1,0 +1,157 @@
+"""
+The analyzer, alone and with users who hand over which reports and dummies are theirs.
+
+What is left of the batch is that of the honest users. The attack is the accountant's own: all other
+honest users are taken to hold one third value, what supports it is dropped, and the rest is asked
+how often it supports each of the victim's two values. Computed it proves nearly what is claimed
+(see `exact_epsilon`); measured it has power only where few are honest. Towards the other end the
+claim rests on the exact law, and on tests that the code draws from it.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+
+from common.accounting.attack import epsilon_lower
+from common.accounting.coalitions import LOCAL, central_epsilon, claimed_guarantee
+from common.accounting.release import CrowdRelease
+from common.guarantee import rounded_up
+from common.mechanisms.mechanism import Vector
+from deploy.audit.audited import Audited
+from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
+from deploy.audit.game import Played, play
+from deploy.audit.privacy.messages import (
+    count_scores,
+    own_dummies,
+    own_reports,
+    scores,
+    slow_to_draw,
+)
+from deploy.audit.privacy.rows import computed_row, game_row
+
+_SHARES: Final = (0.0, 0.1, 0.5, 0.9, 0.99)
+"""Colluding shares of the users for which claim and attack are computed."""
+_FEW: Final = (100, 10, 1)
+"""Honest users with whom the game is played."""
+_MORE_USERS: Final = (
+    "Ask more people, or raise n_min: the more answer, the less each one shows. Ask for tokens, so "
+    "that nobody can answer under many names."
+)
+
+
+def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Play for no colluder up to all users but the victim."""
+    if audited.terms.reduction is None:
+        return Outcome(findings=(_not_relied_on(audited),))
+    n_users, task = audited.n_users, audited.task
+    honest = {max(1, n_users - int(share * n_users)) for share in _SHARES}
+    honest |= {few for few in _FEW if few <= n_users}
+    points, rows = [], []
+    for left in sorted(honest, reverse=True):
+        claim, attack = _claim(audited, left), _attack(audited, left)
+        played = _game(audited, left, rng) if left in _FEW else None
+        points.append(
+            CurvePoint(
+                colluding=(n_users - left) / n_users,
+                honest=left,
+                claim=claim,
+                attack=attack,
+                measured=played.epsilon_lower if played else None,
+            )
+        )
+        rows.append(_row(audited, left, claim, attack, played))
+    curve = Curve(
+        title=f"The analyzer and colluding users, of {n_users:,}",
+        delta=task.delta,
+        points=tuple(points),
+    )
+    return Outcome(findings=tuple(rows), curves=(curve,))
+
+
+def _claim(audited: Audited, honest: int) -> float:
+    crowd = audited.terms.crowd_of(audited.n_users, honest, honest, 0)
+    return central_epsilon(audited.terms, crowd)
+
+
+def _attack(audited: Audited, honest: int) -> float | None:
+    """Compute what the attack proves; None for noise that it knows no law of."""
+    crowd = audited.terms.crowd_of(audited.n_users, honest, honest, 0)
+    release = audited.terms.release(crowd)
+    if not isinstance(release, CrowdRelease):
+        return None
+    if release.crowd.random_dummies is not None and honest > _FEW[0]:
+        return None  # minutes, where the number of dummies varies widely
+    return epsilon_lower(release.reduction, release.crowd, audited.task.delta) or None
+
+
+def _row(
+    audited: Audited, honest: int, claim: float, attack: float | None, played: Played | None
+) -> Finding:
+    colluders = audited.n_users - honest
+    coalition = "analyzer+users" if colluders else "analyzer"
+    fields: dict[str, Any] = {
+        "scenario": coalition,
+        "title": f"{honest:,} of {audited.n_users:,} users honest",
+        "heading": "anonymity",
+        "coalition": coalition,
+        "delta": audited.task.delta,
+        "theorem": _theorem(audited),
+        "sentence": (
+            f"If the analyzer and {colluders:,} of {audited.n_users:,} users pool what they know, "
+            f"your value changes the odds of anything they see by ε = {rounded_up(claim)} at most."
+            if colluders
+            else "The analyzer, which reads every report but not whose it is, learns of you what "
+            f"ε = {rounded_up(claim)} allows, at most."
+        ),
+        "advice": _MORE_USERS,
+    }
+    if played is not None:
+        statistic = "likelihood ratio of all messages that do not support the third value"
+        return game_row(played, claim=claim, exact=attack, statistic=statistic, **fields)
+    return computed_row(claim=claim, exact=attack, **fields)
+
+
+def _theorem(audited: Audited) -> str:
+    """Give what the claim follows from."""
+    return claimed_guarantee(audited.terms, audited.n_users).theorem
+
+
+def _game(audited: Audited, honest: int, rng: np.random.Generator) -> Played:
+    """Play among few honest users: all but the victim hold one value."""
+    task, mechanism = audited.task, audited.mechanism
+    first, second = 0, task.domain_size - 1
+    third = task.domain_size // 2 if task.domain_size > 2 else second  # noqa: PLR2004
+    messages = honest * (1 + task.dummies.expected_per_user)
+    trials = max(1000, int(audited.effort.crowds / messages))
+    if slow_to_draw(task.dummies):
+        trials = min(trials, max(1000, 50_000 // honest))
+    worlds: list[Vector] = []
+    for item in (first, second):
+        sent = own_reports(mechanism, item, trials, rng)
+        sent = sent.joined(own_reports(mechanism, third, trials, rng, each=honest - 1))
+        if task.dummies.maximum:
+            sent = sent.joined(own_dummies(task, mechanism, trials, rng, each=honest))
+        if third != second and honest > 1:
+            sent = sent.without(mechanism.supports(sent.reports, third))
+        worlds.append(
+            scores(mechanism, sent, (first, second))
+            if task.shuffler.idle
+            else count_scores(task, mechanism, sent, (first, second), rng)
+        )
+    return play(worlds[0], worlds[1], task.delta)
+
+
+def _not_relied_on(audited: Audited) -> Finding:
+    """Say that no shuffler is counted on: the analyzer is told no more than the local ε allows."""
+    return Finding(
+        scenario="analyzer",
+        title="No shuffler is counted on",
+        heading="anonymity",
+        coalition="analyzer",
+        verdict="not contradicted",
+        claim_epsilon=audited.task.local_epsilon,
+        delta=0.0,
+        theorem=LOCAL,
+        statistic="played against shuffler and analyzer together",
+        sentence="This protocol promises the noise of your own report, with or without a shuffler.",
+    )

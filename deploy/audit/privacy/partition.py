@@ -1,0 +1,73 @@
+"""An analyzer that cuts its users into groups, by tasks or keys, to have fewer in each."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from common.accounting.attack import epsilon_lower
+from common.accounting.coalitions import claimed_guarantee
+from common.accounting.release import CrowdRelease
+from common.guarantee import rounded_up
+from deploy.audit.audited import Audited
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Finding, Outcome
+from deploy.audit.privacy.rows import computed_row
+
+
+def play_partition(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Compute what is left in the smallest group that is ever released, and check what names it."""
+    if audited.terms.reduction is None:
+        return Outcome(findings=())
+    return Outcome(findings=(_smallest_group(audited), _names(audited, rng)))
+
+
+def _smallest_group(audited: Audited) -> Finding:
+    task, terms = audited.task, audited.terms
+    crowd = terms.crowd(task.n_min)
+    release = terms.release(crowd)
+    attack = None
+    if isinstance(release, CrowdRelease) and release.crowd.random_dummies is None:
+        attack = epsilon_lower(release.reduction, release.crowd, task.delta) or None
+    return computed_row(
+        claim=task.central_epsilon,
+        exact=attack,
+        scenario="partition",
+        title=f"Users cut into groups of n_min = {task.n_min:,}",
+        heading="anonymity",
+        coalition="analyzer",
+        delta=task.delta,
+        theorem=claimed_guarantee(terms, task.n_min).theorem,
+        sentence="However the analyzer cuts its users into tasks, none is released with fewer than "
+        f"n_min users, and every device has checked what holds then: "
+        f"ε = {rounded_up(task.central_epsilon)}.",
+        advice="Raise n_min: it bounds the smallest group. The shuffler's minimum_batch and the "
+        "devices' total_central_epsilon_cap say what they go along with.",
+    )
+
+
+def _names(audited: Audited, rng: np.random.Generator) -> Finding:
+    """Check that no two tasks that differ in anything go by one name."""
+    task, checks = audited.task, Checks()
+    digests = {task.to_bytes()}
+    changed: dict[str, dict[str, Any]] = {
+        "another nonce": {"nonce": rng.bytes(len(task.nonce))},
+        "another key of the analyzer": {"analyzer_key": rng.bytes(len(task.analyzer_key))},
+        "another key of the shuffler": {"shuffler_key": rng.bytes(len(task.shuffler_key))},
+        "another n_min": {"n_min": task.n_min - 1 or 2},
+        "another deadline": {"deadline": task.deadline + 1},
+        "another delta": {"delta": task.delta / 2},
+    }
+    for name, fields in changed.items():
+        other = dataclasses.replace(task, **fields).to_bytes()
+        checks.must(f"{name} makes another task", other not in digests)
+        digests.add(other)
+    return checks.finding(
+        scenario="partition",
+        title="Keys and parameters are part of a task's name",
+        heading="anonymity",
+        coalition="analyzer",
+        sentence="Whoever is given another key, deadline or n_min is given a task of another name, "
+        "which anybody can compare.",
+        advice="Publish the digest of a task where all can see it, so that users can compare.",
+    )

@@ -1,0 +1,123 @@
+"""Shuffler and analyzer together: every opened report is linked to who sent it."""
+
+import dataclasses
+import math
+from typing import Final
+
+import numpy as np
+
+from common.accounting.amplification import epsilon_upper
+from common.accounting.coalitions import LOCAL, NO_LOCAL_NOISE, guarantees_under
+from common.accounting.crowd import Crowd
+from common.mechanisms.mechanism import Vector
+from deploy.audit.audited import Audited
+from deploy.audit.finding import Finding, Outcome
+from deploy.audit.game import play
+from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
+from deploy.audit.privacy.rows import game_row
+
+TESTED_DELTA: Final = 0.01
+"""Where a person's own dummies are counted: a δ that so many trials can tell from nothing."""
+_MOST_MESSAGES: Final = 3
+"""A game at least takes as many messages for each trial that its effort names."""
+_SLOW_TRIALS: Final = 50_000
+_COALITION: Final = "shuffler+analyzer"
+_LOWER: Final = (
+    "Lower local_epsilon: it is all that holds against these two together. Have the two run by "
+    "people who do not work together. Dummies do not help here: they buy accuracy by letting "
+    "local_epsilon grow."
+)
+
+
+def play_pooled(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Play for one report, and for all that a person sends."""
+    rows = [_one_report(audited, rng)]
+    if audited.task.dummies.maximum:
+        rows.append(_with_dummies(audited, rng))
+    return Outcome(findings=tuple(rows))
+
+
+def _one_report(audited: Audited, rng: np.random.Generator) -> Finding:
+    task = audited.task
+    drawn = _draw(audited, rng, dummies=False)
+    noisy = math.isfinite(task.local_epsilon)
+    return game_row(
+        play(*drawn),
+        claim=task.local_epsilon,
+        exact=audited.mechanism.local_epsilon,
+        scenario=_COALITION,
+        title="Your own report, recognised",
+        heading="anonymity",
+        coalition=_COALITION,
+        delta=0.0,
+        theorem=LOCAL if noisy else NO_LOCAL_NOISE,
+        statistic="likelihood ratio of the one report",
+        sentence=(
+            "If shuffler and analyzer pool what they saw, they know which report is yours; only "
+            "the noise that your own device put into it still protects you."
+            if noisy
+            else "If shuffler and analyzer pool what they saw, they read your value: reports "
+            "carry no noise of their own."
+        ),
+        advice=_LOWER
+        if noisy
+        else "Choose a protocol with local noise: here nothing holds against these two together.",
+    )
+
+
+def _with_dummies(audited: Audited, rng: np.random.Generator) -> Finding:
+    """Give what the person's own dummies change, at a δ where that can be measured."""
+    task = audited.task
+    claimed = min(
+        (
+            guarantee
+            for guarantee in guarantees_under(
+                dataclasses.replace(audited.terms, delta=TESTED_DELTA), audited.n_users
+            )
+            if guarantee.coalition == _COALITION
+        ),
+        key=lambda guarantee: guarantee.epsilon,
+    )
+    counted = claimed.delta > 0
+    reduction, certain = audited.reduction, task.dummies.per_user
+    exact = (
+        epsilon_upper(reduction, Crowd(users=1, dummies=certain), TESTED_DELTA)
+        if counted and reduction is not None
+        else None
+    )
+    return game_row(
+        play(*_draw(audited, rng, dummies=True), delta=claimed.delta),
+        claim=claimed.epsilon,
+        exact=exact,
+        scenario=_COALITION,
+        title="Your report among your own dummies",
+        heading="anonymity",
+        coalition=_COALITION,
+        delta=claimed.delta,
+        theorem=claimed.theorem,
+        statistic=f"likelihood ratio of all {1 + certain} messages or more of one person",
+        sentence=(
+            "Your own dummies make it a little less certain which of your messages is the true "
+            "one; they never mend what a lucky draw gives away."
+        ),
+        advice=_LOWER,
+    )
+
+
+def _draw(audited: Audited, rng: np.random.Generator, *, dummies: bool) -> tuple[Vector, Vector]:
+    """Draw scores in the two worlds: the victim holds the first item, or the last."""
+    task, mechanism = audited.task, audited.mechanism
+    first, second = 0, task.domain_size - 1
+    trials = audited.effort.games
+    if dummies:
+        messages = 1 + task.dummies.expected_per_user
+        trials = int(trials * min(1.0, _MOST_MESSAGES / messages))
+        if slow_to_draw(task.dummies):
+            trials = min(trials, _SLOW_TRIALS)
+    worlds = []
+    for item in (first, second):
+        sent = own_reports(mechanism, item, trials, rng)
+        if dummies:
+            sent = sent.joined(own_dummies(task, mechanism, trials, rng))
+        worlds.append(scores(mechanism, sent, (first, second)))
+    return worlds[0], worlds[1]

@@ -1,0 +1,136 @@
+"""The same people asked again and again, each time with a task of its own."""
+
+import math
+from typing import Final
+
+import numpy as np
+from scipy import fft
+
+from common.accounting.coalitions import COMPOSED, LOCAL, NO_LOCAL_NOISE
+from common.accounting.composition import composed_epsilon
+from common.accounting.crowd import Crowd
+from common.accounting.release import CrowdRelease
+from common.guarantee import rounded_up, sum_upper
+from common.mechanisms.mechanism import Vector
+from common.mechanisms.reduction import MatchCountReduction
+from deploy.audit.audited import Audited
+from deploy.audit.finding import Finding, Outcome
+from deploy.audit.game import play
+from deploy.audit.privacy.messages import own_reports, scores
+from deploy.audit.privacy.rows import computed_row, game_row
+
+_POOLED_ROUNDS: Final = 2
+_ROUNDS: Final = (2, 10, 30)
+_DEVIATIONS: Final = 40.0
+_ROUNDING: Final = 1e-13
+"""What a Fourier transform leaves of a probability: nothing below this."""
+_CLOSE: Final = 1e-3
+_ADVICE: Final = (
+    "Name the population in the task and give it a budget: the analyzer then refuses the round "
+    "that would spend more. Ask as seldom as you can."
+)
+
+
+def play_rounds(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Play two rounds against shuffler and analyzer together, and compute more for the analyzer."""
+    rows = [_pooled(audited, rng)]
+    if audited.terms.reduction is not None and audited.task.shuffler.idle:
+        rows.extend(_against_analyzer(audited, rounds) for rounds in _ROUNDS)
+    return Outcome(findings=tuple(rows))
+
+
+def _pooled(audited: Audited, rng: np.random.Generator) -> Finding:
+    """Add up the evidence of two reports of one person, each recognised."""
+    task, mechanism = audited.task, audited.mechanism
+    items = (0, task.domain_size - 1)
+    worlds = [
+        sum(
+            scores(mechanism, own_reports(mechanism, item, audited.effort.games, rng), items)
+            for _ in range(_POOLED_ROUNDS)
+        )
+        for item in items
+    ]
+    return game_row(
+        play(np.asarray(worlds[0]), np.asarray(worlds[1])),
+        claim=sum_upper([task.local_epsilon] * _POOLED_ROUNDS),
+        exact=_POOLED_ROUNDS * mechanism.local_epsilon,
+        scenario="rounds",
+        title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
+        heading="anonymity",
+        coalition="shuffler+analyzer",
+        delta=0.0,
+        theorem=LOCAL if math.isfinite(task.local_epsilon) else NO_LOCAL_NOISE,
+        statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
+        sentence=f"Whoever can link your reports learns from {_POOLED_ROUNDS} rounds twice what "
+        "one gives away.",
+        advice=_ADVICE,
+    )
+
+
+def _against_analyzer(audited: Audited, rounds: int) -> Finding:
+    task, terms = audited.task, audited.terms
+    release = terms.release(terms.crowd_of(audited.n_users, audited.n_users, audited.n_users, 0))
+    claim = min(composed_epsilon([release] * rounds, task.delta), rounds * terms.local_epsilon)
+    attack = None
+    if isinstance(release, CrowdRelease) and release.crowd.random_dummies is None:
+        attack = epsilon_of_rounds(release.reduction, release.crowd, rounds, task.delta)
+    return computed_row(
+        claim=claim,
+        exact=attack,
+        scenario="rounds",
+        title=f"{rounds} rounds of the same {audited.n_users:,} users",
+        heading="anonymity",
+        coalition="analyzer",
+        delta=task.delta,
+        theorem=COMPOSED,
+        sentence=f"After {rounds} such rounds the analyzer alone has learned what "
+        f"ε = {rounded_up(claim)} allows, at most.",
+        advice=_ADVICE,
+    )
+
+
+def epsilon_of_rounds(
+    reduction: MatchCountReduction, crowd: Crowd, rounds: int, delta: float
+) -> float:
+    """
+    Give an ε that one statistic of several rounds proves: no (ε', δ) holds with a lesser ε'.
+
+    All others hold a third value, and what supports it is dropped. Over all rounds the analyzer
+    counts the messages that support x, and takes off those that support x'. Each of the others'
+    blanket reports, and each dummy, supports x alone or x' alone with the same chance; the victim's
+    does so in each round with its own: a sum of independent numbers in -1, 0, 1, whose law is one
+    Fourier transform.
+    """
+    l, collision = reduction.answers, reduction.collision  # noqa: E741  # as in the formula
+    apart = (1 - collision) / l
+    independent = reduction.third_value == "independent"
+    kept = 1 - 1 / l if independent else 1.0
+    p, q = reduction.blanket / l + reduction.signal, reduction.blanket / l
+    plus = kept * p * (1 - collision) if independent else p
+    minus = kept * (1 - p) / l if independent else q
+    variance = 2 * rounds * (crowd.others * reduction.blanket + crowd.dummies) * kept * apart
+    reach = int(_DEVIATIONS * math.sqrt(variance) + 2 * rounds + _DEVIATIONS)
+    size = fft.next_fast_len(2 * reach + 1)
+    angle = 2 * np.pi * np.arange(size) / size
+    turn = 1 - np.cos(angle)
+    logs = rounds * (
+        crowd.others * np.log1p(-2 * reduction.blanket * kept * apart * turn)
+        + crowd.dummies * np.log1p(-2 * kept * apart * turn)
+    )
+    own = rounds * np.log(
+        1 - plus - minus + plus * np.exp(-1j * angle) + minus * np.exp(1j * angle)
+    )
+    one: Vector = np.maximum(np.fft.ifft(np.exp(logs + own)).real, 0.0)
+    other = np.roll(one[::-1], 1)  # x' for x: the difference has the other sign
+    trusted = (one > _ROUNDING) & (other > _ROUNDING)
+
+    def proven(epsilon: float) -> float:
+        return float(np.maximum(one - math.exp(epsilon) * other, 0.0)[trusted].sum())
+
+    low, high = 0.0, rounds * min(reduction.local_epsilon, 50.0)
+    if proven(low) <= delta:
+        return 0.0
+    while high - low > _CLOSE * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if proven(middle) > delta else (low, middle)
+    return low
