@@ -108,7 +108,11 @@ def with_noise(task: Task, local_epsilon: float) -> Task:
     for name in names:
         try:
             return dataclasses.replace(
-                task, protocol=name, mechanism=spec, local_epsilon=local_epsilon, central_epsilon=0.0
+                task,
+                protocol=name,
+                mechanism=spec,
+                local_epsilon=local_epsilon,
+                central_epsilon=0.0,
             )
         except TaskError:
             continue
@@ -144,9 +148,9 @@ def _noise(task: Task) -> Change:
             action="Let every device add noise to its report",
             why=(
                 f"Reports of the protocol {task.protocol} are not randomized: whoever knows which "
-                "reports are yours may know your value. Publish the next task under a protocol with "
-                f"local noise, such as mixdump or od-hp, with local_epsilon = {other} or less. "
-                "Shares then become less exact; shuffledp plan with --local-cap "
+                "reports are yours may know your value. Publish the next task under a protocol "
+                "with local noise, such as mixdump or od-hp, and with local_epsilon = "
+                f"{other} or less. Shares then become less exact; shuffledp plan with --local-cap "
                 f"{other} finds the parameters with the least error."
             ),
         )
