@@ -57,7 +57,7 @@ def as_json(report: AuditReport) -> dict[str, Any]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     fields: dict[str, Any] = _plain(dataclasses.asdict(finding))
-    return {name: fields[name] for name in _FIRST} | fields | {"passed": finding.passed}
+    return {name: fields[name] for name in _FIRST} | fields
 
 
 def _curve(curve: Curve) -> dict[str, Any]:

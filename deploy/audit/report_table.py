@@ -26,7 +26,6 @@ _TEXTS: Final[dict[str, Callable[[Finding], str]]] = {
 }
 _FIGURES: Final[dict[str, tuple[Callable[[Finding], float | None], Callable[[float], str]]]] = {
     "claimed": (lambda finding: finding.claim_epsilon, rounded_up),
-    "delta": (lambda finding: finding.delta, rounded_up),
     "computed": (lambda finding: finding.exact_epsilon, rounded_down),
     "measured": (lambda finding: finding.empirical_epsilon_lower, rounded_down),
     "ceiling": (lambda finding: finding.ceiling, rounded_down),
@@ -36,7 +35,8 @@ _FIGURES: Final[dict[str, tuple[Callable[[Finding], float | None], Callable[[flo
 _READING: Final = (
     "Claimed, computed, measured and ceiling are epsilons: what a theorem promises, what the "
     "attack gains by calculation, what it surely gained when it was played, and the most that so "
-    "many trials could show. Claims are rounded up, the others down."
+    "many trials could show; all of a row at its delta, 0 where none stands there. Claims are "
+    "rounded up, the others down."
 )
 
 
@@ -68,7 +68,7 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
         box=SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, 1, 0, 0),
     )
     sides: dict[str, JustifyMethod] = {
         **dict.fromkeys(texts, "left"),
@@ -89,7 +89,9 @@ def _cells(row: Finding, texts: Sequence[str], figures: Sequence[str]) -> Iterat
     for name in figures:
         of, written = _FIGURES[name]
         figure = of(row)
-        yield written(figure) if figure is not None and _known(figure) else _NONE
+        text = written(figure) if figure is not None and _known(figure) else _NONE
+        # All epsilons of a row are at its delta; 0 goes without saying.
+        yield f"{text}\nδ {rounded_up(row.delta)}" if name == "claimed" and row.delta else text
     yield row.verdict if row.passed else row.verdict.upper()
 
 
