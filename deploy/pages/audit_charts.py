@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from deploy.audit.finding import Curve, CurvePoint, Finding
@@ -167,7 +168,7 @@ def _across(points: Sequence[CurvePoint]) -> tuple[Callable[[CurvePoint], float]
     """Give the place of a point from left to right, and whether it is by who is left."""
     width = WIDTH - _LEFT - _RIGHT
     shares = [point.colluding for point in points]
-    gaps = [after - before for before, after in zip(shares, shares[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(shares)]
     if gaps and min(gaps) < _CLOSE * max(shares[-1], _CLOSE):
         most, least = (math.log(max(1, points[end].honest)) for end in (0, -1))
         span = most - least or 1.0
@@ -226,9 +227,7 @@ def _linear(low: float, high: float) -> tuple[Callable[[float], float], tuple[Ti
     def up(figure: float) -> float:
         return round(bottom - (bottom - top) * figure / (steps * step), 1)
 
-    return up, tuple(
-        Tick(place=up(k * step), names=(f"{k * step:.6g}",)) for k in range(steps + 1)
-    )
+    return up, tuple(Tick(place=up(k * step), names=(f"{k * step:.6g}",)) for k in range(steps + 1))
 
 
 def _lines(

@@ -42,7 +42,7 @@ _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, tuple[str, str]](
 )
 _MODES: Final = MappingProxyType(
     {
-        "quick": "quick: fewer draws, so that the ceilings are lower and small faults may be missed",
+        "quick": "quick: fewer draws, so that ceilings are lower and small faults may be missed",
         "full": "full: as many draws as the audit ever makes",
     }
 )
