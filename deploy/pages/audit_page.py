@@ -104,6 +104,7 @@ def audit_page(report: AuditReport) -> str:
         passed=report.passed,
         n_rows=len(report.findings),
         n_failed=len(report.failed),
+        n_limits=sum(finding.verdict == "known limit" for finding in report.findings),
         failed=[_row(finding) for finding in report.failed],
         weakest=told[point.guarantee],
         also=[who(coalition) for coalition in point.equals],
@@ -199,7 +200,7 @@ def _measured_sentence(finding: Finding | None) -> str:
             f"{figures.gained(finding.empirical_epsilon_lower)}{played}"
         )
     if finding.exact_epsilon is not None:
-        got.append(f"computed exactly, it gains {figures.gained(finding.exact_epsilon)}")
+        got.append(f"by calculation it gains at least {figures.gained(finding.exact_epsilon)}")
     ceiling = (
         f" So many trials could show {figures.gained(finding.ceiling)} at most."
         if finding.ceiling is not None
