@@ -25,9 +25,7 @@ _DELTA: Final = 1e-6
 def demo_task() -> Task:
     """Give the task of the demo, of 915 values."""
     wanted = demo_draft(915, N_USERS, now=FAR_FUTURE, shuffler_key=SHUFFLER_KEY.public_key().raw)
-    return complete(
-        wanted, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32))
-    )
+    return complete(wanted, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32)))
 
 
 def finding(**changes: Any) -> Finding:
@@ -214,9 +212,7 @@ _CURVE: Final = Curve(
     title="ε against the share of colluding users",
     delta=_DELTA,
     points=(
-        CurvePoint(
-            colluding=0.0, honest=20_000, claim=0.1082, attack=0.1079, measured=0.0612
-        ),
+        CurvePoint(colluding=0.0, honest=20_000, claim=0.1082, attack=0.1079, measured=0.0612),
         CurvePoint(colluding=0.25, honest=15_000, claim=0.1252, attack=0.1248),
         CurvePoint(colluding=0.5, honest=10_000, claim=0.1541, attack=0.1536, measured=0.0),
         CurvePoint(colluding=0.75, honest=5_000, claim=0.2215, attack=0.2207),
