@@ -28,6 +28,11 @@ def remaining(epsilon: float) -> str:
     return _typeset(rounded_down(epsilon))
 
 
+def gained(epsilon: float) -> str:
+    """Write an ε that an attack gets, rounded down to four digits; it may be without limit."""
+    return "∞" if math.isinf(epsilon) else _typeset(rounded_down(epsilon))
+
+
 def odds(epsilon: float) -> str:
     """Write e^ε, rounded up: how many times as likely anything may become."""
     if epsilon > _EXACT_POWER:

@@ -50,6 +50,16 @@ _WHO: Final[Mapping[Coalition, tuple[str, str]]] = MappingProxyType(
     }
 )
 
+_PARTIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "analyzer": "the analyzer",
+        "shuffler": "the shuffler",
+        "users": "dishonest users",
+        "skippers": "users who add no dummies",
+        "network": "somebody on the network",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
@@ -73,6 +83,18 @@ class Promise:
     """Whether it is the one that the task claims, and its release is charged."""
     weakest: bool
     """Whether it is of the coalition against which least is promised."""
+
+
+def who(coalition: str) -> str:
+    """Name a coalition, also one of an audit to which nothing is promised: `shuffler+users`."""
+    for known, (name, _) in _WHO.items():
+        if known == coalition:
+            return name
+    parties = [_PARTIES.get(party, party) for party in coalition.split("+")]
+    if len(parties) == 1:
+        return f"{parties[0][:1].upper()}{parties[0][1:]} alone"
+    named = f"{', '.join(parties[:-1])} and {parties[-1]}"
+    return f"{named[:1].upper()}{named[1:]} together"
 
 
 def promises(guarantees: Sequence[Guarantee]) -> tuple[Promise, ...]:

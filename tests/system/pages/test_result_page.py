@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, ViewportSize, expect
 from deploy.pages.result_page import result_page
 from deploy.result_rows import write_csv
 from tests.support.browser import DESKTOP, PHONE, Scheme, Watched, show
+from tests.support.contrast import FAINT_TEXT
 from tests.support.result_pages import N_USERS, collected
 
 _LABELS: Final = tuple(f"city {1000 + 2 * item}" for item in range(915))
@@ -259,37 +260,10 @@ def test_all_text_stands_out_from_its_ground(browser: Browser, tmp_path: Path) -
     schemes: tuple[Scheme, ...] = ("light", "dark")
     for scheme in schemes:
         watched = show(browser, _PAGE, tmp_path, scheme=scheme)
-        faint: Any = watched.page.evaluate(_FAINT_TEXT)
+        faint: Any = watched.page.evaluate(FAINT_TEXT)
         watched.close()
 
         assert [] == faint, scheme
-
-
-_FAINT_TEXT: Final = """() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((x) => x / 255)
-      .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (node) => {
-    for (; node; node = node.parentElement) {
-      const colour = parse(getComputedStyle(node).backgroundColor);
-      if (colour.length < 4 || colour[3] === 1) return colour.slice(0, 3);
-    }
-    return [255, 255, 255];
-  };
-  const faint = new Set();
-  for (const node of document.querySelectorAll("body *")) {
-    const texts = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
-    const drawn = node.closest("script, style, noscript, svg, button:disabled");
-    if (!texts || drawn || !node.checkVisibility()) continue;
-    const a = light(parse(getComputedStyle(node).color).slice(0, 3)), b = light(ground(node));
-    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (contrast < 4.5) faint.add(node.tagName + "." + node.className + " " + contrast.toFixed(2));
-  }
-  return [...faint];
-}"""
 
 
 def test_what_is_said_of_the_collection_is_on_the_page(page: Watched) -> None:

@@ -26,6 +26,16 @@ def test_a_privacy_figure_is_rounded_up_and_typeset(epsilon: float, shown: str) 
 
 @pytest.mark.parametrize(
     ("epsilon", "shown"),
+    [(0.0, "0"), (0.108_199, "0.1081"), (4.0, "4"), (1.2399e-7, "1.239\u00a0×\u00a010⁻⁷")],
+)
+def test_what_an_attack_gains_is_rounded_down(epsilon: float, shown: str) -> None:
+    """Never above what it proves; it may be without limit."""
+    assert shown == figures.gained(epsilon)
+    assert "∞" == figures.gained(math.inf)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
     [
         (0.0, "1"),
         (0.108_169_5, "1.115"),

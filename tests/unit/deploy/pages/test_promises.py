@@ -1,6 +1,8 @@
 import math
 
-from deploy.pages.promises import promises
+import pytest
+
+from deploy.pages.promises import promises, who
 from tests.support.result_pages import guarantee
 
 
@@ -42,3 +44,21 @@ def test_a_promise_of_nothing_is_told_apart_from_no_promise() -> None:
     [_, promise] = promises([guarantee("analyzer", 1, 0), guarantee("network", 0.0, 0.0)])
 
     assert "learn nothing of your value" in promise.sentence
+
+
+@pytest.mark.parametrize(
+    ("coalition", "named"),
+    [
+        ("shuffler+analyzer", "The shuffler and the analyzer together"),
+        ("analyzer+users", "The analyzer and dishonest users"),
+        ("users", "Dishonest users alone"),
+        (
+            "shuffler+analyzer+users",
+            "The shuffler, the analyzer and dishonest users together",
+        ),
+        ("x", "X alone"),
+    ],
+)
+def test_every_coalition_has_a_name(coalition: str, named: str) -> None:
+    """Also one to which nothing is promised."""
+    assert named == who(coalition)

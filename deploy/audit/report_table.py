@@ -1,0 +1,145 @@
+"""An audit as tables on a terminal: what was claimed, what was found, and what failed."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+from common.guarantee import rounded_down, rounded_up
+from deploy.audit.changes import changes
+from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
+from deploy.audit.report import AuditReport
+from deploy.audit.weakest import weakest_point
+from deploy.foreign_text import shown
+from deploy.whole_table import add_columns, print_whole
+
+_NONE: Final = "-"
+_STYLES: Final = {True: "", False: "bold red"}
+"""Of a verdict that passes or not, which is said in words beside."""
+
+_TEXTS: Final[dict[str, Callable[[Finding], str]]] = {
+    "checked": lambda finding: finding.title,
+    "against": lambda finding: finding.coalition.replace("+", " + "),
+}
+_FIGURES: Final[dict[str, tuple[Callable[[Finding], float | None], Callable[[float], str]]]] = {
+    "claimed": (lambda finding: finding.claim_epsilon, rounded_up),
+    "computed": (lambda finding: finding.exact_epsilon, rounded_down),
+    "measured": (lambda finding: finding.empirical_epsilon_lower, rounded_down),
+    "ceiling": (lambda finding: finding.ceiling, rounded_down),
+    "expected": (lambda finding: finding.expected, lambda figure: f"{figure:.4g}"),
+    "found": (lambda finding: finding.measured, lambda figure: f"{figure:.4g}"),
+}
+_READING: Final = (
+    "Claimed, computed, measured and ceiling are epsilons: what a theorem promises, what the "
+    "attack gains by calculation, what it surely gained when it was played, and the most that so "
+    "many trials could show; all of a row at its delta, 0 where none stands there. Claims are "
+    "rounded up, the others down."
+)
+
+
+def show_report(report: AuditReport, console: Console) -> None:
+    """
+    Print a table for each heading, what failed, the weakest point, and what came of it all.
+
+    No figure is cut, however narrow the console; verdicts are words, whatever their colour.
+    """
+    for heading in HEADINGS:
+        rows = [finding for finding in report.findings if finding.heading == heading]
+        if rows:
+            _show_rows(heading, rows, console)
+    if any(finding.claim_epsilon is not None for finding in report.findings):
+        console.print(_READING, style="dim", highlight=False)
+        console.print()
+    _show_failed(report.failed, console)
+    _show_weakest(report, console)
+    _show_verdict(report, console)
+
+
+def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
+    """Print the rows under a heading, with the columns in which one has something."""
+    texts = [name for name, of in _TEXTS.items() if any(of(row) != "nobody" for row in rows)]
+    figures = [name for name, (of, _) in _FIGURES.items() if any(_known(of(row)) for row in rows)]
+    table = Table(
+        title=f"{heading[:1].upper()}{heading[1:]}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    sides: dict[str, JustifyMethod] = {
+        **dict.fromkeys(texts, "left"),
+        **dict.fromkeys(figures, "right"),
+        "verdict": "left",
+    }
+    add_columns(table, sides)
+    table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
+    for row in sorted(rows, key=lambda finding: not finding.passed):  # what failed comes last
+        table.add_row(*_cells(row, texts, figures), style=_STYLES[row.passed])
+    print_whole(table, console)
+    console.print()
+
+
+def _cells(row: Finding, texts: Sequence[str], figures: Sequence[str]) -> Iterator[str]:
+    for name in texts:
+        yield shown(_TEXTS[name](row))
+    for name in figures:
+        of, written = _FIGURES[name]
+        figure = of(row)
+        text = written(figure) if figure is not None and _known(figure) else _NONE
+        # All epsilons of a row are at its delta; 0 goes without saying.
+        yield f"{text}\nδ {rounded_up(row.delta)}" if name == "claimed" and row.delta else text
+    yield row.verdict if row.passed else row.verdict.upper()
+
+
+def _show_failed(failed: Sequence[Finding], console: Console) -> None:
+    if not failed:
+        return
+    console.print("What failed", style="bold red")
+    for row in failed:
+        by = "" if row.coalition == "nobody" else f" ({row.coalition})"
+        console.print(
+            f"* {shown(row.title)}{shown(by)}: {row.verdict.upper()}, "
+            f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {shown(row.sentence)}",
+            highlight=False,
+        )
+        if row.advice:
+            console.print(f"  What to change: {shown(row.advice)}", highlight=False)
+    console.print()
+
+
+def _show_weakest(report: AuditReport, console: Console) -> None:
+    point = weakest_point(report)
+    epsilon, delta = point.guarantee.epsilon, point.guarantee.delta
+    promised = (
+        "nothing is promised against it"
+        if math.isinf(epsilon)
+        else f"epsilon {rounded_up(epsilon)} at delta {rounded_up(delta)}"
+    )
+    console.print(f"Weakest point: {shown(point.coalition)}, {promised}.", highlight=False)
+    for change in changes(report, point):
+        console.print(f"* {shown(change.action)}.", highlight=False)
+    console.print()
+
+
+def _show_verdict(report: AuditReport, console: Console) -> None:
+    n_rows, n_failed = len(report.findings), len(report.failed)
+    if report.passed:
+        verdict = f"Passed: all {n_rows} rows are as they must be."
+    elif not n_rows:
+        verdict = "NOT PASSED: nothing was checked."
+    else:
+        verdict = f"NOT PASSED: {n_failed} of {n_rows} rows failed."
+    console.print(
+        f"[bold]{verdict}[/bold] An honest program fails by chance with probability "
+        f"{report.false_alarm:.2g} at most ({report.tests} tests). Seed {report.seed}, "
+        f"{report.mode}, {report.seconds:.0f} s.",
+        highlight=False,
+    )
+
+
+def _known(figure: float | None) -> bool:
+    return figure is not None and not math.isnan(figure)

@@ -1,0 +1,314 @@
+"""The page of an audit: the weakest point, what to change, and every row that was checked."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from common.guarantee import claimed
+from deploy.audit.changes import Variant, changes, variants
+from deploy.audit.finding import (
+    HEADINGS,
+    PASSING,
+    VERDICTS_IN_WORDS,
+    Finding,
+    Heading,
+    Verdict,
+)
+from deploy.audit.report import AuditReport
+from deploy.audit.significance import FAMILY_LEVEL, TEST_LEVEL
+from deploy.audit.weakest import WeakestPoint, best_promises, weakest_point
+from deploy.pages import figures
+from deploy.pages.audit_charts import HEIGHT, SIDE, WIDTH, curve_chart, roc_chart
+from deploy.pages.page import render
+from deploy.pages.promises import promises, who
+
+NOT_TRIED: Final = "not tried"
+
+_HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, tuple[str, str]](
+    {
+        "anonymity": ("Anonymity", "What a coalition learns of one person."),
+        "correctness": (
+            "Correctness",
+            "Whether the code draws, counts and promises what it says.",
+        ),
+        "sender disruption": ("Sender disruption", "What dishonest users do to the result."),
+        "server disruption": (
+            "Server disruption",
+            "What a dishonest shuffler or analyzer does to the result.",
+        ),
+    }
+)
+_MODES: Final = MappingProxyType(
+    {
+        "quick": "quick: fewer draws, so that ceilings are lower and small faults may be missed",
+        "full": "full: as many draws as the audit ever makes",
+    }
+)
+_SIGNS: Final = MappingProxyType({"known limit": "!"})
+"""Before a verdict, where it is neither good nor bad."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A finding, as a reader is shown it."""
+
+    title: str
+    who: str
+    sentence: str
+    advice: str
+    verdict: str
+    sign: str
+    kind: str
+    """Of the verdict's tag: good, warn or plain."""
+    figures: tuple[tuple[str, str], ...]
+    details: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoalitionRow:
+    """One coalition: what is claimed against it, and what was found."""
+
+    who: str
+    weakest: bool
+    about: str
+    """Which attack the figures are of."""
+    claim: str
+    delta: str
+    exact: str
+    measured: str
+    ceiling: str
+    verdict: str
+    sign: str
+    kind: str
+
+
+def audit_page(report: AuditReport) -> str:
+    """
+    Make the page of an audit: one file, which shows itself without any network or script.
+
+    Cost: searches for ε of what could be changed, about a second.
+    """
+    point = weakest_point(report)
+    told = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
+    measured = point.measured
+    found = variants(report, point)
+    return render(
+        "audit.html",
+        version=report.version,
+        styles=("audit.css",),
+        title=_title(report),
+        report=report,
+        digest=report.task_digest.hex(),
+        passed=report.passed,
+        n_rows=len(report.findings),
+        n_failed=len(report.failed),
+        n_limits=sum(finding.verdict == "known limit" for finding in report.findings),
+        failed=[_row(finding) for finding in report.failed],
+        weakest=told[point.guarantee],
+        also=[who(coalition) for coalition in point.equals],
+        main=told[claimed(report.guarantees)],
+        measured=None if measured is None else _row(measured),
+        same_claim=measured is not None
+        and (measured.claim_epsilon, measured.delta or 0.0)
+        == (point.guarantee.epsilon, point.guarantee.delta),
+        measured_sentence=_measured_sentence(measured),
+        changes=changes(report, point),
+        advice=_advice(report, point),
+        variants=[_variant(variant) for variant in found],
+        coalitions=coalition_rows(report, point),
+        curves=[curve_chart(curve) for curve in report.curves if curve.points],
+        rocs=[
+            (who(finding.coalition), roc_chart(finding))
+            for finding in report.findings
+            if finding.roc
+        ],
+        plane=(WIDTH, HEIGHT, SIDE),
+        headings=[
+            (name.replace(" ", "-"), *_HEADINGS_IN_WORDS[name], _rows(report, name))
+            for name in HEADINGS
+        ],
+        verdicts=[
+            (name, _sign(name), _kind(name), words) for name, words in VERDICTS_IN_WORDS.items()
+        ],
+        mode=_MODES[report.mode],
+        seconds=figures.seconds(report.seconds),
+        false_alarm=_one_in(report.false_alarm),
+        family_level=_one_in(FAMILY_LEVEL),
+        test_level=_one_in(TEST_LEVEL),
+    )
+
+
+def coalition_rows(report: AuditReport, point: WeakestPoint) -> tuple[CoalitionRow, ...]:
+    """Give one row a coalition, from the weakest point down."""
+    best = best_promises(report.guarantees)
+    tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)}
+    tried.discard("nobody")
+    rows = []
+    for coalition in (*best, *sorted(tried - set(best))):
+        attacks = report.attacks_by(coalition)
+        first = attacks[0] if attacks else None
+        promise = next((g for name, g in best.items() if name == coalition), None)
+        claim = None if promise is None else promise.epsilon
+        delta = None if promise is None else promise.delta
+        if first is not None and first.claim_epsilon is not None:
+            claim, delta = first.claim_epsilon, first.delta
+        verdict = first.verdict if first is not None else NOT_TRIED
+        row = CoalitionRow(
+            who=who(coalition),
+            weakest=coalition == point.coalition,
+            about=_about(attacks),
+            claim="–" if claim is None else figures.privacy(claim),
+            delta="" if claim is None or not delta else figures.privacy(delta),
+            exact=_gained(None if first is None else first.exact_epsilon),
+            measured=_gained(None if first is None else first.empirical_epsilon_lower),
+            ceiling=_gained(None if first is None else first.ceiling),
+            verdict=verdict,
+            sign=_sign(verdict),
+            kind=_kind(verdict),
+        )
+        rows.append((coalition != point.coalition, -(0.0 if claim is None else claim), row))
+    return tuple(row for *_, row in sorted(rows, key=lambda ranked: ranked[:2]))
+
+
+def _about(attacks: tuple[Finding, ...]) -> str:
+    if not attacks:
+        return "no attack by it was played"
+    more = len(attacks) - 1
+    return attacks[0].title + (f"; {more} more below" if more else "")
+
+
+def _title(report: AuditReport) -> str:
+    if report.passed:
+        return "Audit passed"
+    if not report.findings:
+        return "Audit not passed: nothing was checked"
+    rows = "rows are not as they" if len(report.failed) > 1 else "row is not as it"
+    return f"Audit not passed: {len(report.failed):,} {rows} must be"
+
+
+def _measured_sentence(finding: Finding | None) -> str:
+    """Say what an attack of the weakest coalition got."""
+    if finding is None:
+        return "No attack by this coalition was played in this run, so nothing was measured."
+    got = []
+    if finding.empirical_epsilon_lower is not None:
+        played = f" in {finding.trials:,} trials" if finding.trials else ""
+        got.append(
+            f"an attack on the running code showed an ε of at least "
+            f"{figures.gained(finding.empirical_epsilon_lower)}{played}"
+        )
+    if finding.exact_epsilon is not None:
+        got.append(f"by calculation it gains at least {figures.gained(finding.exact_epsilon)}")
+    ceiling = (
+        f" So many trials could show {figures.gained(finding.ceiling)} at most."
+        if finding.ceiling is not None
+        else ""
+    )
+    text = "; ".join(got)
+    return f"{text[:1].upper()}{text[1:]}.{ceiling}"
+
+
+def _advice(report: AuditReport, point: WeakestPoint) -> tuple[str, ...]:
+    """Give what rows say of what to change: those that failed, and the weakest coalition's."""
+    rows = (*report.failed, *point.attacks)
+    return tuple(dict.fromkeys(row.advice for row in rows if row.advice))
+
+
+def _variant(variant: Variant) -> tuple[str, str, str, str]:
+    return (
+        variant.name,
+        figures.privacy(variant.weakest_epsilon),
+        figures.privacy(variant.claimed_epsilon),
+        f"{100 * variant.error:.2g}\N{NO-BREAK SPACE}%",
+    )
+
+
+def _rows(report: AuditReport, heading: Heading) -> list[Row]:
+    """Give the rows under a heading, those that failed first."""
+    rows = (finding for finding in report.findings if finding.heading == heading)
+    return [_row(finding) for finding in sorted(rows, key=lambda finding: finding.passed)]
+
+
+def _row(finding: Finding) -> Row:
+    return Row(
+        title=finding.title,
+        who="" if finding.coalition == "nobody" else who(finding.coalition),
+        sentence=finding.sentence,
+        advice=finding.advice,
+        verdict=finding.verdict,
+        sign=_sign(finding.verdict),
+        kind=_kind(finding.verdict),
+        figures=tuple(_figures(finding)),
+        details=tuple(_details(finding)),
+    )
+
+
+def _figures(finding: Finding) -> Iterable[tuple[str, str]]:
+    if finding.claim_epsilon is not None:
+        yield "Claimed ε", figures.privacy(finding.claim_epsilon)
+    if finding.delta:
+        yield "At δ", figures.privacy(finding.delta)
+    if finding.exact_epsilon is not None:
+        yield "Computed ε", figures.gained(finding.exact_epsilon)
+    if finding.empirical_epsilon_lower is not None:
+        yield "Measured ε, at least", figures.gained(finding.empirical_epsilon_lower)
+    if finding.ceiling is not None:
+        yield "Ceiling", figures.gained(finding.ceiling)
+    for name, figure in (("Expected", finding.expected), ("Measured", finding.measured)):
+        if figure is not None and not math.isnan(figure):
+            yield name, _plain(figure)
+
+
+def _details(finding: Finding) -> Iterable[tuple[str, str]]:
+    yield "Scenario", finding.scenario
+    if finding.theorem:
+        yield "Theorem", finding.theorem
+    if finding.statistic:
+        yield "Statistic", finding.statistic
+    if finding.trials:
+        yield "Trials", figures.count(finding.trials)
+    if finding.advantage is not None and math.isfinite(finding.advantage):
+        yield "Advantage of the best guess", f"{finding.advantage:.4g}"
+    if finding.confidence is not None:
+        yield "Confidence", _confidence(finding.confidence)
+    if finding.tests:
+        yield "Statistical tests", figures.count(finding.tests)
+
+
+def _confidence(confidence: float) -> str:
+    once = _one_in(1 - confidence)
+    return f"wrong at most once in {once} runs" if once else "certain"
+
+
+def _one_in(chance: float) -> str:
+    """Write of how many one is a chance, rounded down; nothing for no chance."""
+    # Six digits are meant: 1 - .9999999 is 1.0000000005838672e-07.
+    return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
+
+
+def _plain(figure: float) -> str:
+    if math.isinf(figure):
+        return "∞" if figure > 0 else "\N{MINUS SIGN}∞"
+    text = f"{figure:,.4g}"
+    text = figures.scientific(figure) if "e" in text else text
+    return text.replace("-", "\N{MINUS SIGN}", 1)
+
+
+def _gained(epsilon: float | None) -> str:
+    return "–" if epsilon is None or math.isnan(epsilon) else figures.gained(epsilon)
+
+
+def _sign(verdict: Verdict | str) -> str:
+    if verdict == NOT_TRIED:
+        return "–"
+    return _SIGNS.get(verdict, "✓" if verdict in PASSING else "✗")
+
+
+def _kind(verdict: Verdict | str) -> str:
+    if verdict == NOT_TRIED:
+        return "plain"
+    if verdict == "known limit":
+        return "warn"
+    return "good" if verdict in PASSING else "bad"

@@ -1,0 +1,233 @@
+"""Reports of audits, as a run makes them: of the demo's task, and of one without local noise."""
+
+import dataclasses
+import hashlib
+import math
+from functools import cache
+from typing import Any, Final
+
+from analyzer.registry import complete
+from common.accounting.coalitions import guarantees
+from common.task import Task
+from common.task_digest import TaskDigest
+from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
+from deploy.audit.report import AuditReport
+from deploy.audit.significance import CONFIDENCE
+from deploy.demo_task import demo_draft
+from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, every_protocol_task
+from tests.support.tasks import FAR_FUTURE
+
+N_USERS: Final = 20_000
+_DELTA: Final = 1e-6
+
+
+@cache
+def demo_task() -> Task:
+    """Give the task of the demo, of 915 values."""
+    wanted = demo_draft(915, N_USERS, now=FAR_FUTURE, shuffler_key=SHUFFLER_KEY.public_key().raw)
+    return complete(wanted, analyzer_key=ANALYZER_KEY.public_key().raw, nonce=bytes(range(32)))
+
+
+def finding(**changes: Any) -> Finding:
+    """Give a row on something that was checked and holds, with some fields changed."""
+    fields: dict[str, Any] = {
+        "scenario": "randomizer-law",
+        "title": "The randomizer's law",
+        "heading": "correctness",
+        "coalition": "nobody",
+        "verdict": "holds",
+        "sentence": "Reports of the running code have the law that the task's integers say.",
+        "statistic": "least p of 3 tests 0.21, of: buckets",
+        "trials": 2_000_000,
+        "confidence": CONFIDENCE,
+        "tests": 3,
+    }
+    return Finding(**fields | changes)
+
+
+@cache
+def demo_report() -> AuditReport:
+    """Give a report of the demo's task in which everything is as it must be."""
+    return report_of(demo_task(), (_of_the_pair(4.0, 3.98), *_REST), curves=(_CURVE, _FEW))
+
+
+@cache
+def noiseless_report() -> AuditReport:
+    """Give a report of a task whose reports carry no local noise."""
+    task = every_protocol_task()["puredump"]
+    pair = dataclasses.replace(
+        _of_the_pair(math.inf, 11.97),
+        sentence="Among four reports of one person the pair looks for the value that repeats.",
+        advantage=1.0,
+        roc=((0.0, 0.0), (0.0, 1.0), (1.0, 1.0)),
+    )
+    return report_of(task, (pair, *_REST), n_users=task.n_min)
+
+
+@cache
+def failed_report() -> AuditReport:
+    """Give a report of the demo's task in which an attack got more than is claimed."""
+    broken = dataclasses.replace(
+        _ANALYZER,
+        title="A batch that came in order",
+        verdict="contradicted",
+        empirical_epsilon_lower=2.7,
+        sentence="The analyzer told two values apart far better than the claim allows.",
+        advice="Find out why the batch was not permuted.",
+    )
+    return report_of(demo_task(), (_of_the_pair(4.0, 3.98), broken, *_REST))
+
+
+def report_of(
+    task: Task,
+    findings: tuple[Finding, ...],
+    *,
+    curves: tuple[Curve, ...] = (),
+    n_users: int = N_USERS,
+) -> AuditReport:
+    """Give a report with these rows."""
+    return AuditReport(
+        task=task,
+        task_digest=TaskDigest(hashlib.sha256(task.to_bytes()).digest()),
+        n_users=n_users,
+        mode="quick",
+        seed=20_261_121,
+        version="1.2.3",
+        seconds=312.4,
+        outcomes=(Outcome(findings=findings, curves=curves, seconds=300.0),),
+        guarantees=guarantees(task, n_users, 0),
+        command="shuffledp audit task.json --quick --seed 20261121",
+    )
+
+
+def _of_the_pair(claim: float, measured: float) -> Finding:
+    return finding(
+        scenario="linked-report",
+        title="One person's report, known to be theirs",
+        heading="anonymity",
+        coalition="shuffler+analyzer",
+        verdict="reached",
+        sentence=(
+            "Shuffler and analyzer together know whose report is whose; "
+            "only its local noise is left."
+        ),
+        advice="Lower local_epsilon, or let different organisations operate the two.",
+        claim_epsilon=claim,
+        delta=0.0,
+        theorem="a randomizer with integer weights: the likelihood ratio is at most e^ε",
+        exact_epsilon=claim,
+        empirical_epsilon_lower=measured,
+        ceiling=11.98,
+        trials=4_000_000,
+        advantage=0.49,
+        statistic="likelihood ratio of the report",
+        tests=2,
+        roc=_ROC,
+    )
+
+
+_ROC: Final = ((0.0, 0.0), (1 / 106, 0.512), (0.34, 0.67), (1.0, 1.0))
+_ANALYZER: Final = finding(
+    scenario="shuffled-batch",
+    title="A whole batch, everybody else known",
+    heading="anonymity",
+    coalition="analyzer",
+    verdict="not contradicted",
+    sentence="The analyzer counts what supports either value among all reports.",
+    claim_epsilon=0.108_169_5,
+    delta=_DELTA,
+    theorem="privacy blanket, exact two-binomial form, rounded up ([BBGN19])",
+    exact_epsilon=0.107_9,
+    empirical_epsilon_lower=0.0612,
+    ceiling=11.98,
+    trials=4_000_000,
+    advantage=0.0123,
+    statistic="difference of support counts",
+    tests=2,
+    roc=tuple((k / 20, min(1.0, (k / 20) ** 0.97)) for k in range(21)),
+)
+_REST: Final = (
+    _ANALYZER,
+    dataclasses.replace(
+        _ANALYZER,
+        scenario="colluding-users",
+        title="A batch of which nine users in ten collude",
+        coalition="analyzer+users",
+        claim_epsilon=0.3611,
+        exact_epsilon=0.3598,
+        empirical_epsilon_lower=0.2214,
+    ),
+    finding(
+        scenario="ciphertexts",
+        title="Lengths and numbers of ciphertexts",
+        heading="anonymity",
+        coalition="shuffler",
+        sentence="Every submission has as many bytes, whatever its value.",
+        claim_epsilon=0.0,
+        delta=0.0,
+    ),
+    finding(
+        scenario="false-claim",
+        title="A published bound, beyond its range",
+        heading="anonymity",
+        coalition="analyzer",
+        verdict="refuted",
+        sentence="Without seed 0 the bound is false, and the attack shows it.",
+        claim_epsilon=0.01,
+        delta=_DELTA,
+        empirical_epsilon_lower=0.4,
+        ceiling=11.98,
+    ),
+    finding(),
+    finding(
+        scenario="permutation",
+        title="The permutation",
+        sentence="Every order of a batch is as likely as every other.",
+        confidence=None,
+        statistic="4 facts checked",
+    ),
+    finding(
+        scenario="poisoning",
+        title="One user in a hundred lies",
+        heading="sender disruption",
+        coalition="users",
+        verdict="known limit",
+        sentence="A share of 1 % of liars moves a value's share by some 1.1 %, as calculated.",
+        advice="Let every person submit once: give out tokens.",
+        expected=0.011,
+        measured=0.0112,
+        tests=1,
+    ),
+    finding(
+        scenario="dropped-reports",
+        title="The shuffler drops one report in fifty",
+        heading="server disruption",
+        coalition="shuffler",
+        sentence="Devices and sentinels notice it, and the batch is kept back.",
+        expected=1.0,
+        measured=1.0,
+    ),
+)
+_CURVE: Final = Curve(
+    title="ε against the share of colluding users",
+    delta=_DELTA,
+    points=(
+        CurvePoint(colluding=0.0, honest=20_000, claim=0.1082, attack=0.1079, measured=0.0612),
+        CurvePoint(colluding=0.25, honest=15_000, claim=0.1252, attack=0.1248),
+        CurvePoint(colluding=0.5, honest=10_000, claim=0.1541, attack=0.1536, measured=0.0),
+        CurvePoint(colluding=0.75, honest=5_000, claim=0.2215, attack=0.2207),
+        CurvePoint(colluding=0.9, honest=2_000, claim=0.3611, attack=0.3598, measured=0.2214),
+        CurvePoint(colluding=0.99, honest=200, claim=1.4, attack=1.39),
+        CurvePoint(colluding=0.99995, honest=1, claim=4.0, attack=4.0, measured=3.98),
+    ),
+)
+_FEW: Final = Curve(
+    title="The same where users who collude leave out their dummies",
+    delta=_DELTA,
+    points=(
+        CurvePoint(colluding=0.0, honest=20_000, claim=1.2, attack=1.1, measured=0.9),
+        CurvePoint(colluding=0.3, honest=14_000, claim=1.6, attack=None),
+        CurvePoint(colluding=0.6, honest=8_000, claim=2.6, attack=2.2, measured=1.9),
+        CurvePoint(colluding=0.9, honest=2_000, claim=math.inf, attack=4.1),
+    ),
+)

@@ -1,0 +1,101 @@
+"""The page of an audit in a real browser, at desktop and phone width, light and dark."""
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from playwright.sync_api import Browser, ViewportSize
+
+from deploy.audit.report import AuditReport
+from deploy.pages.audit_page import audit_page
+from tests.support.audit_reports import demo_report, demo_task, failed_report, finding, report_of
+from tests.support.browser import DESKTOP, PHONE, Scheme, show
+from tests.support.contrast import FAINT_TEXT
+
+_WIDE: Final = "document.scrollingElement.scrollWidth - innerWidth"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("make", [demo_report, failed_report])
+def test_a_page_asks_for_nothing_fits_and_can_be_read(
+    browser: Browser,
+    tmp_path: Path,
+    make: Callable[[], AuditReport],
+    size: ViewportSize,
+    scheme: Scheme,
+) -> None:
+    """No request, no complaint, nothing too wide or too faint; with all details open."""
+    watched = show(browser, audit_page(make()), tmp_path, size=size, scheme=scheme)
+    watched.page.evaluate("document.querySelectorAll('details').forEach(x => x.open = true)")
+    wide: Any = watched.page.evaluate(_WIDE)
+    paper: Any = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    faint: Any = watched.page.evaluate(FAINT_TEXT)
+    watched.close()
+
+    assert [(tmp_path / "page.html").as_uri()] == watched.requests
+    assert [] == watched.complaints
+    assert wide <= 0
+    assert [] == faint
+    assert (sum(map(int, re.findall(r"\d+", paper))) < 200) == (scheme == "dark")
+
+
+def test_headings_are_in_order_and_tables_have_captions(browser: Browser, tmp_path: Path) -> None:
+    """One main part, one title, one level at a time; pictures have a name."""
+    watched = show(browser, audit_page(demo_report()), tmp_path)
+    page = watched.page
+    levels: Any = page.evaluate(
+        "[...document.querySelectorAll('h1,h2,h3,h4')].map((x) => Number(x.tagName[1]))"
+    )
+    captionless: Any = page.locator("table:not(:has(caption))").count()
+    n_pictures = page.get_by_role("img", name=re.compile("..")).count()
+    n_main = page.get_by_role("main").count()
+    watched.close()
+
+    assert 0 == captionless
+    assert 1 == n_main == levels.count(1)
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert n_pictures == 2 + 3  # curves, and attacks
+
+
+def test_no_names_in_a_chart_lie_over_each_other(browser: Browser, tmp_path: Path) -> None:
+    """However close the points are."""
+    watched = show(browser, audit_page(demo_report()), tmp_path, size=PHONE)
+    touching: Any = watched.page.evaluate(
+        """[...document.querySelectorAll(".chart > svg")].flatMap((svg) => {
+          const ticks = [...svg.querySelectorAll(".tick")];
+          const boxes = ticks.map((x) => [x, x.getBoundingClientRect()]);
+          return boxes.flatMap(([x, a], i) => boxes.slice(i + 1)
+            .filter(([, b]) => a.left < b.right && b.left < a.right
+              && a.top + 3 < b.bottom && b.top + 3 < a.bottom)
+            .map(([y]) => x.textContent + " | " + y.textContent));
+        })"""
+    )
+    watched.close()
+
+    assert [] == touching
+
+
+def test_no_text_of_a_row_makes_the_page_wider_or_runs(browser: Browser, tmp_path: Path) -> None:
+    """Neither a word of 300 letters nor an element."""
+    evil = "<script>document.title='evil'</script><img src=x onerror=\"document.title='evil'\">"
+    row = finding(
+        title="w" * 300,
+        sentence=evil + "w" * 300,
+        heading="anonymity",
+        coalition="analyzer",
+        roc=((0.0, 0.0), (1.0, 1.0)),
+    )
+    html = audit_page(report_of(demo_task(), (row,)))
+    watched = show(browser, html, tmp_path, size=PHONE)
+    wide: Any = watched.page.evaluate(_WIDE)
+    title = watched.page.title()
+    watched.close()
+
+    assert wide <= 0
+    assert "evil" not in title
+    assert [] == watched.complaints
+    assert 1 == len(watched.requests)
