@@ -9,6 +9,7 @@ from common.errors import ShuffleDpError
 from common.version import VERSION
 from deploy.commands import (
     account,
+    audit,
     demo,
     keys,
     live,
@@ -37,6 +38,7 @@ for part in (
     account,
     plan,
     simulate,
+    audit,
     load,
     task,
     live,

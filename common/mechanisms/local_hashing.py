@@ -216,11 +216,13 @@ class LocalHashing(OddsOfWeights, SupportCounting):
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Say which reports' seeds hash an item to their buckets. Run by auditors."""
+        supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
+        return supported
+
+    def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
+        """Hash an item with each report's seed, to a bucket below g. Run by auditors."""
         place = self._place(np.array([item], dtype=np.int64))
-        hashed: NDArray[np.bool_] = (
-            self.family.hash(reports["seed"].astype(np.int64), place) == reports["bucket"]
-        )
-        return hashed
+        return self.family.hash(reports["seed"].astype(np.int64), place)
 
     def tally(self, reports: Reports) -> Counts:
         """

@@ -216,11 +216,13 @@ class StringHashing(OddsOfWeights, SupportCounting):
 
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Say which reports' seeds hash a candidate to their buckets. Run by auditors."""
-        hashed = bucket_of(
-            reports["seed"].astype(np.uint64), self._candidate_digests[item], self.buckets
-        )
-        supported: NDArray[np.bool_] = hashed == reports["bucket"]
+        supported: NDArray[np.bool_] = self.hashed(reports, item) == reports["bucket"]
         return supported
+
+    def hashed(self, reports: Reports, item: int) -> NDArray[np.int64]:
+        """Hash a candidate with each report's seed, to a bucket below g. Run by auditors."""
+        digest = self._candidate_digests[item]
+        return bucket_of(reports["seed"].astype(np.uint64), digest, self.buckets).astype(np.int64)
 
     def tally(self, reports: Reports) -> Counts:
         """

@@ -85,6 +85,7 @@ class AuditReport:
             for finding in self.findings
             if finding.heading == "anonymity"
             and finding.coalition == coalition
+            and not finding.subject
             and finding.verdict not in _NOT_OF_THE_CLAIM
         ]
         return tuple(sorted(rows, key=lambda row: _rank(row, promised)))

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import WireError
+from common.errors import SealError, WireError
 from common.hpke import HpkePrivateKey, envelope_context, report_context
 from common.mechanisms.mechanism import Reports, is_null
 from common.submission import unpack
@@ -176,11 +176,11 @@ def _check_lengths(checks: Checks, audited: Audited, rng: np.random.Generator) -
     for value in np.unique(np.linspace(0, task.domain_size - 1, _MOST_VALUES).astype(int)).tolist():
         envelope = contributor.prepare(value, rng)
         checks.must("one length of every envelope", len(envelope) == task.envelope_bytes)
-        plain = shuffler.open(envelope, envelope_context(_DIGEST))
         try:
+            plain = shuffler.open(envelope, envelope_context(_DIGEST))
             sealed = unpack(plain, task).sealed_reports
-        except WireError:
-            checks.must("as many sealed reports from everybody", False)  # noqa: FBT003  # a fact
+        except (SealError, WireError):
+            checks.must("an envelope of as many sealed reports from everybody", False)  # noqa: FBT003  # a fact
             continue
         reports = [sealed[start : start + size] for start in range(0, len(sealed), size)]
         opened = [analyzer.open(report, report_context(_DIGEST)) for report in reports[:_OPENED]]

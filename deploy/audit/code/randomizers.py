@@ -15,6 +15,7 @@ from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.hash_family import HashFamily
 from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Mechanism, Reports
+from common.mechanisms.string_hashing import StringHashing
 from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
@@ -94,10 +95,13 @@ def check_randomizer(checks: Checks, task: Task, reports: int, rng: np.random.Ge
         _check_support(checks, f"{name}, a report", mechanism, drawn, (value, law, last))
         _check_pair(checks, f"{name}, a report", mechanism, drawn, (value, law))
         _check_seeds(checks, f"{name}, a report", mechanism, drawn)
+        _check_buckets(checks, f"{name}, a report", mechanism, drawn, (value, law.own))
     if task.composition.dummy_laws:
         dummies = mechanism.dummies(reports, rng)
         _check_support(checks, f"{name}, a dummy", mechanism, dummies, (None, law, last))
         _check_seeds(checks, f"{name}, a dummy", mechanism, dummies)
+        _check_buckets(checks, f"{name}, a dummy", mechanism, dummies, (0, law.dummy))
+        _check_even_buckets(checks, f"{name}, a dummy", mechanism, dummies)
     if isinstance(mechanism, LocalHashing):
         _check_family(checks, mechanism, rng)
 
@@ -179,6 +183,35 @@ def _check_seeds(checks: Checks, what: str, mechanism: Mechanism, drawn: Reports
     checks.test(f"{what}: a seed of its own", fit.of_number(same, (len(seeds) - 1) / number))
 
 
+def _check_buckets(
+    checks: Checks, what: str, mechanism: Mechanism, drawn: Reports, own: tuple[int, float]
+) -> None:
+    """Test buckets as seen from that of the value: what is not the truth is anything else."""
+    if not isinstance(mechanism, (LocalHashing, StringHashing)):
+        return
+    item, chance = own
+    g = _buckets(mechanism)
+    away = (drawn["bucket"].astype(np.int64) - mechanism.hashed(drawn, item)) % g
+    law = np.full(g, (1 - chance) / (g - 1))
+    law[0] = chance
+    checks.test(
+        f"{what}: every wrong bucket as likely", fit.of_cells(np.bincount(away, minlength=g), law)
+    )
+
+
+def _check_even_buckets(checks: Checks, what: str, mechanism: Mechanism, dummies: Reports) -> None:
+    """Test that dummies spread evenly over buckets, whatever hashes there."""
+    if not isinstance(mechanism, (LocalHashing, StringHashing)):
+        return
+    g = _buckets(mechanism)
+    named = np.bincount(dummies["bucket"].astype(np.int64), minlength=g)
+    checks.test(f"{what}: every bucket as likely", fit.of_cells(named, np.ones(g)))
+
+
+def _buckets(mechanism: LocalHashing | StringHashing) -> int:
+    return mechanism.family.q if isinstance(mechanism, LocalHashing) else mechanism.buckets
+
+
 def _check_family(checks: Checks, mechanism: LocalHashing, rng: np.random.Generator) -> None:
     """Go through all seeds: any two items fall into one bucket under exactly 1/g of them."""
     family: HashFamily = mechanism.family
@@ -186,7 +219,7 @@ def _check_family(checks: Checks, mechanism: LocalHashing, rng: np.random.Genera
         return
     seeds = np.arange(family.seeds)
     items = rng.choice(mechanism.domain_size, size=min(4, mechanism.domain_size), replace=False)
-    buckets = [_buckets(mechanism, seeds, int(item)) for item in items]
+    buckets = [_hashed(mechanism, seeds, int(item)) for item in items]
     for one, other in itertools.combinations(buckets, 2):
         together = int((one == other).sum())
         checks.must(
@@ -194,12 +227,8 @@ def _check_family(checks: Checks, mechanism: LocalHashing, rng: np.random.Genera
         )
 
 
-def _buckets(mechanism: LocalHashing, seeds: np.ndarray, item: int) -> np.ndarray:
-    """Give the bucket of an item under each seed: the one in which it is supported."""
-    found = np.full(len(seeds), -1)
-    reports = np.empty(len(seeds), dtype=mechanism.report_dtype)
+def _hashed(mechanism: LocalHashing, seeds: np.ndarray, item: int) -> np.ndarray:
+    """Give the bucket of an item under each seed."""
+    reports = np.zeros(len(seeds), dtype=mechanism.report_dtype)
     reports["seed"] = seeds
-    for bucket in range(mechanism.family.q):
-        reports["bucket"] = bucket
-        found[mechanism.supports(reports, item)] = bucket
-    return found
+    return mechanism.hashed(reports, item)

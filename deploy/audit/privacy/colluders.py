@@ -8,6 +8,7 @@ how often it supports each of the victim's two values. Computed it proves nearly
 claim rests on the exact law, and on tests that the code draws from it.
 """
 
+import dataclasses
 from typing import Any, Final
 
 import numpy as np
@@ -29,8 +30,10 @@ from deploy.audit.privacy.messages import (
 )
 from deploy.audit.privacy.rows import computed_row, game_row
 
-_SHARES: Final = (0.0, 0.1, 0.5, 0.9, 0.99)
+_SHARES: Final = (0.0, 0.9, 0.99)
 """Colluding shares of the users for which claim and attack are computed."""
+_CLAIMED_ALONE: Final = (0.1, 0.25, 0.5, 0.75)
+"""Shares for which the curve shows the claim alone: each attack takes seconds."""
 _FEW: Final = (100, 10, 1)
 """Honest users with whom the game is played."""
 _MORE_USERS: Final = (
@@ -46,15 +49,14 @@ def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
     n_users, task = audited.n_users, audited.task
     honest = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     honest |= {few for few in _FEW if few <= n_users}
-    points, rows = [], []
+    between = {max(1, n_users - int(share * n_users)) for share in _CLAIMED_ALONE} - honest
+    points, rows = [_point(audited, left) for left in between], list[Finding]()
     for left in sorted(honest, reverse=True):
         claim, attack = _claim(audited, left), _attack(audited, left)
         played = _game(audited, left, rng) if left in _FEW else None
         points.append(
-            CurvePoint(
-                colluding=(n_users - left) / n_users,
-                honest=left,
-                claim=claim,
+            dataclasses.replace(
+                _point(audited, left, claim),
                 attack=attack,
                 measured=played.epsilon_lower if played else None,
             )
@@ -63,9 +65,18 @@ def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
     curve = Curve(
         title=f"The analyzer and colluding users, of {n_users:,}",
         delta=task.delta,
-        points=tuple(points),
+        points=tuple(sorted(points, key=lambda point: point.colluding)),
     )
     return Outcome(findings=tuple(rows), curves=(curve,))
+
+
+def _point(audited: Audited, honest: int, claim: float | None = None) -> CurvePoint:
+    return CurvePoint(
+        colluding=(audited.n_users - honest) / audited.n_users,
+        honest=honest,
+        claim=_claim(audited, honest) if claim is None else claim,
+        attack=None,
+    )
 
 
 def _claim(audited: Audited, honest: int) -> float:

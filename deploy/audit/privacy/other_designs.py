@@ -7,7 +7,7 @@ import numpy as np
 
 from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit.audited import Audited
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Finding, Outcome
 from deploy.audit.privacy.alone import play_n_minus_one
 from deploy.audit.privacy.pooled import play_pooled
 from deploy.audit.sample_task import sample_task
@@ -46,7 +46,7 @@ def play_pure_dump(audited: Audited, rng: np.random.Generator) -> Outcome:
 
 def play_shuffler_dummies(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Play against a shuffler that made the dummies, reads the result, and knows other users."""
-    rows = []
+    rows: list[Finding] = []
     for subject, fields in _SHUFFLER_MADE:
         task = sample_task(domain_size=_ITEMS, shuffler=_GEOMETRIC, **fields)
         other = Audited(task_bytes=task.to_bytes(), n_users=_USERS, effort=audited.effort)

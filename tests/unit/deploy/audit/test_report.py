@@ -95,7 +95,7 @@ def test_what_failed_comes_first_and_then_what_is_promised() -> None:
     """However much another attack gained."""
     [attack] = demo_report().attacks_by("shuffler+analyzer")
     other = dataclasses.replace(attack, claim_epsilon=9.0, empirical_epsilon_lower=8.9)
-    weak = dataclasses.replace(attack, verdict="too weak", empirical_epsilon_lower=0.1)
+    weak = dataclasses.replace(attack, verdict="contradicted", empirical_epsilon_lower=0.1)
     report = report_of(demo_task(), (other, attack, weak))
 
     assert (weak, attack, other) == report.attacks_by("shuffler+analyzer")

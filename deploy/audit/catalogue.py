@@ -1,0 +1,100 @@
+"""Every scenario, in the order in which a report shows them."""
+
+from typing import Final
+
+from deploy.audit.code.accountant import play_accountant
+from deploy.audit.code.devices import play_devices
+from deploy.audit.code.draws import play_draws
+from deploy.audit.code.estimates import play_estimates
+from deploy.audit.code.orders import play_orders
+from deploy.audit.code.randomizers import play_panel, play_randomizer
+from deploy.audit.privacy.alone import play_n_minus_one, play_skippers
+from deploy.audit.privacy.colluders import play_colluders
+from deploy.audit.privacy.linking import play_linking
+from deploy.audit.privacy.other_designs import play_pure_dump, play_shuffler_dummies
+from deploy.audit.privacy.partition import play_partition
+from deploy.audit.privacy.pooled import play_pooled
+from deploy.audit.privacy.printed import play_printed
+from deploy.audit.privacy.rounds import play_rounds
+from deploy.audit.scenario import Scenario
+
+SCENARIOS: Final = (
+    Scenario(
+        name="shuffler+analyzer",
+        title="Shuffler and analyzer pool what they saw",
+        seconds=4,
+        play=play_pooled,
+    ),
+    Scenario(
+        name="colluders",
+        title="The analyzer, alone and with colluding users",
+        seconds=10,
+        play=play_colluders,
+    ),
+    Scenario(
+        name="skippers", title="Users do not add their dummies", seconds=4, play=play_skippers
+    ),
+    Scenario(
+        name="n-1",
+        title="The shuffler replaces all reports but one person's",
+        seconds=2,
+        play=play_n_minus_one,
+    ),
+    Scenario(name="rounds", title="The same people are asked again", seconds=3, play=play_rounds),
+    Scenario(
+        name="partition",
+        title="The analyzer cuts its users into groups",
+        seconds=2,
+        play=play_partition,
+    ),
+    Scenario(
+        name="linking", title="Messages are linked by their seeds", seconds=1, play=play_linking
+    ),
+    Scenario(
+        name="reused-seeds",
+        title="Dummies reuse their user's seed, as OD-HP is printed",
+        seconds=2,
+        play=play_printed,
+    ),
+    Scenario(
+        name="puredump",
+        title="pureDUMP against shuffler and analyzer together",
+        seconds=2,
+        play=play_pure_dump,
+    ),
+    Scenario(
+        name="shuffler-dummies",
+        title="The shuffler knows the dummies that it made",
+        seconds=2,
+        play=play_shuffler_dummies,
+    ),
+    Scenario(
+        name="orders", title="Every order of a batch is as likely", seconds=5, play=play_orders
+    ),
+    Scenario(
+        name="devices",
+        title="Answers as devices make them",
+        seconds=4,
+        play=play_devices,
+    ),
+    Scenario(
+        name="randomizer",
+        title="The task's randomizer has its law",
+        seconds=2,
+        play=play_randomizer,
+    ),
+    Scenario(name="mechanisms", title="Every mechanism has its law", seconds=4, play=play_panel),
+    Scenario(name="draws", title="Numbers of dummies have their laws", seconds=2, play=play_draws),
+    Scenario(
+        name="estimates",
+        title="Shares are estimated without bias",
+        seconds=2,
+        play=play_estimates,
+    ),
+    Scenario(
+        name="accountant",
+        title="Guarantees are computed rightly",
+        seconds=2,
+        play=play_accountant,
+    ),
+)

@@ -1,0 +1,55 @@
+"""Faults of the accountant, of estimates, and of what the shuffler draws."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.accounting.coalitions import Terms
+from common.accounting.composition import composed_epsilon
+from common.accounting.crowd import Crowd
+from common.mechanisms.mechanism import Vector
+from common.mechanisms.support import debias
+from common.shuffler_spec import ShufflerSpec
+from deploy.audit.faults import planting
+from shuffler.dummies import draw_item_dummies
+
+
+def nine_tenths_of_epsilon() -> AbstractContextManager[None]:
+    """Plant an accountant that states too little."""
+
+    def other(*arguments: Any, **named: Any) -> float:  # noqa: ANN401  # as the honest one
+        return 0.9 * composed_epsilon(*arguments, **named)
+
+    return planting.function(composed_epsilon, other)
+
+
+def refused_reports_counted() -> AbstractContextManager[None]:
+    """Plant an accountant to whom every refused report is somebody who hides the others."""
+    honest = Terms.crowd_of
+
+    def other(self: Terms, n_users: int, honest_users: int, adding: int, n_refused: int) -> Crowd:
+        del n_refused
+        return honest(self, n_users, honest_users, adding, 0)
+
+    return planting.method(Terms, "crowd_of", other)
+
+
+def two_percent_too_high() -> AbstractContextManager[None]:
+    """Plant an estimator of the wrong slope."""
+
+    def other(*arguments: Any, **named: Any) -> Vector:  # noqa: ANN401  # as the honest one
+        return debias(*arguments, **named) * 1.02
+
+    return planting.function(debias, other)
+
+
+def less_shuffler_noise() -> AbstractContextManager[None]:
+    """Plant dummies by the shuffler that are drawn nearer to their mean."""
+
+    def other(spec: ShufflerSpec, domain_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        drawn = draw_item_dummies(spec, domain_size, rng)
+        return drawn if spec.law == "none" else np.minimum(drawn, int(np.median(drawn)) + 3)
+
+    return planting.function(draw_item_dummies, other)

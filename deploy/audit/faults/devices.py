@@ -1,0 +1,126 @@
+"""Faults of randomizers and devices."""
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.mechanisms.grr import Grr
+from common.mechanisms.local_hashing import LocalHashing
+from common.mechanisms.mechanism import Reports
+from common.mechanisms.response_weights import ResponseWeights
+from deploy.audit.faults import planting
+from user_agent.contribution import Answer, Contributor, draw_dummy_counts, pad
+
+_PERCENT: Final = 50
+"""One in so many is 2 %."""
+
+
+def two_percent_more_truth() -> AbstractContextManager[None]:
+    """Plant a truth told 2 % oftener than by its weights."""
+    honest = ResponseWeights.respond
+
+    def other(
+        self: ResponseWeights, truth: NDArray[np.int64], answers: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        more = ResponseWeights(true=self.true + self.true // _PERCENT, other=self.other)
+        return honest(more if self.other else self, truth, answers, rng)
+
+    return planting.method(ResponseWeights, "respond", other)
+
+
+def uneven_dummies() -> AbstractContextManager[None]:
+    """Plant dummies of which 2 % name the first bucket."""
+    honest = LocalHashing.dummies
+
+    def other(self: LocalHashing, count: int, rng: np.random.Generator) -> Reports:
+        reports = honest(self, count, rng)
+        reports["bucket"][rng.integers(0, _PERCENT, size=count) == 0] = 0
+        return reports
+
+    return planting.method(LocalHashing, "dummies", other)
+
+
+def no_seed_0() -> AbstractContextManager[None]:
+    """Plant seeds of which the first is never drawn."""
+
+    def other(self: LocalHashing, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        return rng.integers(1, self.family.seeds, size=count, dtype=np.int64)
+
+    return planting.method(LocalHashing, "_seeds", other)
+
+
+def longer_for_odd_values() -> AbstractContextManager[None]:
+    """Plant an envelope whose length tells something of the value."""
+    honest = Contributor.answer
+
+    def other(self: Contributor, value: int, rng: np.random.Generator) -> Answer:
+        answer = honest(self, value, rng)
+        return replace(answer, envelope=answer.envelope + bytes(value % 2))
+
+    return planting.method(Contributor, "answer", other)
+
+
+def reused_seeds() -> AbstractContextManager[None]:
+    """Plant dummies with their user's seed, as OD-HP is printed."""
+
+    def other(reports: Reports, reports_per_user: int) -> Reports:
+        if "seed" in (reports.dtype.names or ()):
+            reports["seed"] = reports["seed"][0]
+        return pad(reports, reports_per_user)
+
+    return planting.function(pad, other)
+
+
+def varying_dummies() -> AbstractContextManager[None]:
+    """Plant users who leave a dummy out, and pad."""
+
+    def other(dummies: Any, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:  # noqa: ANN401  # as the honest one
+        counts = draw_dummy_counts(dummies, n_users, rng)
+        fewer: NDArray[np.int64] = np.maximum(counts - rng.integers(0, 2, size=n_users), 0)
+        return fewer
+
+    return planting.function(draw_dummy_counts, other)
+
+
+class _Unpermuting(np.random.Generator):
+    """A generator that permutes nothing."""
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:  # noqa: ANN401  # as numpy's
+        del axis
+        return np.arange(x)
+
+
+def own_report_first() -> AbstractContextManager[None]:
+    """Plant submissions that say by their order which report is the person's own."""
+    honest = Contributor.answer
+
+    def other(self: Contributor, value: int, rng: np.random.Generator) -> Answer:
+        return honest(self, value, _Unpermuting(rng.bit_generator))
+
+    return planting.method(Contributor, "answer", other)
+
+
+def seeded_with_value() -> AbstractContextManager[None]:
+    """Plant a device whose noise follows from its value."""
+    honest = Contributor.answer
+
+    def other(self: Contributor, value: int, rng: np.random.Generator) -> Answer:
+        del rng
+        return honest(self, value, np.random.default_rng(value))
+
+    return planting.method(Contributor, "answer", other)
+
+
+def uneven_items() -> AbstractContextManager[None]:
+    """Plant dummies of which 2 % name the first item."""
+    honest = Grr.dummies
+
+    def other(self: Grr, count: int, rng: np.random.Generator) -> Reports:
+        reports = honest(self, count, rng)
+        reports["item"][rng.integers(0, _PERCENT, size=count) == 0] = 0
+        return reports
+
+    return planting.method(Grr, "dummies", other)
