@@ -48,9 +48,9 @@ class Checks:
             title: What was checked.
             heading: Under which it stands.
             sentence: What it means that all of it is true.
-            **fields: Of the finding.
+            **fields: Of the finding; `advice` is given where something is not true.
         """
-        broken = self.broken
+        broken, advice = self.broken, fields.pop("advice", "")
         return Finding(
             scenario=scenario,
             title=title,
@@ -58,6 +58,7 @@ class Checks:
             coalition=fields.pop("coalition", "nobody"),
             verdict="broken" if broken else "holds",
             sentence=f"Not so: {'; '.join(broken)}." if broken else sentence,
+            advice=advice if broken else "",
             statistic=self._statistic(),
             confidence=CONFIDENCE if self._n_tests else None,
             tests=self._n_tests,

@@ -14,7 +14,7 @@ from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
 from deploy.audit.report import AuditReport
 from deploy.audit.weakest import weakest_point
 from deploy.foreign_text import shown
-from deploy.whole_table import add_columns, print_whole
+from deploy.whole_table import add_columns, fitting, print_whole
 
 _NONE: Final = "-"
 _STYLES: Final = {True: "", False: "bold red"}
@@ -32,6 +32,11 @@ _FIGURES: Final[dict[str, tuple[Callable[[Finding], float | None], Callable[[flo
     "expected": (lambda finding: finding.expected, lambda figure: f"{figure:.4g}"),
     "found": (lambda finding: finding.measured, lambda figure: f"{figure:.4g}"),
 }
+_GIVE_WAY: Final = ("expected", "found", "ceiling")
+"""Columns that a narrow terminal does without; audit.json and the page have them."""
+_THIRD: Final = 3
+"""The part of a terminal that titles may take; they are folded by words."""
+_WIDER: Final = "Left out for want of room: see audit.json, or a wider terminal."
 _READING: Final = (
     "Claimed, computed, measured and ceiling are epsilons: what a theorem promises, what the "
     "attack gains by calculation, what it surely gained when it was played, and the most that so "
@@ -62,31 +67,38 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
     """Print the rows under a heading, with the columns in which one has something."""
     texts = [name for name, of in _TEXTS.items() if any(of(row) != "nobody" for row in rows)]
     figures = [name for name, (of, _) in _FIGURES.items() if any(_known(of(row)) for row in rows)]
-    table = Table(
-        title=f"{heading[:1].upper()}{heading[1:]}",
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    sides: dict[str, JustifyMethod] = {
-        **dict.fromkeys(texts, "left"),
-        **dict.fromkeys(figures, "right"),
-        "verdict": "left",
-    }
-    add_columns(table, sides)
-    table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
-    for row in sorted(rows, key=lambda finding: not finding.passed):  # what failed comes last
-        table.add_row(*_cells(row, texts, figures), style=_STYLES[row.passed])
+
+    def make(kept: Sequence[str]) -> Table:
+        table = Table(
+            title=f"{heading[:1].upper()}{heading[1:]}",
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            padding=(0, 1, 0, 0),
+        )
+        sides: dict[str, JustifyMethod] = {
+            name: "right" if name in _FIGURES else "left" for name in (*kept, "verdict")
+        }
+        add_columns(table, sides)
+        table.columns[0].max_width = console.width // _THIRD
+        table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
+        for row in sorted(rows, key=lambda finding: not finding.passed):  # what failed comes last
+            table.add_row(*_cells(row, kept), style=_STYLES[row.passed])
+        return table
+
+    table, left_out = fitting(make, [*texts, *figures], _GIVE_WAY, console)
     print_whole(table, console)
+    if left_out:
+        console.print(_WIDER, style="dim", highlight=False)
     console.print()
 
 
-def _cells(row: Finding, texts: Sequence[str], figures: Sequence[str]) -> Iterator[str]:
-    for name in texts:
-        yield shown(_TEXTS[name](row))
-    for name in figures:
+def _cells(row: Finding, columns: Sequence[str]) -> Iterator[str]:
+    for name in columns:
+        if name in _TEXTS:
+            yield shown(_TEXTS[name](row))
+            continue
         of, written = _FIGURES[name]
         figure = of(row)
         text = written(figure) if figure is not None and _known(figure) else _NONE

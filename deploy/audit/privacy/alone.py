@@ -53,7 +53,7 @@ def play_n_minus_one(audited: Audited, rng: np.random.Generator) -> Outcome:
         scenario="n-1",
         title="All reports but one person's replaced",
         heading="anonymity",
-        coalition="shuffler+result",
+        coalition="shuffler+users",
         delta=delta,
         theorem=LOCAL if helped else claimed_guarantee(audited.terms, audited.n_users).theorem,
         statistic=f"likelihood ratio of the two values' counts; {found} of {_BATCHES} forged "

@@ -30,7 +30,8 @@ def test_no_figure_is_cut(width: int) -> None:
     """Nor a verdict's word; and no line is longer than the terminal."""
     text = _at(width, demo_report())
 
-    for figure in ("0.1082", "0.1079", "0.0612", "11.98", "0.3611", "0.0112"):
+    ceilings = () if "Left out for want of room" in text else ("11.98",)
+    for figure in ("0.1082", "0.1079", "0.0612", "0.3611", "0.0112", *ceilings):
         assert re.search(rf"(?<![\d.]){re.escape(figure)}(?![\d.])", text), figure
     assert "contradicted" in text
     assert max(map(len, text.splitlines())) <= width

@@ -1,0 +1,41 @@
+"""Several tests and facts that make one row."""
+
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Finding
+from deploy.audit.significance import TEST_LEVEL
+
+
+def _row(checks: Checks) -> Finding:
+    return checks.finding(
+        scenario="s", title="t", heading="correctness", sentence="All is well.", advice="Mend it."
+    )
+
+
+def test_what_holds_is_said_and_needs_no_advice() -> None:
+    """A row of one fact and two tests of one name."""
+    checks = Checks()
+    checks.must("a fact", True)  # noqa: FBT003  # what is noted
+    checks.test("a law", 0.5)
+    checks.test("a law", 0.01)
+    row = _row(checks)
+
+    assert row.passed
+    assert row.sentence == "All is well."
+    assert row.advice == ""
+    assert row.tests == 2
+    assert "0.01" in row.statistic
+
+
+def test_what_does_not_hold_is_named() -> None:
+    """A fact once false stays false; of tests of one name the least p counts."""
+    checks = Checks()
+    checks.must("a fact", False)  # noqa: FBT003  # what is noted
+    checks.must("a fact", True)  # noqa: FBT003  # what is noted
+    checks.test("a law", TEST_LEVEL / 2)
+    checks.test("a law", 0.9)
+    checks.test("another law", TEST_LEVEL * 2)
+    row = _row(checks)
+
+    assert row.verdict == "broken"
+    assert row.sentence == "Not so: a fact; a law."
+    assert row.advice == "Mend it."

@@ -1,0 +1,85 @@
+"""The distinguishing game, on laws whose ε is known. Seeds are fixed; a bound errs with 1e-7."""
+
+import math
+
+import numpy as np
+import pytest
+
+from deploy.audit.game import play
+from deploy.audit.significance import ceiling
+
+_TRIALS = 400_000
+
+
+def _responses(epsilon: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw randomized responses about a bit that is 1, and about one that is 0."""
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    return (rng.random(_TRIALS) < p).astype(float), (rng.random(_TRIALS) >= p).astype(float)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
+@pytest.mark.parametrize("delta", [0.0, 0.01])
+def test_randomized_response_is_measured_from_below_and_closely(
+    epsilon: float, delta: float
+) -> None:
+    """At δ the least ε of a bit told with p is ln((p - δ) / (1 - p))."""
+    p = math.exp(epsilon) / (1 + math.exp(epsilon))
+    exact = math.log((p - delta) / (1 - p))
+
+    played = play(*_responses(epsilon, np.random.default_rng(1)), delta)
+
+    assert 0.9 * exact < played.epsilon_lower <= exact
+    assert played.advantage == pytest.approx(2 * p - 1, abs=0.01)
+
+
+def test_scores_that_say_nothing_show_nothing() -> None:
+    """Both worlds alike."""
+    rng = np.random.default_rng(2)
+    played = play(rng.normal(size=_TRIALS), rng.normal(size=_TRIALS))
+
+    assert played.epsilon_lower < 0.05
+    assert abs(played.advantage) < 0.01
+
+
+def test_one_score_for_everything_shows_nothing() -> None:
+    """As where nothing was seen at all."""
+    assert play(np.zeros(100), np.zeros(100)).epsilon_lower == 0
+
+
+def test_the_second_world_may_be_the_one_that_is_certain() -> None:
+    """A score that never occurs under the first value."""
+    rng = np.random.default_rng(3)
+    first, second = rng.random(_TRIALS), rng.random(_TRIALS) - 0.1
+
+    assert play(first, second).epsilon_lower > 6
+
+
+def test_whoever_is_never_wrong_reaches_the_ceiling() -> None:
+    """And no more than it."""
+    played = play(np.full(1000, 1e300), np.full(1000, -1e300))
+
+    assert played.epsilon_lower == pytest.approx(played.ceiling)
+    assert played.ceiling == pytest.approx(ceiling(750, 0.0))
+    assert played.advantage == 1
+
+
+def test_the_curve_of_rates_begins_at_0_and_ends_at_1_and_never_falls() -> None:
+    """So that it can be drawn."""
+    roc = play(*_responses(1.0, np.random.default_rng(4))).roc
+    false, true = zip(*roc, strict=True)
+
+    assert roc[0] == (0, 0)
+    assert roc[-1] == (1, 1)
+    assert list(false) == sorted(false)
+    assert list(true) == sorted(true)
+
+
+def test_a_bound_is_seldom_above_the_truth() -> None:
+    """The threshold is chosen on other draws than those that measure: 300 small games of ε = 1."""
+    rng = np.random.default_rng(5)
+    bounds = []
+    for _ in range(300):
+        first, second = (scores[:400] for scores in _responses(1.0, rng))
+        bounds.append(play(first + rng.normal(size=400), second + rng.normal(size=400)))
+
+    assert max(played.epsilon_lower for played in bounds) < 1
