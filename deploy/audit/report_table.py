@@ -12,6 +12,7 @@ from common.guarantee import rounded_down, rounded_up
 from deploy.audit.changes import changes
 from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
 from deploy.audit.report import AuditReport
+from deploy.audit.run import Rehearsed
 from deploy.audit.weakest import weakest_point
 from deploy.foreign_text import shown
 from deploy.whole_table import add_columns, fitting, print_whole
@@ -61,6 +62,21 @@ def show_report(report: AuditReport, console: Console) -> None:
     _show_failed(report.failed, console)
     _show_weakest(report, console)
     _show_verdict(report, console)
+
+
+def show_rehearsal(rehearsed: Sequence[Rehearsed], console: Console) -> None:
+    """Print which planted faults were seen, and by which check."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    add_columns(table, dict.fromkeys(("fault", "what is wrong", "found by", "found"), "left"))
+    for each in rehearsed:
+        fault = each.fault
+        by = f"{fault.scenario}: {fault.check}"
+        style = _STYLES[each.caught]
+        table.add_row(fault.name, fault.says, by, "yes" if each.caught else "NO", style=style)
+    print_whole(table, console)
+    missed = sum(not each.caught for each in rehearsed)
+    verdict = f"{missed} NOT FOUND" if missed else "every one found"
+    console.print(f"{len(rehearsed)} faults were planted, one at a time: {verdict}.")
 
 
 def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:

@@ -3,6 +3,8 @@
 import shlex
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,9 +23,9 @@ from deploy.audit.catalogue import SCENARIOS
 from deploy.audit.faults.catalogue import FAULTS, fault_named
 from deploy.audit.report import AuditReport
 from deploy.audit.report_json import as_json
-from deploy.audit.report_table import show_report
+from deploy.audit.report_table import show_rehearsal, show_report
 from deploy.audit.run import audit as play
-from deploy.audit.run import scenarios_named
+from deploy.audit.run import rehearse, scenarios_named
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
@@ -77,6 +79,12 @@ def audit(
     plant: Annotated[
         str, typer.Option(help="Plant a fault, to see that it is found. --list names them.")
     ] = "",
+    rehearsal: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse", help="Plant every fault in turn instead, and see that each is found."
+        ),
+    ] = False,
     list_them: Annotated[
         bool, typer.Option("--list", help="Print scenarios and faults, and exit.")
     ] = False,
@@ -108,15 +116,10 @@ def audit(
     chosen = scenarios_named(scenario or [])
     console = terminal(stderr=json)
     audited = _audited(task, draft, users, full=full)
-    with Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=console,
-        transient=True,
-    ) as bar:
-        shown = bar.add_task("", total=len(chosen))
+    if rehearsal:
+        _rehearse(audited, seed, processes, console, json=json)
+        return
+    with _bar(console) as progress:
         report = play(
             audited,
             seed=seed,
@@ -124,9 +127,7 @@ def audit(
             processes=processes,
             fault=plant,
             command=_command(),
-            progress=lambda what, done, total: bar.update(
-                shown, description=what, completed=done, total=total
-            ),
+            progress=progress,
         )
     _write(report, output, html)
     if json:
@@ -138,6 +139,44 @@ def audit(
         page = f"{html.resolve().as_uri()}{' (opened)' * opened}"
         console.print(f"The report as a page: {page}", markup=False, soft_wrap=True)
     if not report.passed:
+        raise typer.Exit(_FAILED)
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Show how far it is, and give what is to be told so."""
+    with Progress(
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+    ) as bar:
+        shown = bar.add_task("", total=None)
+        yield lambda what, done, total: bar.update(
+            shown, description=what, completed=done, total=total
+        )
+
+
+def _rehearse(audited: Audited, seed: int, processes: int, console: Console, *, json: bool) -> None:
+    with _bar(console) as progress:
+        rehearsed = rehearse(audited, seed=seed, processes=processes, progress=progress)
+    if json:
+        fields = [
+            {
+                "fault": each.fault.name,
+                "says": each.fault.says,
+                "scenario": each.fault.scenario,
+                "caught": each.caught,
+                "said": each.said,
+            }
+            for each in rehearsed
+        ]
+        sys.stdout.write(dumps(fields) + "\n")
+    else:
+        show_rehearsal(rehearsed, console)
+    if not all(each.caught for each in rehearsed):
         raise typer.Exit(_FAILED)
 
 

@@ -179,6 +179,9 @@ def _check_seeds(checks: Checks, what: str, mechanism: Mechanism, drawn: Reports
     sizes = np.full(len(parts), float(width))
     sizes[-1] = number - width * (len(parts) - 1)
     checks.test(f"{what}: seeds all over", fit.of_cells(parts, sizes))
+    # Without it seeds would not be pairwise independent, and one seed of many is soon overlooked.
+    zeros = int((seeds == 0).sum())
+    checks.test(f"{what}: seed 0 as often as any", fit.of_number(zeros, len(seeds) / number))
     same = int((seeds[1:] == seeds[:-1]).sum())
     checks.test(f"{what}: a seed of its own", fit.of_number(same, (len(seeds) - 1) / number))
 

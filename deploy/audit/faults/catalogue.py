@@ -85,7 +85,7 @@ _FAULTS: Final = (
         name="no-seed-0",
         says="seed 0 is never drawn, so that seeds are not pairwise independent",
         scenario="randomizer",
-        check="uniform seeds",
+        check="seed 0 as often as any",
         plant=devices.no_seed_0,
     ),
     Fault(
