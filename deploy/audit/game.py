@@ -30,6 +30,8 @@ _CHOOSING: Final = 0.25
 """Share of the draws that chooses the threshold."""
 _THRESHOLDS: Final = 400
 _ROC_POINTS: Final = 60
+_DIGITS: Final = 9
+"""Decimal places of a score that are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,9 @@ def play(first: Scores, second: Scores, delta: float = 0.0) -> Played:
 
     Cost: a sort of the scores.
     """
+    # A sum of the same terms in another order differs in its last digits, and whose term comes
+    # first is what the adversary must not know.
+    first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
     cut = int(_CHOOSING * len(first))
     chosen, trials = _Curve(first[:cut], second[:cut]), len(first) - cut
     measured = _Curve(first[cut:], second[cut:], thresholds=chosen.thresholds)

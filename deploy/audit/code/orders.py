@@ -63,7 +63,8 @@ def in_buckets(n: int, rng: np.random.Generator) -> Order:
     )
     for group in np.array_split(_reports(n), max(1, n // 3)):
         shuffle.add(group)
-    return np.concatenate([_places(part) for part in shuffle.permuted(_TOGETHER)])
+    parts = [_places(part) for part in shuffle.permuted(_TOGETHER)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 def _reports(n: int) -> Reports:

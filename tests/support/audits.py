@@ -1,0 +1,38 @@
+"""Small audits of small tasks."""
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from common.task import Task
+from deploy.audit.audited import Audited, Effort
+from deploy.audit.finding import Finding
+from deploy.audit.sample_task import sample_task
+from deploy.audit.scenario import Scenario
+
+LITTLE: Final = Effort(
+    games=200_000, crowds=200_000, reports=100_000, devices=300, orders=20_000, users=60
+)
+N_USERS: Final = 1000
+
+
+def audited(task: Task | None = None, *, n_users: int = N_USERS, **effort: int) -> Audited:
+    """Give what is audited: a task, or local hashing among a dummy of each user."""
+    task = task or sample_task(
+        protocol="od-hp",
+        domain_size=100,
+        buckets=11,
+        local_epsilon=2.0,
+        dummies_per_user=1.0,
+        n_min=n_users,
+        target_size=n_users,
+    )
+    return Audited(
+        task_bytes=task.to_bytes(), n_users=n_users, effort=dataclasses.replace(LITTLE, **effort)
+    )
+
+
+def played(scenario: Scenario, subject: Audited, seed: int = 1) -> tuple[Finding, ...]:
+    """Play a scenario in this process."""
+    return scenario.play(subject, np.random.default_rng(seed)).findings

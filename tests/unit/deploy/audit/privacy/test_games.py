@@ -1,0 +1,237 @@
+"""What the privacy games find, at little effort. Seeds are fixed; a bound errs with 1e-7."""
+
+import math
+
+import numpy as np
+import pytest
+
+from common.accounting.amplification import epsilon_upper
+from common.accounting.attack import epsilon_lower
+from common.accounting.composition import composed_epsilon
+from common.accounting.crowd import Crowd
+from common.accounting.release import CrowdRelease
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.string_hashing import StringHashing
+from deploy.audit.finding import Finding
+from deploy.audit.privacy import colluders
+from deploy.audit.privacy.alone import play_n_minus_one, play_skippers
+from deploy.audit.privacy.colluders import play_colluders
+from deploy.audit.privacy.linking import play_linking
+from deploy.audit.privacy.other_designs import play_pure_dump, play_shuffler_dummies
+from deploy.audit.privacy.partition import play_partition
+from deploy.audit.privacy.pooled import TESTED_DELTA, play_pooled
+from deploy.audit.privacy.printed import play_printed
+from deploy.audit.privacy.rounds import epsilon_of_rounds, play_rounds
+from deploy.audit.sample_task import sample_task
+from tests.support.audits import audited
+
+_SEED = 1
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(_SEED)
+
+
+def _never_above(rows: tuple[Finding, ...]) -> None:
+    for row in rows:
+        for gained in (row.empirical_epsilon_lower, row.exact_epsilon):
+            assert row.claim_epsilon is not None
+            assert gained is None or gained <= row.claim_epsilon, row.title
+
+
+@pytest.mark.parametrize("local_epsilon", [2.0, 4.0])
+@pytest.mark.parametrize("dummies", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("protocol", ["od-hp", "mixdump"])
+def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
+    protocol: str, dummies: float, local_epsilon: float
+) -> None:
+    """Of the local ε of one report, and among one's own dummies of ε at the tested δ."""
+    task = sample_task(
+        protocol=protocol,
+        domain_size=60,
+        local_epsilon=local_epsilon,
+        dummies_per_user=dummies,
+        buckets=7 if protocol == "od-hp" else 0,
+    )
+    rows = play_pooled(audited(task, games=1_500_000), _rng()).findings
+
+    _never_above(rows)
+    assert len(rows) == 1 + (dummies > 0)
+    for row in rows:
+        assert row.exact_epsilon is not None
+        assert row.empirical_epsilon_lower is not None
+        assert row.empirical_epsilon_lower >= 0.9 * row.exact_epsilon, row.title
+    assert rows[0].claim_epsilon == local_epsilon
+    assert rows[0].exact_epsilon == pytest.approx(local_epsilon, rel=1e-6)
+
+
+def test_dummies_of_ones_own_are_counted_exactly() -> None:
+    """As formula 1 has it for one user: exact, and no bound."""
+    task = sample_task(
+        protocol="puredump", domain_size=26, local_epsilon=float("inf"), dummies_per_user=500.0
+    )
+    reduction = MatchCountReduction.for_epsilon(answers=26, local_epsilon=math.inf, hashed=False)
+    _, row = play_pooled(audited(task, games=300_000), _rng()).findings
+
+    assert row.delta == TESTED_DELTA
+    assert row.exact_epsilon == epsilon_upper(reduction, Crowd(users=1, dummies=500), TESTED_DELTA)
+    assert row.empirical_epsilon_lower is not None
+    assert row.empirical_epsilon_lower < row.exact_epsilon
+
+
+def test_colluders_take_away_what_the_curve_says() -> None:
+    """The fewer are honest, the less is promised; attacks stay below, and come near where few."""
+    outcome = play_colluders(audited(crowds=1_000_000), _rng())
+    [curve] = outcome.curves
+    claims = [point.claim for point in curve.points]
+
+    _never_above(outcome.findings)
+    assert claims == sorted(claims)
+    assert [point.colluding for point in curve.points] == sorted(p.colluding for p in curve.points)
+    assert curve.points[-1].honest == 1
+    assert all(row.passed for row in outcome.findings)
+    alone = outcome.findings[-1]
+    assert alone.empirical_epsilon_lower is not None
+    assert alone.exact_epsilon is not None
+    assert alone.empirical_epsilon_lower > 0.8 * alone.exact_epsilon
+
+
+def test_a_claim_that_is_too_low_is_contradicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what is computed: a tenth less than is true shows at every size."""
+    claimed = colluders.central_epsilon
+    monkeypatch.setattr(
+        colluders, "central_epsilon", lambda terms, crowd: 0.9 * claimed(terms, crowd)
+    )
+    rows = play_colluders(audited(), _rng()).findings
+
+    assert [row.verdict for row in rows] == ["contradicted"] * len(rows)
+
+
+def test_the_order_in_which_scores_are_summed_tells_nothing() -> None:
+    """Of equal weights in another order the sums differ in their last digit: not seen."""
+    task = sample_task(
+        protocol="mixdump", domain_size=60, local_epsilon=2.0, dummies_per_user=10.0
+    )
+    _, row = play_pooled(audited(task, games=1_500_000), _rng()).findings
+
+    _never_above((row,))
+    assert row.verdict == "reached"
+
+
+def test_reused_seeds_refute_the_printed_theorem() -> None:
+    """Measured among few, and at the paper's size: claimed (.0376, 1e-6), true δ 2.1e-3 or more."""
+    few, many = play_printed(audited(crowds=4_000_000, reports=2_000_000), _rng()).findings
+
+    assert (few.verdict, many.verdict) == ("refuted", "refuted")
+    assert few.empirical_epsilon_lower is not None
+    assert few.claim_epsilon is not None
+    assert few.empirical_epsilon_lower > few.claim_epsilon
+    assert many.claim_epsilon == pytest.approx(0.0376, abs=1e-4)
+    assert many.measured is not None
+    assert many.measured >= 2.1e-3
+
+
+def test_fresh_seeds_do_not_refute_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The game has nothing to find where dummies are as they must be."""
+    drawn = StringHashing.dummies
+    kept: dict[str, np.ndarray] = {}
+
+    class Fresh(np.ndarray):
+        """Reports whose seeds nobody writes over."""
+
+        def __setitem__(self, name: object, values: object) -> None:
+            kept[str(name)] = np.asarray(values)
+
+    def fresh(self: StringHashing, count: int, rng: np.random.Generator) -> np.ndarray:
+        return drawn(self, count, rng).view(Fresh)
+
+    monkeypatch.setattr(StringHashing, "dummies", fresh)
+    few, many = play_printed(audited(), _rng()).findings
+
+    assert "seed" in kept
+    assert (few.verdict, many.verdict) == ("not refuted", "not refuted")
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize("crowd", [Crowd(users=1000), Crowd(users=200, dummies=300)])
+def test_rounds_prove_no_more_than_is_claimed_and_nearly_as_much(
+    *, hashed: bool, crowd: Crowd
+) -> None:
+    """One round as the accountant's own attack, ten as the composed claim."""
+    reduction = MatchCountReduction.for_epsilon(answers=7, local_epsilon=2.0, hashed=hashed)
+    one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
+    ten = epsilon_of_rounds(reduction, crowd, 10, 1e-6)
+    claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
+
+    assert (
+        0.9 * epsilon_lower(reduction, crowd, 1e-6) < one <= epsilon_upper(reduction, crowd, 1e-6)
+    )
+    assert 0.85 * claim < ten <= claim
+
+
+def test_rounds_of_one_person_add_up() -> None:
+    """Two reports that are recognised: twice the local ε."""
+    rows = play_rounds(audited(games=2_000_000), _rng()).findings
+
+    _never_above(rows)
+    assert rows[0].claim_epsilon == 4.0
+    assert rows[0].verdict == "reached"
+    assert [row.coalition for row in rows[1:]] == ["analyzer"] * 3
+
+
+def test_whoever_is_left_alone_has_their_own_noise_and_dummies() -> None:
+    """After everybody else's reports were replaced; and where a shuffler knows its dummies."""
+    [row] = play_n_minus_one(audited(games=1_000_000), _rng()).findings
+    raw, noisy = play_shuffler_dummies(audited(games=300_000), _rng()).findings
+
+    _never_above((row, raw, noisy))
+    assert "50 of 50" in row.statistic
+    assert row.empirical_epsilon_lower is not None
+    assert row.empirical_epsilon_lower > 1.5
+    assert raw.claim_epsilon == math.inf
+    assert raw.verdict == "reached"
+    assert noisy.claim_epsilon == 4.0
+    assert noisy.verdict == "reached"
+
+
+def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
+    """The ceiling is reached: no trial is ever wrong."""
+    rows = play_pure_dump(audited(games=300_000), _rng()).findings
+
+    assert [row.verdict for row in rows] == ["reached", "reached"]
+    assert rows[0].empirical_epsilon_lower == pytest.approx(rows[0].ceiling)
+    assert all(row.subject for row in rows)
+
+
+def test_skipped_dummies_are_missed() -> None:
+    """The more users skip theirs, the more is learned."""
+    half, nobody_adds = play_skippers(audited(), _rng()).findings
+
+    _never_above((half, nobody_adds))
+    assert half.claim_epsilon is not None
+    assert nobody_adds.claim_epsilon is not None
+    assert half.claim_epsilon < nobody_adds.claim_epsilon
+    no_dummies = sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)
+    assert play_skippers(audited(no_dummies), _rng()).findings == ()
+
+
+def test_the_smallest_group_is_the_one_that_the_task_claims_for() -> None:
+    """And every field of a task is in its name."""
+    group, names = play_partition(audited(), _rng()).findings
+
+    _never_above((group,))
+    assert group.verdict == "reached"
+    assert names.verdict == "holds"
+
+
+def test_seeds_link_nothing_where_there_are_any() -> None:
+    """Reports of plain items have none."""
+    [row] = play_linking(audited(), _rng()).findings
+
+    assert row.verdict == "holds"
+    assert (
+        play_linking(
+            audited(sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)), _rng()
+        ).findings
+        == ()
+    )
