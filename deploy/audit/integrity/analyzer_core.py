@@ -20,7 +20,6 @@ from analyzer.store import Store
 from analyzer.task_table import TaskLine
 from common.batch import BatchId, BatchManifest
 from common.errors import NotReleasedError
-from common.hpke import HpkePrivateKey
 from common.inclusion import BatchCommitment
 from common.key_ring import DAY, Schedule
 from common.result import Result
@@ -94,20 +93,21 @@ class AnalyzerCore:
             store.close()
 
     async def publish(
-        self, task: Task, shuffler_key: HpkePrivateKey, rng: np.random.Generator
+        self, task: Task, shuffler_key: bytes, rng: np.random.Generator
     ) -> SignedTask:
         """Publish a rehearsal, as the registry does with a draft that it has completed."""
-        own = self.keys.reports.public_key(task.suite)
-        private = self.keys.reports.private_key(task.suite, own.raw, whose="analyzer_key")
         signed = self.keys.identity.sign(
             published_under(
-                task, analyzer=private, shuffler=shuffler_key, nonce=rng.bytes(NONCE_BYTES)
+                task,
+                analyzer_key=self.keys.reports.public_key(task.suite).raw,
+                shuffler_key=shuffler_key,
+                nonce=rng.bytes(NONCE_BYTES),
             )
         )
         await self.store.add_task(signed, TaskLine.of(task))
         return signed
 
-    async def deliver(
+    async def take(
         self, manifest: BatchManifest, reports: Sequence[bytes]
     ) -> BatchCommitment | None:
         """Take a delivery, a few reports at a time."""
@@ -117,6 +117,16 @@ class AnalyzerCore:
                 yield b"".join(reports[start : start + 100])
 
         return await self.releases.deliver(manifest, chunks())
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Give a task; see shuffler.client.Analyzer."""
+        return await self.registry.get(digest)
+
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
+        """Take a delivery; see shuffler.client.Analyzer."""
+        return await self.releases.deliver(manifest, chunks)
 
     async def result(self, digest: TaskDigest) -> Result:
         """

@@ -102,10 +102,14 @@ class DishonestShuffler:
     async def deliver(self, tampering: Tampering) -> None:
         """Deliver a batch, and keep what devices will ask for."""
         manifest, reports = self.batch(tampering)
-        commitment = await self._analyzer.deliver(manifest, reports)
+        commitment = await self._analyzer.take(manifest, reports)
         leaves = bytearray(leaves_of(b"".join(reports), self.task.sealed_report_bytes))
         await self._inclusions.keep(manifest, self.task, commitment, leaves)
         self.delivered = reports
+
+    def copies(self) -> int:
+        """Count the reports among those delivered that had come before."""
+        return len(self.delivered) - len(set(self.delivered))
 
     def _sealer(self) -> Callable[[bytes], bytes]:
         key = HpkePublicKey(self.task.suite, self.task.analyzer_key)

@@ -7,9 +7,10 @@ import numpy as np
 
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Outcome, Verdict
+from deploy.audit.finding import Finding, Outcome
 from deploy.audit.integrity.crafted import uniform
 from deploy.audit.integrity.crowd import FAKE_SHARE, Crowd, Poison
+from deploy.audit.integrity.known_limit import known_limit
 
 _WHO: Final = f"{FAKE_SHARE:.0%} of the users"
 _FLOOD: Final = 10
@@ -32,7 +33,6 @@ def input_manipulation(audited: Audited, rng: np.random.Generator) -> Outcome:
         each=lever.dummy_floor,
         scenario="input-manipulation",
         title="values that are not one's own, answered honestly",
-        verdict="holds",
         sentence="Users who lie about their value, and do nothing else, raise what they name by "
         "no more than their own share of all users.",
     )
@@ -52,7 +52,7 @@ def random_reports(audited: Audited, rng: np.random.Generator) -> Outcome:
         each=lever.dummy_floor,
         scenario="random-reports",
         title="random reports in place of one's own",
-        verdict="known limit",
+        limit=True,
         sentence="Users who send random reports spoil the estimate by what is calculated, and "
         "nothing tells them from others.",
     )
@@ -73,7 +73,7 @@ def maximal_gain(audited: Audited, rng: np.random.Generator) -> Outcome:
             each=lever.dummy_floor,
             scenario="maximal-gain",
             title="own reports crafted to support the targets",
-            verdict="known limit",
+            limit=True,
             refine=True,
             sentence="Users who craft their own report raise what they choose by more than their "
             "share of all users, and nothing tells their reports from others.",
@@ -93,7 +93,7 @@ def maximal_gain(audited: Audited, rng: np.random.Generator) -> Outcome:
                 each=lever.dummy_floor,
                 scenario="maximal-gain",
                 title="own reports that support every item",
-                verdict="known limit",
+                limit=True,
                 refine=True,
                 sentence="The hash family has a report that supports every item at once: no "
                 "report adds more to the sum of the estimates, but it picks nothing out.",
@@ -117,7 +117,7 @@ def dummy_abuse(audited: Audited, rng: np.random.Generator) -> Outcome:
         each=lever.weight,
         scenario="dummy-abuse",
         title=f"all {number} reports of a submission crafted",
-        verdict="known limit",
+        limit=True,
         refine=True,
         sentence="Users who craft their dummies as well gain for each of them what they gain for "
         "their own report; the number of reports in a submission is what bounds it.",
@@ -139,7 +139,6 @@ def message_flood(audited: Audited, rng: np.random.Generator) -> Outcome:
         each=lever.weight,
         scenario="message-flood",
         title=f"{number} crafted reports of each fake user, if their number were not checked",
-        verdict="holds",
         refine=True,
         sentence="Were the number of reports in a submission not checked, more of them would gain "
         "in proportion; the shuffler refuses every other number, see dishonest-clients.",
@@ -155,10 +154,10 @@ def _row(
     each: float,
     scenario: str,
     title: str,
-    verdict: Verdict,
     sentence: str,
     advice: str = "",
     refine: bool = False,
+    limit: bool = False,
 ) -> Finding:
     """Compare what the fake users came to with the formula; weights as of Leverage.gain."""
     crowd, lever = poison.crowd, poison.crowd.leverage
@@ -178,8 +177,8 @@ def _row(
         measured=measured,
         trials=crowd.n_users,
     )
-    if finding.verdict == "holds":
-        finding = replace(finding, verdict=verdict)
+    if limit:
+        finding = known_limit(finding)
     return replace(finding, statistic="; ".join(_figures(poison, finding, refine=refine)))
 
 

@@ -13,7 +13,6 @@ from typing import Self
 import numpy as np
 
 from common.hpke import HpkePrivateKey
-from common.result import Result
 from common.task import Task
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.dishonest_shuffler import DishonestShuffler
@@ -54,11 +53,11 @@ class Rehearsal:
             sentinels: Whether the operator plants any.
         """
         clock = StillClock()
-        with quietly(), tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
             path = Path(folder)
             async with AnalyzerCore.started(path / "analyzer", clock, rng) as analyzer:
                 key = HpkePrivateKey.generate(task.suite)
-                signed = await analyzer.publish(task, key, rng)
+                signed = await analyzer.publish(task, key.public_key().raw, rng)
                 shuffler = DishonestShuffler(
                     path=path / "inclusion",
                     analyzer=analyzer,
@@ -122,10 +121,6 @@ class Rehearsal:
             clock=clock,
             n_people=n_people,
         )
-
-    async def result(self) -> Result:
-        """Wait for what the batch comes to; see AnalyzerCore."""
-        return await self.analyzer.result(self.shuffler.digest)
 
     async def seen_by_devices(self) -> Counter[Inclusion]:
         """Let every device check on its answer, and count what they come to."""

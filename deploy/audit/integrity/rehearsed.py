@@ -1,7 +1,6 @@
 """A task as the audited one, with keys of its own and few enough users to be played through."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -9,13 +8,14 @@ from typing import Final
 from common.accounting.claims import claimable_epsilon
 from common.accounting.coalitions import Terms, claimed_guarantee
 from common.errors import AccountingError, TaskError
-from common.hpke import HpkePrivateKey
 from common.task import Task
 
 SENTINELS: Final = 16
 """More than the thirteen from which on an order that was kept shows."""
 _MOST_MESSAGES: Final = 8000
 """Sealed reports of one batch: a second of sealing."""
+_SIZES: Final = (16, 64, 256, 1024)
+"""Numbers of people that are tried, one after the other."""
 _FEW_ITEMS: Final = 16
 _DELTA: Final = 0.5
 """What a batch of some twenty people keeps of its guarantees is of no interest here; they are only
@@ -35,7 +35,7 @@ def rehearsed(task_bytes: bytes) -> Task | None:
         many reports belong to it that it cannot be played through in seconds.
     """
     task = Task.from_bytes(task_bytes)
-    for n_min in _sizes():
+    for n_min in _SIZES:
         for smaller in (task, _with_few_items(task)):
             if _messages(smaller, n_min) > _MOST_MESSAGES:
                 continue
@@ -47,24 +47,16 @@ def rehearsed(task_bytes: bytes) -> Task | None:
 
 
 def published_under(
-    task: Task, *, analyzer: HpkePrivateKey, shuffler: HpkePrivateKey, nonce: bytes
+    task: Task, *, analyzer_key: bytes, shuffler_key: bytes, nonce: bytes
 ) -> bytes:
-    """Give the bytes of a rehearsal under keys that the audit holds."""
-    return replace(
-        task,
-        analyzer_key=analyzer.public_key().raw,
-        shuffler_key=shuffler.public_key().raw,
-        nonce=nonce,
-    ).to_bytes()
+    """Give the bytes of a rehearsal under public keys whose private halves the audit holds."""
+    keyed = replace(task, analyzer_key=analyzer_key, shuffler_key=shuffler_key, nonce=nonce)
+    return keyed.to_bytes()
 
 
 def people(task: Task) -> int:
     """Give how many people answer: a few more than n_min, so that a few may be dropped."""
     return task.n_min + 6
-
-
-def _sizes() -> Iterator[int]:
-    return iter((16, 64, 256, 1024))
 
 
 def _messages(task: Task, n_min: int) -> int:
