@@ -1,4 +1,4 @@
-"""A collection from many users of whom some are fake, counted and estimated by the deployed code."""
+"""A collection from users of whom some are fake, counted and estimated by the deployed code."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +10,7 @@ from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate
 from common.mechanisms.mechanism import Counts, Mechanism, Mixture, Reports
 from common.mechanisms.string_hashing import StringHashing
+from common.protocols import Refinement
 from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.integrity.bounded_sum import BoundedSum
@@ -25,6 +26,8 @@ _MOST_USERS: Final = 200_000
 _MOST_PAIRS: Final = 20_000_000
 """Pairs of report and candidate string that are hashed for one crowd."""
 _ZIPF: Final = 1.1
+_REPORTS_A_CELL: Final = 60
+"""Refining by maximum likelihood takes some seconds for 30,000 cells."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,6 +42,8 @@ class Crowd:
     counted: Counted
     """Of the honest ones."""
     leverage: Leverage
+    most_cells: int
+    """That are refined by maximum likelihood."""
 
     @classmethod
     def of(cls, audited: Audited, rng: np.random.Generator) -> Self:
@@ -63,6 +68,7 @@ class Crowd:
                 task, mechanism, users, rng, one_by_one=made_one_by_one(task, int(users.sum()))
             ),
             leverage=leverage(task, mechanism, targets, rng),
+            most_cells=audited.effort.reports // _REPORTS_A_CELL,
         )
 
     @property
@@ -107,13 +113,19 @@ class Crowd:
         shares = self.mechanism.debias(counted.cells, self._mixture(counted, n_users))
         return float(shares[self.leverage.targets].sum())
 
+    @property
+    def refinement(self) -> Refinement:
+        """The task's; where that would take minutes over so many cells, a projection."""
+        slow = self.task.refinement in {"em", "ems"} and len(self.counted.cells) > self.most_cells
+        return "norm-sub" if slow else self.task.refinement
+
     def refined(self, counted: Counted, n_users: int) -> float:
         """Say what the refined estimate says of them."""
         histogram = estimate(
             self.mechanism,
             counted.cells,
             mixture=self._mixture(counted, n_users),
-            refinement=self.task.refinement,
+            refinement=self.refinement,
         )
         return float(histogram.refined[self.leverage.targets].sum())
 

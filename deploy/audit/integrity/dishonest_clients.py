@@ -1,12 +1,11 @@
 """Clients that do not send what a device would: what shuffler and analyzer take of it."""
 
-import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import numpy as np
 

@@ -94,6 +94,7 @@ def leverage(
     """
     if isinstance(mechanism, SquareWave):
         return _of_square_wave(mechanism, targets)
+    one_item, bits = isinstance(mechanism, Grr), isinstance(mechanism, UnaryEncoding)
     if not isinstance(mechanism, SupportCounting):
         raise TypeError(f"there is no crafted report for {type(mechanism).__name__}")
     worst, all_items, r = crafted(mechanism, targets, rng), blunt(mechanism), len(targets)
@@ -106,8 +107,8 @@ def leverage(
         own_floor=r * mechanism.q,
         dummy_floor=r * expected,
         low=0.0,
-        high=1.0 if isinstance(mechanism, Grr) else float(r),
-        uniform=r / 2 if isinstance(mechanism, UnaryEncoding) else r * mechanism.q_dummy,
+        high=1.0 if one_item else float(r),
+        uniform=r / 2 if bits else r * mechanism.q_dummy,
         crafted=worst,
         weight=weight,
         blunt=all_items if weight < r else None,

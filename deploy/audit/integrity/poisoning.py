@@ -190,7 +190,7 @@ def _figures(poison: Poison, finding: Finding, *, refine: bool) -> list[str]:
         after = crowd.refined(poison.batch, crowd.n_users)
         most = lever.most(crowd.task.reports_per_user)
         figures += [
-            f"of the refined one {after - before:.3g}",
+            f"of the refined one ({crowd.refinement}) {after - before:.3g}",
             f"one submission can count for {most:.4g} users who hold them, and no more",
         ]
     return [*figures, finding.statistic]

@@ -7,16 +7,21 @@ from typing import Final
 
 from common.accounting.claims import claimable_epsilon
 from common.accounting.coalitions import Terms, claimed_guarantee
+from common.dummy_spec import DummySpec
 from common.errors import AccountingError, TaskError
 from common.task import Task
 
 SENTINELS: Final = 16
 """More than the thirteen from which on an order that was kept shows."""
-_MOST_MESSAGES: Final = 8000
-"""Sealed reports of one batch: a second of sealing."""
-_SIZES: Final = (16, 64, 256, 1024)
+_SIZES: Final = (16, 64, 256)
 """Numbers of people that are tried, one after the other."""
-_FEW_ITEMS: Final = 16
+_MOST_MESSAGES: Final = 2500
+"""Sealed reports of one batch: half a second of sealing and opening."""
+_MOST_SEEDS: Final = 10_000
+"""Of a hash family; with many, refining takes longer than everything else."""
+_FEW_ITEMS: Final = 8
+_FEW_SEEDS: Final = 300
+_FEW_DUMMIES: Final = 8
 _DELTA: Final = 0.5
 """What a batch of some twenty people keeps of its guarantees is of no interest here; they are only
 to be finite, so that it is released."""
@@ -26,29 +31,28 @@ _MOST_EPSILON: Final = 100.0
 @lru_cache(maxsize=4)
 def rehearsed(task_bytes: bytes) -> Task | None:
     """
-    Lay a rehearsal of a task out: same protocol, mechanism, laws and suite.
+    Lay a rehearsal of a task out: same protocol, mechanism, weights, laws and suite.
 
-    Items are fewer where the shuffler's or the users' dummies are so many for each item.
+    Where it could not be played through in seconds it has fewer items and buckets, and at last
+    fewer dummies: what is tried out is who notices what, which no number of them changes.
 
     Returns:
-        The task, n_min as many as must take part, without keys that anybody holds; None where so
-        many reports belong to it that it cannot be played through in seconds.
+        The task, n_min as many as must take part, without keys that anybody holds; None where
+        nothing finite can be claimed for a few hundred people.
     """
     task = Task.from_bytes(task_bytes)
-    for n_min in _SIZES:
-        for smaller in (task, _with_few_items(task)):
-            if _messages(smaller, n_min) > _MOST_MESSAGES:
-                continue
+    for shrink in (_as_it_is, _with_few_items, _with_few_dummies):
+        for n_min in _SIZES:
             try:
-                return _finite(smaller, n_min)
-            except (TaskError, AccountingError):
+                smaller = shrink(task)
+                if _is_small(smaller, n_min):
+                    return _finite(smaller, n_min)
+            except (TaskError, AccountingError):  # nothing finite, or no task of its protocol
                 continue
     return None
 
 
-def published_under(
-    task: Task, *, analyzer_key: bytes, shuffler_key: bytes, nonce: bytes
-) -> bytes:
+def published_under(task: Task, *, analyzer_key: bytes, shuffler_key: bytes, nonce: bytes) -> bytes:
     """Give the bytes of a rehearsal under public keys whose private halves the audit holds."""
     keyed = replace(task, analyzer_key=analyzer_key, shuffler_key=shuffler_key, nonce=nonce)
     return keyed.to_bytes()
@@ -59,27 +63,56 @@ def people(task: Task) -> int:
     return task.n_min + 6
 
 
-def _messages(task: Task, n_min: int) -> int:
-    users = n_min + 6 + SENTINELS
-    return users * task.reports_per_user + task.expected_shuffler_dummies
+def _is_small(task: Task, n_min: int) -> bool:
+    spec, users = task.mechanism, n_min + 6 + SENTINELS
+    if spec.name == "local-hashing" and spec.buckets**spec.digits > _MOST_SEEDS:
+        return False
+    messages = users * task.reports_per_user + task.expected_shuffler_dummies
+    return messages <= _MOST_MESSAGES
+
+
+def _as_it_is(task: Task) -> Task:
+    return task
 
 
 def _with_few_items(task: Task) -> Task:
-    """Leave items off where each has its own dummies; reports name items then."""
-    own = task.shuffler.law != "none" or task.dummies.law == "each-item"
-    if not own or task.domain_size <= _FEW_ITEMS:
+    """Leave items off, and hash them to few buckets."""
+    spec, dummies = task.mechanism, task.dummies
+    if spec.name == "local-hashing":
+        buckets, digits = min(spec.buckets, 7), 2  # both prime
+        while buckets**digits < _FEW_SEEDS:
+            digits += 1
+        items, spec = 4 * _FEW_ITEMS, replace(spec, buckets=buckets, digits=digits)
+    elif spec.name == "grr":
+        items, spec = _FEW_ITEMS, replace(spec, buckets=_FEW_ITEMS)
+    else:
         return task
-    dummies = task.dummies
+    if task.domain_size <= items:
+        return task
     if dummies.law == "each-item":
-        dummies = replace(dummies, trials=_FEW_ITEMS, most=min(dummies.most, _FEW_ITEMS))
+        dummies = replace(dummies, trials=items, most=min(dummies.most, items))
     return replace(
         task,
-        domain_size=_FEW_ITEMS,
-        labels=task.labels[:_FEW_ITEMS],
-        mechanism=replace(task.mechanism, buckets=_FEW_ITEMS),
+        domain_size=items,
+        labels=task.labels[:items],
+        mechanism=spec,
         dummies=dummies,
-        central_epsilon=0.0,
     )
+
+
+def _with_few_dummies(task: Task) -> Task:
+    """Let users, and the shuffler, add fewer; of fewer items."""
+    task = _with_few_items(task)
+    dummies, shuffler = task.dummies, task.shuffler
+    if dummies.uniform and dummies.maximum > _FEW_DUMMIES:
+        dummies = DummySpec(law="fixed", per_user=_FEW_DUMMIES)
+    if shuffler.law == "binomial":
+        few = min(shuffler.trials, 4 * _FEW_DUMMIES)
+        shuffler = replace(shuffler, trials=few, most=few)
+    elif shuffler.law == "geometric":
+        peak = min(shuffler.peak, _FEW_DUMMIES)
+        shuffler = replace(shuffler, peak=peak, most=min(shuffler.most, 3 * _FEW_DUMMIES))
+    return replace(task, dummies=dummies, shuffler=shuffler)
 
 
 def _finite(task: Task, n_min: int) -> Task:
