@@ -22,10 +22,13 @@ from user_agent.contribution import draw_dummies, draw_dummy_counts
 FAKE_SHARE: Final = 0.05
 """λ, of all users; what [CJG21] takes too."""
 _MOST_TARGETS: Final = 10
+_FEWEST_USERS: Final = 100
 _MOST_USERS: Final = 200_000
 _MOST_PAIRS: Final = 20_000_000
 """Pairs of report and candidate string that are hashed for one crowd."""
 _ZIPF: Final = 1.1
+_EXACT: Final = 1e-9
+"""Relative: what rounding may come to, and no wrong formula does."""
 _REPORTS_A_CELL: Final = 60
 """Refining by maximum likelihood takes some seconds for 30,000 cells."""
 
@@ -53,7 +56,7 @@ class Crowd:
         Cost: a collection; tenths of a second.
         """
         task, mechanism = audited.task, audited.mechanism
-        n_users = min(audited.n_users, _most_users(task, mechanism))
+        n_users = max(_FEWEST_USERS, min(audited.n_users, _most_users(task, mechanism)))
         n_fakes = max(1, round(FAKE_SHARE * n_users))
         popularity = np.arange(1, task.domain_size + 1, dtype=np.float64) ** -_ZIPF
         users = rng.multinomial(n_users - n_fakes, popularity / popularity.sum())
@@ -98,14 +101,10 @@ class Crowd:
 
     def nothing(self) -> "Poison":
         """Begin with no reports of fake users."""
-        lever, drops = self.leverage, self.task.shuffler.kept < 1
         return Poison(
             crowd=self,
             cells=np.zeros_like(self.counted.cells),
-            law=BoundedSum(
-                low=min(0.0, lever.low) if drops else lever.low,
-                high=max(0.0, lever.high) if drops else lever.high,
-            ),
+            law=BoundedSum(low=self.leverage.low, high=self.leverage.high),
         )
 
     def estimated(self, counted: Counted, n_users: int) -> float:
@@ -132,7 +131,9 @@ class Crowd:
     def of_honest(self) -> tuple[float, BoundedSum]:
         """Give what the honest users' estimate comes to, times n·(p-q), and what it should be."""
         lever, kept = self.leverage, self.task.shuffler.kept
-        law = self.nothing().law
+        # What is dropped weighs nothing.
+        low, high = (lever.low, lever.high) if kept == 1 else (min(0.0, lever.low), lever.high)
+        law = BoundedSum(low=low, high=max(low, high))
         holders = self.held * self.n_honest
         law.add(holders, kept * lever.honest)
         law.add(self.n_honest - holders, kept * lever.own_floor)
@@ -152,13 +153,15 @@ class Crowd:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Poison:
-    """What fake users send, counted; and what it should weigh."""
+    """What fake users send, counted; what it weighs, and what it should on average."""
 
     crowd: Crowd
     cells: Counts
     law: BoundedSum
     counted: int = 0
     """Reports that the shuffler kept."""
+    weight: float = 0.0
+    """Of all of these together."""
 
     def add(self, reports: Reports, mean: float, rng: np.random.Generator) -> None:
         """Add reports that were drawn, each of this weight on average."""
@@ -166,20 +169,18 @@ class Poison:
         kept = reports[draw_kept(crowd.task.shuffler, len(reports), rng)]
         self.cells = self.cells + crowd.mechanism.tally(kept)
         self.counted += len(kept)
-        self.law.add(len(reports), crowd.task.shuffler.kept * mean)
+        self.weight += crowd.leverage.weigh(crowd.mechanism, kept)
+        self.law.add(len(kept), mean)
 
     def add_copies(
         self, report: Reports, weight: float, copies: int, rng: np.random.Generator
     ) -> None:
         """Add the same report many times, each sealed anew: counting is linear."""
-        crowd, kept = self.crowd, self.crowd.task.shuffler.kept
-        number = copies if kept == 1 else int(rng.binomial(copies, kept))
-        self.cells = self.cells + number * crowd.mechanism.tally(report)
+        number = int(rng.binomial(copies, self.crowd.task.shuffler.kept))
+        self.cells = self.cells + number * self.crowd.mechanism.tally(report)
         self.counted += number
-        if kept == 1:
-            self.law.add_certain(copies * weight)
-        else:
-            self.law.add(copies, kept * weight)
+        self.weight += number * weight
+        self.law.add_certain(number * weight)
 
     def add_dummies(self, rng: np.random.Generator) -> None:
         """Add the dummies of users who are honest about them."""
@@ -205,18 +206,20 @@ class Poison:
         return self.crowd.estimated(self.batch, self.crowd.n_users)
 
     @property
-    def p_value(self) -> float:
+    def is_weighed(self) -> bool:
         """
-        Test whether all fake reports together weighed what they should.
+        Whether the estimator moves by what the fake reports weigh, and by nothing else.
 
-        What they weighed follows from the estimates with and without them: the honest users'
-        reports are the same in both, so that nothing of their noise is left.
+        The honest users' reports are the same with and without them, so that nothing of their noise
+        is left: the two estimates differ by what is calculated, to the last digits.
         """
         crowd, lever, kept = self.crowd, self.crowd.leverage, self.crowd.task.shuffler.kept
         own = kept * crowd.n_fakes
-        moved = kept * lever.signal * (crowd.n_users * self.after - crowd.n_honest * crowd.before)
         floors = own * lever.own_floor + (self.counted - own) * lever.dummy_floor
-        return self.law.p_value(moved + floors)
+        scale = kept * lever.signal
+        before, after = crowd.n_honest * crowd.before, crowd.n_users * self.after
+        size = scale * (abs(before) + abs(after)) + abs(floors) + abs(self.weight) + 1
+        return abs(scale * (after - before) + floors - self.weight) <= _EXACT * size
 
 
 def _most_users(task: Task, mechanism: Mechanism) -> int:

@@ -20,6 +20,7 @@ from common.shuffler_spec import KEEP_SUM
 from common.signing import SigningIdentity
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.audit.audited import Effort
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.fit import of_chance, of_number
@@ -29,7 +30,10 @@ from user_agent.inclusion import conclusion, counted, to_ask
 
 _REPORT_BYTES: Final = 64
 _BATCHES: Final = 10
-_REPEATS: Final = 1000
+_REPORTS: Final = 1000
+_ORDERS: Final = 100
+_ORDERS_A_REPEAT: Final = 2000
+"""Of an effort: a thousand batches are dropped from where two million orders are drawn."""
 
 _USERS: Final = 1500
 """Enough for a tree of several buckets."""
@@ -44,20 +48,20 @@ _TOO_FEW: Final = 12
 _WINDOWS: Final = (2, 4, 8)
 
 
-def of_devices(scenario: str, rng: np.random.Generator) -> Finding:
+def of_devices(scenario: str, effort: Effort, rng: np.random.Generator) -> Finding:
     """
     Drop some users' reports, let a share a of all devices check, and count who notices.
 
     Somebody does with probability 1 - (1-a)^k, k the users who were dropped.
     """
-    checks, noticed = Checks(), 0
+    checks, noticed, repeats = Checks(), 0, _repeats(effort)
     for _ in range(_BATCHES):
         lost, kept = _verdicts(rng)
         checks.must("a device whose reports are gone comes to know it", all(lost))
         checks.must("no device whose reports are there is told otherwise", not any(kept))
-        checking = rng.random((_REPEATS, _LOST)) < _CHECKING
+        checking = rng.random((repeats, _LOST)) < _CHECKING
         noticed += int((checking & np.array(lost)).any(axis=1).sum())
-    trials, expected = _BATCHES * _REPEATS, -math.expm1(_LOST * math.log1p(-_CHECKING))
+    trials, expected = _BATCHES * repeats, -math.expm1(_LOST * math.log1p(-_CHECKING))
     checks.test("how often somebody notices", of_chance(noticed, trials, expected))
     return checks.finding(
         scenario=scenario,
@@ -91,7 +95,7 @@ def _verdicts(rng: np.random.Generator) -> tuple[list[bool], list[bool]]:
     ]
 
 
-def of_sentinels(scenario: str, task: Task, rng: np.random.Generator) -> Finding:
+def of_sentinels(scenario: str, task: Task, effort: Effort, rng: np.random.Generator) -> Finding:
     """
     Drop m of N submissions at random, s of them sentinels, and let the analyzer judge.
 
@@ -99,18 +103,18 @@ def of_sentinels(scenario: str, task: Task, rng: np.random.Generator) -> Finding
     judged is how many came; see `_of_sampled`.
     """
     if task.shuffler.kept < 1:
-        return _of_sampled(scenario, task, rng)
-    checks, accused = Checks(), 0
+        return _of_sampled(scenario, task, _repeats(effort), rng)
+    checks, accused, repeats = Checks(), 0, _repeats(effort)
     sentinels = _reports(_SENTINELS, rng)
     others = _reports(_SUBMISSIONS - _SENTINELS, rng)
     batch = [*sentinels, *others]
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         order = rng.permutation(_SUBMISSIONS)[_DROPPED:]
         accused += _accused([batch[place] for place in order], sentinels, task)
     expected = 1 - math.comb(_SUBMISSIONS - _SENTINELS, _DROPPED) / math.comb(
         _SUBMISSIONS, _DROPPED
     )
-    checks.test("how often the batch is held back", of_chance(accused, _REPEATS, expected))
+    checks.test("how often the batch is held back", of_chance(accused, repeats, expected))
     checks.must("a whole batch is not held back", not _accused(batch[::-1], sentinels, task))
     return checks.finding(
         scenario=scenario,
@@ -120,12 +124,12 @@ def of_sentinels(scenario: str, task: Task, rng: np.random.Generator) -> Finding
         sentence="A shuffler that drops submissions at random is noticed as often as it must hit "
         "a sentinel by chance.",
         expected=expected,
-        measured=accused / _REPEATS,
-        trials=_REPEATS,
+        measured=accused / repeats,
+        trials=repeats,
     )
 
 
-def _of_sampled(scenario: str, task: Task, rng: np.random.Generator) -> Finding:
+def _of_sampled(scenario: str, task: Task, repeats: int, rng: np.random.Generator) -> Finding:
     """
     Drop reports beyond what the task allows, as seldom noticed as often.
 
@@ -143,7 +147,7 @@ def _of_sampled(scenario: str, task: Task, rng: np.random.Generator) -> Finding:
         for share in np.linspace(0.05, 1.0, 20)
     }
     share = min(rates, key=lambda dropped: abs(rates[dropped] - 1 / 2))
-    checks, accused, sentinels, trials = Checks(), 0, _reports(s, rng), _REPEATS // 4
+    checks, accused, sentinels, trials = Checks(), 0, _reports(s, rng), repeats // 4
     for _ in range(trials):
         there = rng.random(s) < kept * (1 - share)
         came = [one for one, is_there in zip(sentinels, there, strict=True) if is_there]
@@ -167,8 +171,8 @@ def of_repeats(scenario: str, rng: np.random.Generator) -> Finding:
     """Repeat reports of a batch, near and far: every copy is dropped, and nothing else."""
     checks, planted, found = Checks(), 0, 0
     for _ in range(_BATCHES):
-        fresh = _reports(_REPEATS, rng)
-        copies = [fresh[place] for place in rng.integers(0, _REPEATS, size=_LOST)]
+        fresh = _reports(_REPORTS, rng)
+        copies = [fresh[place] for place in rng.integers(0, _REPORTS, size=_LOST)]
         batch = [*fresh, *copies]
         batch = [batch[place] for place in rng.permutation(len(batch))]
         repeats, left = Repeats(_REPORT_BYTES), list[bytes]()
@@ -196,7 +200,7 @@ def of_order(scenario: str, task: Task, rng: np.random.Generator) -> tuple[Findi
     checks, sentinels = Checks(), _reports(_IN_ORDER, rng)
     checks.must("an order that was kept is noticed", _accused(sentinels, sentinels, task))
     checks.must("so is one that was turned round", _accused(sentinels[::-1], sentinels, task))
-    orders = _REPEATS // 10
+    orders = _ORDERS
     alarms = sum(
         _accused([sentinels[place] for place in rng.permutation(_IN_ORDER)], sentinels, task)
         for _ in range(orders)
@@ -244,7 +248,7 @@ def _noticed_within(
     window: int, sentinels: list[bytes], task: Task, rng: np.random.Generator
 ) -> float:
     """Shuffle each few neighbours among themselves only, and say how often that is noticed."""
-    trials, accused = _REPEATS // 20, 0
+    trials, accused = _ORDERS // 2, 0
     for _ in range(trials):
         order: NDArray[np.int64] = np.concatenate(
             [
@@ -265,6 +269,10 @@ def _accused(batch: list[bytes], sentinels: list[bytes], task: Task) -> bool:
     except SuspectBatchError:
         return True
     return False
+
+
+def _repeats(effort: Effort) -> int:
+    return max(_ORDERS, effort.orders // _ORDERS_A_REPEAT)
 
 
 def _reports(count: int, rng: np.random.Generator) -> list[bytes]:

@@ -9,8 +9,8 @@ share λ of users whose own reports weigh h, and whose k further ones weigh h' e
 
     λ·[(h - r·q + k·(h' - r·q_dummy)) / (p - q) - f_T]
 
-on average, f_T the targets' share among all others [CJG21, Section 4; dummies by the same
-expectation]. The report of a user who holds a target weighs r·q + p - q on average: that moves the
+on average, f_T the targets' share among all others: [CJG21] for k = 0, and dummies by the same
+expectation. The report of a user who holds a target weighs r·q + p - q on average: that moves the
 sum by λ·(1 - f_T), whatever the mechanism.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import solve_toeplitz
 
 from common.mechanisms.grr import Grr
-from common.mechanisms.mechanism import Mechanism, Reports
+from common.mechanisms.mechanism import Mechanism, Reports, Vector
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
@@ -51,11 +51,19 @@ class Leverage:
     """Its weight."""
     blunt: Reports | None
     """One that supports every item there is, where it weighs yet more; shape (1,)."""
+    places: Vector | None = None
+    """Of a square wave: the weight of each place."""
 
     @property
     def honest(self) -> float:
         """Weight of the report of a user who holds a target, on average."""
         return self.own_floor + self.signal
+
+    def weigh(self, mechanism: Mechanism, reports: Reports) -> float:
+        """Add up what reports weigh. Cost: a pass over them for each target."""
+        if self.places is not None:
+            return float(self.places[reports["item"]].sum())
+        return float(supported(mechanism, reports, self.targets).sum())
 
     def most(self, reports_per_user: int) -> float:
         """Give as how many users who hold targets one submission counts for, at the most."""
@@ -139,4 +147,5 @@ def _of_square_wave(mechanism: SquareWave, targets: Items) -> Leverage:
         crafted=plain_reports(np.array([best], dtype=np.int64)),
         weight=float(weights[best]),
         blunt=None,
+        places=weights,
     )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.errors import UnusableBatchError
+from common.errors import ShuffleDpError, UnusableBatchError
 from common.result import RefusalCause, Result
 from common.task import Task
 from common.task_digest import TaskDigest
@@ -46,6 +46,8 @@ async def refused(call: Coroutine[Any, Any, object], cause: type[Exception]) -> 
         await call
     except cause:
         return True
+    except ShuffleDpError:
+        return False
     return False
 
 

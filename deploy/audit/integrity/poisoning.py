@@ -164,7 +164,9 @@ def _row(
     further = poison.counted / (crowd.task.shuffler.kept * crowd.n_fakes) - 1
     expected = lever.gain(crowd.share, own, further=further, each=each, held=crowd.held)
     measured = poison.after - crowd.before
-    checks.test("what the fake users' reports add to the estimate", poison.p_value)
+    checks.must("the estimate moves by what fake users' reports weigh", poison.is_weighed)
+    if poison.law.variance:
+        checks.test("what reports that are drawn weigh", poison.law.p_value(poison.weight))
     finding = checks.finding(
         scenario=scenario,
         title=title,
