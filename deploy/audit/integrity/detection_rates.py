@@ -131,7 +131,7 @@ def of_sentinels(scenario: str, task: Task, effort: Effort, rng: np.random.Gener
 
 def _of_sampled(scenario: str, task: Task, repeats: int, rng: np.random.Generator) -> Finding:
     """
-    Drop reports beyond what the task allows, as seldom noticed as often.
+    Drop more reports than the task lets the shuffler drop: as many as are noticed every other time.
 
     Of s sentinels Bin(s, κ(1-φ)) are there, φ dropped beside the task's share: the batch is held
     back where that many, or as few, have a probability below half of FALSE_ALARM under Bin(s, κ).
@@ -200,12 +200,11 @@ def of_order(scenario: str, task: Task, rng: np.random.Generator) -> tuple[Findi
     checks, sentinels = Checks(), _reports(_IN_ORDER, rng)
     checks.must("an order that was kept is noticed", _accused(sentinels, sentinels, task))
     checks.must("so is one that was turned round", _accused(sentinels[::-1], sentinels, task))
-    orders = _ORDERS
     alarms = sum(
         _accused([sentinels[place] for place in rng.permutation(_IN_ORDER)], sentinels, task)
-        for _ in range(orders)
+        for _ in range(_ORDERS)
     )
-    checks.test("an honest shuffler is not accused", of_number(alarms, FALSE_ALARM * orders))
+    checks.test("an honest shuffler is not accused", of_number(alarms, FALSE_ALARM * _ORDERS))
     noticed = {window: _noticed_within(window, sentinels, task, rng) for window in _WINDOWS}
     seen = ", ".join(f"{share:.0%} in windows of {window}" for window, share in noticed.items())
     finding = checks.finding(
@@ -218,7 +217,7 @@ def of_order(scenario: str, task: Task, rng: np.random.Generator) -> tuple[Findi
         theorem="Kendall's tau, exact",
         expected=1.0,
         measured=1.0 if not checks.broken else None,
-        trials=orders,
+        trials=_ORDERS,
     )
     finding = replace(
         finding, statistic=f"{finding.statistic}; noticed if shuffled only nearby: {seen}"

@@ -59,6 +59,11 @@ class Leverage:
         """Weight of the report of a user who holds a target, on average."""
         return self.own_floor + self.signal
 
+    @property
+    def worth(self) -> float:
+        """As how many honest answers for targets the crafted report counts."""
+        return (self.weight - self.own_floor) / self.signal
+
     def weigh(self, mechanism: Mechanism, reports: Reports) -> float:
         """Add up what reports weigh. Cost: a pass over them for each target."""
         if self.places is not None:
@@ -66,7 +71,7 @@ class Leverage:
         return float(supported(mechanism, reports, self.targets).sum())
 
     def most(self, reports_per_user: int) -> float:
-        """Give as how many users who hold targets one submission counts for, at the most."""
+        """Give as how many honest answers for targets one submission counts, at the most."""
         own = self.high - self.own_floor
         return (own + (reports_per_user - 1) * (self.high - self.dummy_floor)) / self.signal
 

@@ -1,5 +1,6 @@
 """What fake users do to the estimate of some items, by what they send: against its formula."""
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -75,8 +76,8 @@ def maximal_gain(audited: Audited, rng: np.random.Generator) -> Outcome:
             title="own reports crafted to support the targets",
             limit=True,
             refine=True,
-            sentence="Users who craft their own report raise what they choose by more than their "
-            "share of all users, and nothing tells their reports from others.",
+            sentence="A report that a user crafts for chosen items counts for them as much as "
+            f"{_answers(lever.worth)}, and nothing tells it from others.",
             advice="Tokens bound how many users can be fake; more local epsilon makes a crafted "
             "report worth less.",
         )
@@ -119,8 +120,9 @@ def dummy_abuse(audited: Audited, rng: np.random.Generator) -> Outcome:
         title=f"all {number} reports of a submission crafted",
         limit=True,
         refine=True,
-        sentence="Users who craft their dummies as well gain for each of them what they gain for "
-        "their own report; the number of reports in a submission is what bounds it.",
+        sentence="A user who crafts every report of a submission counts for the chosen items as "
+        f"much as {_answers(lever.most(number))} at the most; the number of reports in a "
+        "submission is what bounds it.",
         advice="Fewer dummies for each user, or dummies made by the shuffler, leave less to abuse.",
     )
     return Outcome(findings=(finding,))
@@ -193,6 +195,12 @@ def _figures(poison: Poison, finding: Finding, *, refine: bool) -> list[str]:
         most = lever.most(crowd.task.reports_per_user)
         figures += [
             f"of the refined one ({crowd.refinement}) {after - before:.3g}",
-            f"one submission can count for {most:.4g} users who hold them, and no more",
+            f"no submission counts for more than {_answers(most)}",
         ]
     return [*figures, finding.statistic]
+
+
+def _answers(number: float) -> str:
+    """Say how many honest answers something is worth, rounded up."""
+    shown = math.ceil(10 * number - 1e-9) / 10
+    return f"{shown:g} honest answer{'' if shown == 1 else 's'}"
