@@ -7,9 +7,9 @@ import numpy as np
 
 from common.batch import BatchManifest
 from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
-from common.inclusion import InclusionProof
+from common.inclusion import BatchCommitment, InclusionProof
 from common.mechanisms.catalogue import mechanism_of
-from common.merkle import leaves_of
+from common.merkle import SALT_BYTES, Tree, leaves_of
 from common.plain_report import plain_reports
 from common.receipt import sign_receipt
 from common.signing import SignedTask, SigningIdentity
@@ -51,6 +51,7 @@ class DishonestShuffler:
         self.identity = SigningIdentity.generate()
         self.users: Users = []
         self.shuffles = True
+        self.forges = False
         self.delivered: list[bytes] = []
         """What left it last."""
         self._inclusions = Inclusions(
@@ -72,11 +73,23 @@ class DishonestShuffler:
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Show what an honest one would: it cannot sign in the analyzer's place."""
+        """Show what an honest one would, or that everybody was counted, by its own signature."""
+        if self.forges:
+            return self._forged(prefix)
         relayed, _ = await self._inclusions.relay(digest, prefix)
         if isinstance(relayed, InclusionProof):
             return relayed
         return InclusionProof(commitment=relayed, bucket=b"", path=())
+
+    def _forged(self, prefix: int | None) -> InclusionProof:
+        """Sign for all that came, in the analyzer's place and with another key than its own."""
+        salt, came = bytes(SALT_BYTES), b"".join(report for user in self.users for report in user)
+        tree = Tree.over(bytearray(leaves_of(came, self.task.sealed_report_bytes)), salt)
+        batch_id = manifest_of(self.digest, 0, 0).batch_id
+        signed = BatchCommitment.sign(self.identity, self.digest, batch_id, tree, salt)
+        if prefix is None:
+            return InclusionProof(commitment=signed, bucket=b"", path=())
+        return InclusionProof.of(tree, signed, prefix)
 
     def own_submission(self) -> list[bytes]:
         """Make reports up as a user's, and seal them: everybody can."""

@@ -60,6 +60,9 @@ async def _losing(
     async with Rehearsal.begun(task, rng) as rehearsal:
         await rehearsal.shuffler.deliver(lose(_VICTIM))
         result = await released(rehearsal)
+        rehearsal.shuffler.forges = True
+        shown = await rehearsal.seen_by_devices()
+        rehearsal.shuffler.forges = False
         seen = await rehearsal.seen_by_devices()
     unseen.must("the batch is released, and no figure of it tells", unsuspected(result))
     if task.shuffler.kept < 1:
@@ -74,6 +77,10 @@ async def _losing(
                 advice="Plant many sentinels: how many are left tells.",
             ),
         )
+    checks.must(
+        "no device believes what the shuffler signs in the analyzer's place",
+        shown == {Inclusion.UNCHECKED: people(task)},
+    )
     checks.must("the device concerned has proof of it", seen[Inclusion.MISSING] == 1)
     checks.must("all others are counted", seen[Inclusion.COUNTED] == people(task) - 1)
     async with Rehearsal.begun(task, rng, sentinels=True) as rehearsal:

@@ -14,7 +14,7 @@ from common.batch import BatchManifest
 from common.errors import BatchConflictError
 from common.hpke import SealContext
 from common.hpke_pool import Opened, open_each
-from common.inclusion import InclusionProof
+from common.inclusion import BatchCommitment, InclusionProof
 from common.mechanisms.mechanism import Counts, Mixture, Vector
 from common.mechanisms.support import SupportProbabilities
 from common.submission import Outcome as Became
@@ -98,6 +98,13 @@ def test_a_device_that_believes_every_proof(scenario: str, monkeypatch: pytest.M
     monkeypatch.setattr(InclusionProof, "holds", lambda *_: True)
 
     assert "the device concerned has proof of it" in _said(scenario)
+
+
+def test_a_device_that_believes_every_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shuffler signs in the analyzer's place that everybody was counted."""
+    monkeypatch.setattr(BatchCommitment, "check", lambda *_: None)
+
+    assert "no device believes what the shuffler signs" in _said("shuffler-drops")
 
 
 def test_a_device_that_believes_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
