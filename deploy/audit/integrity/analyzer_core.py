@@ -1,0 +1,152 @@
+"""An analyzer without its server: the deployed classes over files of their own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import numpy as np
+
+from analyzer.keys import AnalyzerKeys
+from analyzer.metrics import ReleaseMetrics
+from analyzer.registry import Registry
+from analyzer.release import Releases
+from analyzer.sentinels import Sentinels
+from analyzer.spending import Spending
+from analyzer.staging import Staging
+from analyzer.store import Store
+from analyzer.task_table import TaskLine
+from common.batch import BatchId, BatchManifest
+from common.errors import NotReleasedError
+from common.inclusion import BatchCommitment
+from common.key_ring import DAY, Schedule
+from common.result import Result
+from common.runtime.state import StateDirectory
+from common.runtime.vitals import Vitals
+from common.signing import SignedTask
+from common.task import NONCE_BYTES, Task
+from common.task_digest import TaskDigest
+from deploy.audit.integrity.in_place import InPlace
+from deploy.audit.integrity.rehearsed import published_under
+from deploy.audit.integrity.still_clock import StillClock
+
+_SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
+_MOST_REFUSED_SHARE: Final = 0.05
+"""What the service's settings say without being told."""
+_LOOK: Final = 0.002
+_PATIENCE: Final = 60.0
+"""Seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalyzerCore:
+    """An analyzer's core."""
+
+    keys: AnalyzerKeys
+    store: Store
+    registry: Registry
+    releases: Releases
+    sentinels: Sentinels
+
+    @classmethod
+    @asynccontextmanager
+    async def started(
+        cls, path: Path, clock: StillClock, rng: np.random.Generator
+    ) -> AsyncIterator[Self]:
+        """Start one on empty files, and stop it at the end."""
+        keys = AnalyzerKeys.load(StateDirectory.open(path), _SCHEDULE, clock.now())
+        store = Store(path / "analyzer.sqlite")
+        spending, metrics = Spending(store), ReleaseMetrics(Vitals("analyzer", clock))
+        registry = Registry(
+            store=store, spending=spending, keys=keys, clock=clock, rng=rng, metrics=metrics
+        )
+        staging = Staging(
+            store=store,
+            registry=registry,
+            spending=spending,
+            identity=keys.identity,
+            rng=rng,
+            metrics=metrics,
+        )
+        releases = Releases(
+            store=store,
+            registry=registry,
+            spending=spending,
+            keys=keys,
+            pool=InPlace(),
+            most_refused_share=_MOST_REFUSED_SHARE,
+            staging=staging,
+            metrics=metrics,
+        )
+        try:
+            yield cls(
+                keys=keys,
+                store=store,
+                registry=registry,
+                releases=releases,
+                sentinels=Sentinels(store, registry),
+            )
+        finally:
+            await releases.stop()
+            store.close()
+
+    async def publish(
+        self, task: Task, shuffler_key: bytes, rng: np.random.Generator
+    ) -> SignedTask:
+        """Publish a rehearsal, as the registry does with a draft that it has completed."""
+        signed = self.keys.identity.sign(
+            published_under(
+                task,
+                analyzer_key=self.keys.reports.public_key(task.suite).raw,
+                shuffler_key=shuffler_key,
+                nonce=rng.bytes(NONCE_BYTES),
+            )
+        )
+        await self.store.add_task(signed, TaskLine.of(task))
+        return signed
+
+    async def take(
+        self, manifest: BatchManifest, reports: Sequence[bytes]
+    ) -> BatchCommitment | None:
+        """Take a delivery, a few reports at a time."""
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for start in range(0, len(reports), 100):
+                yield b"".join(reports[start : start + 100])
+
+        return await self.releases.deliver(manifest, chunks())
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Give a task; see shuffler.client.Analyzer."""
+        return await self.registry.get(digest)
+
+    async def deliver(
+        self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
+    ) -> BatchCommitment | None:
+        """Take a delivery; see shuffler.client.Analyzer."""
+        return await self.releases.deliver(manifest, chunks)
+
+    async def result(self, digest: TaskDigest) -> Result:
+        """
+        Wait for what a delivered batch comes to.
+
+        Raises:
+            UnusableBatchError: It is not released, and never will be.
+        """
+        async with asyncio.timeout(_PATIENCE):
+            while True:
+                try:
+                    return await self.releases.result(digest)
+                except NotReleasedError:
+                    await asyncio.sleep(_LOOK)
+
+
+def manifest_of(
+    digest: TaskDigest, n_users: int, n_reports: int, batch: bytes = b"r" * 16
+) -> BatchManifest:
+    """Say of a batch what a shuffler says."""
+    return BatchManifest(
+        task_digest=digest, batch_id=BatchId(batch), n_users=n_users, n_reports=n_reports
+    )
