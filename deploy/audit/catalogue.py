@@ -8,6 +8,7 @@ from deploy.audit.code.draws import play_draws
 from deploy.audit.code.estimates import play_estimates
 from deploy.audit.code.orders import play_orders
 from deploy.audit.code.randomizers import play_panel, play_randomizer
+from deploy.audit.integrity import scenarios as integrity
 from deploy.audit.privacy.alone import play_n_minus_one, play_skippers
 from deploy.audit.privacy.colluders import play_colluders
 from deploy.audit.privacy.linking import play_linking
@@ -97,4 +98,5 @@ SCENARIOS: Final = (
         seconds=2,
         play=play_accountant,
     ),
+    *integrity.SCENARIOS,
 )

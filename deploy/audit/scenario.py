@@ -17,8 +17,8 @@ class Scenario:
     """By which it is chosen, and by which its rows are known; small letters, hyphens and `+`."""
     title: str
     """What is played, in a few words."""
-    seconds: float
-    """About how long it takes at a quick run, so that the longest begin first."""
     play: Callable[[Audited, np.random.Generator], Outcome]
     """A function of a module. All it draws, but for keys and what services draw of their own, it
     draws from the generator, so that the same seed gives the same figures."""
+    seconds: float = 1.0
+    """About how long it takes at a quick run, so that the longest begin first."""

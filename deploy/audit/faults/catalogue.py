@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from common.errors import SettingsError
-from deploy.audit.faults import counting, devices, orders
+from deploy.audit.faults import counting, deliveries, devices, orders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +150,76 @@ _FAULTS: Final = (
         scenario="draws",
         check="the shuffler's",
         plant=counting.less_shuffler_noise,
+    ),
+    Fault(
+        name="copies-counted",
+        says="the analyzer counts a report as often as it comes",
+        scenario="shuffler-duplicates",
+        check="every report is left once",
+        plant=deliveries.copies_counted,
+    ),
+    Fault(
+        name="any-number-taken",
+        says="the shuffler takes submissions of more reports than the task says",
+        scenario="dishonest-clients",
+        check="more reports than the task's is refused",
+        plant=deliveries.any_number_taken,
+    ),
+    Fault(
+        name="conflicts-taken",
+        says="the shuffler takes other bytes under an id that it has seen",
+        scenario="dishonest-clients",
+        check="other bytes under an id that was used are refused",
+        plant=deliveries.conflicts_taken,
+    ),
+    Fault(
+        name="tokens-forgotten",
+        says="the shuffler takes one token twice",
+        scenario="dishonest-clients",
+        check="a second time it is refused",
+        plant=deliveries.tokens_forgotten,
+    ),
+    Fault(
+        name="unbound-ciphertexts",
+        says="what is sealed does not name its task",
+        scenario="shuffler-replays",
+        check="reports of one task are none of another",
+        plant=deliveries.unbound_ciphertexts,
+    ),
+    Fault(
+        name="second-batch-taken",
+        says="the analyzer takes a second batch of a task",
+        scenario="shuffler-replays",
+        check="a second batch of a task is refused",
+        plant=deliveries.second_batch_taken,
+    ),
+    Fault(
+        name="every-proof-believed",
+        says="a device believes every proof that it was counted",
+        scenario="shuffler-drops",
+        check="the device concerned has proof of it",
+        plant=deliveries.every_proof_believed,
+    ),
+    Fault(
+        name="every-signature-believed",
+        says="a device believes whatever the shuffler signs in the analyzer's place",
+        scenario="shuffler-drops",
+        check="no device believes what the shuffler signs",
+        plant=deliveries.every_signature_believed,
+    ),
+    Fault(
+        name="sentinels-ignored",
+        says="the analyzer looks at sentinels and never objects",
+        scenario="shuffler-keeps-order",
+        check="a batch in the order of arrival is not released",
+        plant=deliveries.sentinels_ignored,
+    ),
+    Fault(
+        name="batches-below-n-min",
+        says="the analyzer takes a batch of fewer users than n_min",
+        scenario="shuffler-injects",
+        check="a batch below n_min is refused",
+        plant=deliveries.manifest_unchecked,
     ),
 )
 

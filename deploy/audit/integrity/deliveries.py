@@ -100,14 +100,14 @@ async def _in_order(task: Task, rng: np.random.Generator) -> Rows:
         noticed(
             checks,
             scenario=_ORDER,
-            title=f"not shuffled, with {SENTINELS} sentinels",
+            title=f"Not shuffled, with {SENTINELS} sentinels",
             sentence="The analyzer does not release a batch whose sentinels stand as they were "
             "sent.",
         ),
         unnoticed(
             unseen,
             scenario=_ORDER,
-            title="not shuffled, without sentinels",
+            title="Not shuffled, without sentinels",
             sentence="Without sentinels nobody notices that a batch was not shuffled, and whoever "
             "knows the order of arrival knows whose report is whose.",
             advice="Plant sixteen sentinels or more in every batch.",
@@ -144,7 +144,7 @@ async def _replayed(task: Task, rng: np.random.Generator) -> Rows:
         noticed(
             checks,
             scenario="shuffler-replays",
-            title="a batch again, as another batch, and for another task",
+            title="A batch again, as another batch, and for another task",
             sentence="A batch counts once, and for its own task only, however often it is "
             "delivered.",
         ),
@@ -182,7 +182,7 @@ async def _injected(task: Task, rng: np.random.Generator) -> Rows:
         noticed(
             checks,
             scenario="shuffler-injects",
-            title="more reports than belong to the users, and too few users",
+            title="More reports than belong to the users, and too few users",
             sentence="The analyzer takes no more reports than belong to the users announced, and "
             "no batch below n_min.",
         ),

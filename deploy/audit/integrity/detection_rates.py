@@ -183,7 +183,7 @@ def of_repeats(scenario: str, rng: np.random.Generator) -> Finding:
         checks.must("every report is left once", sorted(left) == sorted(fresh))
     return checks.finding(
         scenario=scenario,
-        title="copies of reports among others",
+        title="Copies of reports among others",
         heading="server disruption",
         coalition="shuffler",
         sentence="Every copy of a sealed report is dropped, and no other report is.",

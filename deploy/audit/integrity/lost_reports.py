@@ -71,7 +71,7 @@ async def _losing(
             unnoticed(
                 unseen,
                 scenario=scenario,
-                title="one person, of a task that lets the shuffler drop reports",
+                title="One person, of a task that lets the shuffler drop reports",
                 sentence="Where the task lets the shuffler drop reports, no device can tell that "
                 "its own was lost on purpose.",
                 advice="Plant many sentinels: how many are left tells.",
@@ -92,14 +92,14 @@ async def _losing(
         noticed(
             checks,
             scenario=scenario,
-            title="one person, whose device checks; one sentinel",
+            title="One person, whose device checks; one sentinel",
             sentence="The person's own device has signed proof of the loss, and the analyzer does "
             "not release a batch that lacks a sentinel.",
         ),
         unnoticed(
             unseen,
             scenario=scenario,
-            title="one person, whose device does not check, and no sentinels",
+            title="One person, whose device does not check, and no sentinels",
             sentence="Where no device checks and no sentinel is planted, nobody notices the loss.",
             advice="Let devices pin the shuffler and check, and plant sentinels.",
         ),
@@ -131,7 +131,7 @@ async def _duplicated(task: Task, rng: np.random.Generator) -> Rows:
         noticed(
             checks,
             scenario=_DUPLICATES,
-            title="one person's submission in the place of another's, and of everybody's",
+            title="One person's submission in the place of another's, and of everybody's",
             sentence="A report counts once however often it comes, its copies are told with the "
             "result, and a batch of many copies is not released.",
         ),

@@ -33,7 +33,7 @@ def input_manipulation(audited: Audited, rng: np.random.Generator) -> Outcome:
         own=lever.honest,
         each=lever.dummy_floor,
         scenario="input-manipulation",
-        title="values that are not one's own, answered honestly",
+        title="Values that are not one's own, answered honestly",
         sentence="Users who lie about their value, and do nothing else, raise what they name by "
         "no more than their own share of all users.",
     )
@@ -52,7 +52,7 @@ def random_reports(audited: Audited, rng: np.random.Generator) -> Outcome:
         own=lever.uniform,
         each=lever.dummy_floor,
         scenario="random-reports",
-        title="random reports in place of one's own",
+        title="Random reports in place of one's own",
         limit=True,
         sentence="Users who send random reports spoil the estimate by what is calculated, and "
         "nothing tells them from others.",
@@ -73,7 +73,7 @@ def maximal_gain(audited: Audited, rng: np.random.Generator) -> Outcome:
             own=lever.weight,
             each=lever.dummy_floor,
             scenario="maximal-gain",
-            title="own reports crafted to support the targets",
+            title="Own reports crafted to support the targets",
             limit=True,
             refine=True,
             sentence="A report that a user crafts for chosen items counts for them as much as "
@@ -93,7 +93,7 @@ def maximal_gain(audited: Audited, rng: np.random.Generator) -> Outcome:
                 own=lever.high,
                 each=lever.dummy_floor,
                 scenario="maximal-gain",
-                title="own reports that support every item",
+                title="Own reports that support every item",
                 limit=True,
                 refine=True,
                 sentence="The hash family has a report that supports every item at once: no "
@@ -117,7 +117,7 @@ def dummy_abuse(audited: Audited, rng: np.random.Generator) -> Outcome:
         own=lever.weight,
         each=lever.weight,
         scenario="dummy-abuse",
-        title=f"all {number} reports of a submission crafted",
+        title=f"All {number} reports of a submission crafted",
         limit=True,
         refine=True,
         sentence="A user who crafts every report of a submission counts for the chosen items as "

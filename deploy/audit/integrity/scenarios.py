@@ -9,67 +9,67 @@ from deploy.audit.scenario import Scenario
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="input-manipulation",
-        title="fake users who answer honestly for values they do not hold",
+        title="Fake users who answer honestly for values they do not hold",
         play=poisoning.input_manipulation,
     ),
     Scenario(
         name="random-reports",
-        title="fake users who send random reports",
+        title="Fake users who send random reports",
         play=poisoning.random_reports,
     ),
     Scenario(
         name="maximal-gain",
-        title="fake users who craft their own reports",
+        title="Fake users who craft their own reports",
         play=poisoning.maximal_gain,
     ),
     Scenario(
         name="dummy-abuse",
-        title="fake users who craft their dummies too",
+        title="Fake users who craft their dummies too",
         play=poisoning.dummy_abuse,
     ),
     Scenario(
         name="message-flood",
-        title="fake users who send many more reports, if nobody counted them",
+        title="Fake users who send many more reports, if nobody counted them",
         play=poisoning.message_flood,
     ),
     Scenario(
         name="dishonest-clients",
-        title="submissions that no device would send",
+        title="Submissions that no device would send",
         play=dishonest_clients,
     ),
     Scenario(
         name="honest-shuffler",
-        title="an honest shuffler, which nobody accuses",
+        title="An honest shuffler, which nobody accuses",
         play=deliveries.honest,
     ),
     Scenario(
         name="shuffler-drops",
-        title="a shuffler that drops submissions",
+        title="A shuffler that drops submissions",
         play=lost_reports.dropping,
     ),
     Scenario(
         name="shuffler-replaces",
-        title="a shuffler that puts its own reports in their place",
+        title="A shuffler that puts its own reports in their place",
         play=lost_reports.replacing,
     ),
     Scenario(
         name="shuffler-duplicates",
-        title="a shuffler that delivers submissions twice",
+        title="A shuffler that delivers submissions twice",
         play=lost_reports.duplicating,
     ),
     Scenario(
         name="shuffler-keeps-order",
-        title="a shuffler that does not shuffle",
+        title="A shuffler that does not shuffle",
         play=deliveries.keeping_the_order,
     ),
     Scenario(
         name="shuffler-replays",
-        title="a shuffler that delivers a batch again",
+        title="A shuffler that delivers a batch again",
         play=deliveries.replaying,
     ),
     Scenario(
         name="shuffler-injects",
-        title="a shuffler that makes users up",
+        title="A shuffler that makes users up",
         play=deliveries.injecting,
     ),
 )

@@ -10,6 +10,7 @@ mean of w(v) over the set [BBGN19]: a ratio of sums is the best statistic there 
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from common.task import Task
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
-_CERTAIN = 1e300
+_CERTAIN: Final = 1e100
 """Score of a view that is impossible under the other value; infinities cannot be subtracted."""
 
 

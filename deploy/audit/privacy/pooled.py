@@ -11,6 +11,7 @@ from common.accounting.coalitions import LOCAL, NO_LOCAL_NOISE, guarantees_under
 from common.accounting.crowd import Crowd
 from common.mechanisms.mechanism import Vector
 from deploy.audit.audited import Audited
+from deploy.audit.code.laws import support_law
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
 from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
@@ -21,6 +22,12 @@ TESTED_DELTA: Final = 0.01
 _MOST_MESSAGES: Final = 3
 """A game at least takes as many messages for each trial that its effort names."""
 _SLOW_TRIALS: Final = 50_000
+_MOST_OF_EFFORT: Final = 4
+"""As many more trials of a single report may be played where its values are seldom supported."""
+_LOST: Final = 0.07
+"""Share of the local ε that bounds on two rare probabilities may cost."""
+_SIGMAS: Final = 5.5
+"""Standard deviations that a bound lies below what was seen."""
 _COALITION: Final = "shuffler+analyzer"
 _LOWER: Final = (
     "Lower local_epsilon: it is all that holds against these two together. Have the two run by "
@@ -108,8 +115,9 @@ def _draw(audited: Audited, rng: np.random.Generator, *, dummies: bool) -> tuple
     """Draw scores in the two worlds: the victim holds the first item, or the last."""
     task, mechanism = audited.task, audited.mechanism
     first, second = 0, task.domain_size - 1
-    trials = audited.effort.games
+    trials = _enough(audited)
     if dummies:
+        trials = audited.effort.games
         messages = 1 + task.dummies.expected_per_user
         trials = int(trials * min(1.0, _MOST_MESSAGES / messages))
         if slow_to_draw(task.dummies):
@@ -121,3 +129,17 @@ def _draw(audited: Audited, rng: np.random.Generator, *, dummies: bool) -> tuple
             sent = sent.joined(own_dummies(task, mechanism, trials, rng))
         worlds.append(scores(mechanism, sent, (first, second)))
     return worlds[0], worlds[1]
+
+
+def _enough(audited: Audited) -> int:
+    """
+    Give the trials that show nine tenths of the local ε, within what effort allows.
+
+    The bounds on the chances p and q of supporting the value cost about z/√(np) and z/√(nq) of ε.
+    """
+    law, epsilon = support_law(audited.task), audited.task.local_epsilon
+    least, most = audited.effort.games, _MOST_OF_EFFORT * audited.effort.games
+    if math.isinf(epsilon):
+        return least
+    spread = 1 / math.sqrt(law.own) + 1 / math.sqrt(law.own * math.exp(-epsilon))
+    return int(min(most, max(least, (_SIGMAS * spread / (_LOST * epsilon)) ** 2)))

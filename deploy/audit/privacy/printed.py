@@ -76,27 +76,37 @@ def play_printed(audited: Audited, rng: np.random.Generator) -> Outcome:
     return Outcome(findings=(_measured(audited, rng), _computed(audited, rng)))
 
 
-def _groups(setting: _Setting, items: NDArray[np.int64], rng: np.random.Generator) -> list[Vector]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Groups:
+    """What whoever reads messages puts together: those of one seed."""
+
+    odds: list[Vector]
+    """For each of the three values the sums of w over each group, shape (groups,)."""
+    batch: NDArray[np.int64]
+    """In which batch each group is."""
+
+
+def _groups(setting: _Setting, held: NDArray[np.int64], rng: np.random.Generator) -> _Groups:
     """
-    Draw each user's messages as printed, and weigh them for each of the three values.
+    Draw batches as printed, and put their messages together by nothing but their seeds.
 
     Args:
         setting: The parameters.
-        items: What users hold, shape (users,).
+        held: What users hold, shape (batches, users).
         rng: Of all draws.
-
-    Returns:
-        For each value the sums of w over a user's messages, shape (users,).
     """
     mechanism = setting.mechanism
-    own = mechanism.randomize(items, rng)
-    dummies = mechanism.dummies(len(items) * setting.dummies, rng)
+    own = mechanism.randomize(held.ravel(), rng)
+    dummies = mechanism.dummies(held.size * setting.dummies, rng)
     dummies["seed"] = np.repeat(own["seed"], setting.dummies)
-    return [
-        weights(mechanism, own, item)
-        + weights(mechanism, dummies, item).reshape(-1, setting.dummies).sum(axis=1)
+    messages = np.concatenate([own, dummies])
+    _, first, group = np.unique(messages["seed"], return_index=True, return_inverse=True)
+    user = np.concatenate([np.arange(held.size), np.repeat(np.arange(held.size), setting.dummies)])
+    odds = [
+        np.bincount(group, weights=weights(mechanism, messages, item)).astype(np.float64)
         for item in range(len(_ITEMS))
     ]
+    return _Groups(odds=odds, batch=user[first] // held.shape[1])
 
 
 def _measured(audited: Audited, rng: np.random.Generator) -> Finding:
@@ -110,8 +120,11 @@ def _measured(audited: Audited, rng: np.random.Generator) -> Finding:
         for start in range(0, trials, together):
             held = np.full((min(together, trials - start), setting.n_users), _Z, dtype=np.int64)
             held[:, 0] = item
-            sums = [each.reshape(held.shape) for each in _groups(setting, held.ravel(), rng)]
-            odds = [(sums[value] / sums[_Z]).sum(axis=1) for value in (_X, _OTHER_X)]
+            groups = _groups(setting, held, rng)
+            odds = [
+                np.bincount(groups.batch, weights=groups.odds[value] / groups.odds[_Z])
+                for value in (_X, _OTHER_X)
+            ]
             found.append(np.log(odds[0]) - np.log(odds[1]))
         worlds.append(np.concatenate(found))
     played = play(worlds[0], worlds[1], _DELTA)
@@ -146,9 +159,9 @@ def _computed(audited: Audited, rng: np.random.Generator) -> Finding:
     n_groups = audited.effort.reports // (1 + setting.dummies)
     tests = []
     for value in (_X, _Z):
-        sums = _groups(setting, np.full(n_groups, value, dtype=np.int64), rng)
+        groups = _groups(setting, np.full((1, n_groups), value, dtype=np.int64), rng)
         none = (1 + setting.dummies) * setting.mechanism.reduction.blanket * 1.0001
-        hit = [each > none for each in sums]
+        hit = [each > none for each in groups.odds]
         suspects = int((hit[_X] & ~hit[_OTHER_X] & ~hit[_Z]).sum())
         tests.append(fit.of_chance(suspects, n_groups, chances[value]))
     claim = setting.claim

@@ -42,8 +42,9 @@ def game_row(
         **fields: The finding's others.
     """
     reachable = played.ceiling if math.isinf(claim) else claim
+    too_much = exact is not None and exact > claim
     return Finding(
-        verdict=verdict(claim, reachable, played.epsilon_lower),
+        verdict="contradicted" if too_much else verdict(claim, reachable, played.epsilon_lower),
         claim_epsilon=claim,
         exact_epsilon=exact,
         empirical_epsilon_lower=played.epsilon_lower,

@@ -27,6 +27,7 @@ _OF_THE_CODE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _OF_THE_CODE)
 def test_honest_code_passes(name: str) -> None:
     """Each row holds, and says how much was drawn."""

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from common.accounting import coalitions
 from common.accounting.amplification import epsilon_upper
 from common.accounting.attack import epsilon_lower
 from common.accounting.composition import composed_epsilon
@@ -24,6 +25,8 @@ from deploy.audit.privacy.printed import play_printed
 from deploy.audit.privacy.rounds import epsilon_of_rounds, play_rounds
 from deploy.audit.sample_task import sample_task
 from tests.support.audits import audited
+
+pytestmark = pytest.mark.slow
 
 _SEED = 1
 
@@ -98,7 +101,7 @@ def test_colluders_take_away_what_the_curve_says() -> None:
 
 def test_a_claim_that_is_too_low_is_contradicted(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what is computed: a tenth less than is true shows at every size."""
-    claimed = colluders.central_epsilon
+    claimed = coalitions.central_epsilon
     monkeypatch.setattr(
         colluders, "central_epsilon", lambda terms, crowd: 0.9 * claimed(terms, crowd)
     )
@@ -109,9 +112,7 @@ def test_a_claim_that_is_too_low_is_contradicted(monkeypatch: pytest.MonkeyPatch
 
 def test_the_order_in_which_scores_are_summed_tells_nothing() -> None:
     """Of equal weights in another order the sums differ in their last digit: not seen."""
-    task = sample_task(
-        protocol="mixdump", domain_size=60, local_epsilon=2.0, dummies_per_user=10.0
-    )
+    task = sample_task(protocol="mixdump", domain_size=60, local_epsilon=2.0, dummies_per_user=10.0)
     _, row = play_pooled(audited(task, games=1_500_000), _rng()).findings
 
     _never_above((row,))

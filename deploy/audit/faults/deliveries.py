@@ -1,0 +1,95 @@
+"""Faults of shuffler, analyzer and devices in what they take from each other."""
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import analyzer.staging
+import analyzer.store
+import shuffler.submission_table
+from analyzer.repeats import Repeats
+from analyzer.verdict import judge
+from common.errors import BatchConflictError
+from common.hpke import SealContext
+from common.inclusion import BatchCommitment, InclusionProof
+from common.submission import Outcome
+from deploy.audit.faults import planting
+from shuffler.collection import Collection
+
+Anything = Any
+"""Arguments as the deployed code takes them."""
+
+
+def copies_counted() -> AbstractContextManager[None]:
+    """Plant an analyzer that counts a report as often as it comes."""
+    return planting.method(Repeats, "without", lambda _, chunk: chunk)
+
+
+def any_number_taken() -> AbstractContextManager[None]:
+    """Plant a shuffler that takes submissions of any length."""
+    honest: Anything = Collection._take
+
+    async def other(self: Collection, found: Anything, envelope: bytes, token: bytes) -> Outcome:
+        if len(envelope) > found.task.envelope_bytes:
+            return Outcome.STORED
+        became: Outcome = await honest(self, found, envelope, token)
+        return became
+
+    return planting.method(Collection, "_take", other)
+
+
+def conflicts_taken() -> AbstractContextManager[None]:
+    """Plant a shuffler that takes other bytes under an id that it has seen."""
+    honest: Anything = Collection._store
+
+    async def other(*arguments: Anything) -> list[list[Outcome]]:
+        return [
+            [Outcome.STORED if one is Outcome.CONFLICT else one for one in became]
+            for became in await honest(*arguments)
+        ]
+
+    return planting.method(Collection, "_store", other)
+
+
+def unbound_ciphertexts() -> AbstractContextManager[None]:
+    """Plant seals that do not name their task."""
+    return planting.method(
+        SealContext, "info", lambda self: b"label" + bytes([self.sender, self.recipient])
+    )
+
+
+def every_proof_believed() -> AbstractContextManager[None]:
+    """Plant devices that take any proof for one that they were counted."""
+    return planting.method(InclusionProof, "holds", lambda *_: True)
+
+
+def every_signature_believed() -> AbstractContextManager[None]:
+    """Plant devices that take anybody's signature for the analyzer's."""
+    return planting.method(BatchCommitment, "check", lambda *_: None)
+
+
+def sentinels_ignored() -> AbstractContextManager[None]:
+    """Plant an analyzer that looks at sentinels and never objects."""
+    return planting.function(judge, lambda *_: None)
+
+
+def manifest_unchecked() -> AbstractContextManager[None]:
+    """Plant an analyzer that takes batches of any size, below n_min too."""
+    return planting.function(analyzer.staging._check_manifest, lambda *_: None)
+
+
+def second_batch_taken() -> AbstractContextManager[None]:
+    """Plant an analyzer that takes a second batch of a task without a word."""
+    honest: Anything = analyzer.store._begin_batch
+
+    def other(*arguments: Anything) -> bool:
+        try:
+            return bool(honest(*arguments))
+        except BatchConflictError:
+            return False
+
+    return planting.function(honest, other)
+
+
+def tokens_forgotten() -> AbstractContextManager[None]:
+    """Plant a shuffler that remembers no token."""
+    return planting.function(shuffler.submission_table._tokens, lambda *_: None)
