@@ -1,0 +1,58 @@
+"""The audit of the running services: one play of the three, and what it shows."""
+
+from typing import Final
+
+import numpy as np
+
+from deploy.audit.audited import Audited
+from deploy.audit.finding import Finding, Outcome
+from deploy.audit.scenario import Scenario
+from deploy.audit.services import (
+    arrived,
+    contents,
+    lengths,
+    message_count,
+    order,
+    refused,
+    sources,
+    storage,
+    traces,
+)
+from deploy.audit.services.collect import collect
+from deploy.audit.services.plan import plan_for
+from deploy.audit.services.record import Record
+from deploy.audit.services.views import Views
+
+
+def play(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """
+    Play five collections over the three real services, in a process of its own, and look.
+
+    Cost: some twenty seconds of one core; see `play.play`.
+    """
+    return Outcome(findings=findings(collect(plan_for(audited, rng)), rng))
+
+
+def findings(record: Record, rng: np.random.Generator) -> tuple[Finding, ...]:
+    """Say what a play shows, a row for each thing that a reader wants to know."""
+    views = {one.name: view for one in record.collections if (view := Views.of(one)) is not None}
+    return (
+        lengths.finding(record, rng),
+        message_count.finding(record, views),
+        contents.finding(record, views),
+        order.finding(record, views),
+        traces.finding(record),
+        storage.finding(record),
+        arrived.finding(record, views),
+        refused.finding(record),
+        sources.finding(record.sources),
+    )
+
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    Scenario(
+        name="services",
+        title="the three services as they run: what each received, kept, wrote and drew",
+        play=play,
+    ),
+)
