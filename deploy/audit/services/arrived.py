@@ -3,7 +3,7 @@
 import math
 
 from common.accounting.coalitions import Terms, claimed_guarantee, guarantees
-from common.guarantee import Guarantee, claimed, sum_upper
+from common.guarantee import Guarantee, claimed, rounded_up, sum_upper
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.contents import refusals
@@ -31,18 +31,17 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
         checks.must(fact, record.facts.get(fact, False))
     early = record.early
     came = early.result.n_users if early.result else 0
-    epsilon = claimed(early.result.guarantees).epsilon if early.result else None
+    epsilon = claimed(early.result.guarantees).epsilon if early.result else math.inf
     return checks.finding(
         scenario="services",
         title="fewer users than planned",
         heading="correctness",
         sentence=(
-            f"A batch of {came} users, planned for {early.task.target_size}, was released with the "
-            "guarantees that hold for those who came, every report that was refused taken off, and "
-            "its population was charged exactly that. A batch below n_min was never released."
+            f"A batch of {came} users, planned for {early.task.target_size}, was released with "
+            f"ε = {rounded_up(epsilon)} at δ = {rounded_up(early.task.delta)}: what holds for "
+            "those who came, every report that was refused taken off; and its population was "
+            "charged exactly that. A batch below n_min was never released."
         ),
-        delta=early.task.delta,
-        expected=epsilon if epsilon is not None and math.isfinite(epsilon) else None,
         trials=came,
     )
 

@@ -18,6 +18,8 @@ from deploy.audit.services.plan import Plan
 from deploy.audit.services.play import play
 from deploy.audit.services.record import Record
 
+_LONGEST: Final = 1800.0
+"""Seconds that a play may take before it is given up."""
 _RECORD: Final = "record"
 _OUTPUT: Final = "output"
 
@@ -43,7 +45,10 @@ def collect(plan: Plan, *, in_child: bool = True) -> Record:
         process = multiprocessing.get_context("spawn").Process(target=_child, args=(plan, folder))
         with mock.patch.dict(os.environ, GRPC_SILENCE):
             process.start()
-        process.join()
+        process.join(_LONGEST)
+        if process.is_alive():
+            process.kill()
+            process.join()
         if process.exitcode != 0:
             last = (folder / _OUTPUT).read_text(errors="replace").strip().splitlines()[-1:]
             raise RuntimeError(f"the services could not be played: {' '.join(last)}")

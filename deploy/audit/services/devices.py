@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import ShuffleDpError, TaskError
 from common.inclusion import InclusionProof
 from common.runtime.clock import SystemClock
@@ -20,6 +21,7 @@ from user_agent.policy import Policy
 
 _NO_LIMIT: Final = math.inf
 _LARGE: Final = 1e6
+_SURE: Final = 0.9
 
 
 class _HandsOn:
@@ -128,7 +130,7 @@ async def refusals(folder: Path, task: Task, rng: np.random.Generator) -> dict[s
         device.policy,
         total_local_epsilon_cap=1.5 * task.local_epsilon,
         total_central_epsilon_cap=1.5 * max(task.central_epsilon, 1e-6),
-        total_delta_cap=min(0.9, max(1e-4, 2.5 * task.delta)),
+        total_delta_cap=min(_SURE, max(MIN_COMPOSED_DELTA, 1.2 * task.delta)),  # of one task
     )
     facts["an honest task within the caps is answered"] = await device.answers(
         honest, policy=thrifty

@@ -13,9 +13,9 @@ from common.hpke import HpkePrivateKey
 from common.task import Task
 from deploy.audit.audited import Audited
 
-_MOST_REPORTS: Final = 6_600
-"""Of users, in one collection."""
-_MOST_BYTES: Final = 32 * 1024 * 1024
+_REPORTS_EACH: Final = 11
+_BYTES_EACH: Final = 50_000
+"""Of each user: where they send more in one collection, there are fewer of them."""
 _MOST_DUMMIES: Final = 3_000
 """Of the shuffler, expected in one collection."""
 _FEWEST_USERS: Final = 40
@@ -65,8 +65,8 @@ def plan_for(audited: Audited, rng: np.random.Generator) -> Plan:
     bytes_each = task.reports_per_user * task.sealed_report_bytes
     n_users = min(
         audited.effort.users,
-        max(_FEWEST_USERS, _MOST_REPORTS // task.reports_per_user),
-        max(_FEWEST_USERS, _MOST_BYTES // bytes_each),
+        max(_FEWEST_USERS, audited.effort.users * _REPORTS_EACH // task.reports_per_user),
+        max(_FEWEST_USERS, audited.effort.users * _BYTES_EACH // bytes_each),
     )
     draft, central_epsilon = _claimable(_fitting(recovered(task), rng, task), n_users)
     size = draft.domain_size

@@ -6,11 +6,11 @@ import time
 from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest
+from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest, BatchState
 from common.errors import ShuffleDpError
 from common.ledger_entry import LedgerEntry
 from common.result import Result
@@ -26,16 +26,20 @@ from deploy.audit.services.people import Dishonest, People
 from deploy.audit.services.plan import Plan
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.sources import Sources
-from deploy.audit.services.tape import METHODS, Heard, Party, Tape
+from deploy.audit.services.tape import METHODS, Tape, tasks_of_calls
 from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.trio import Trio
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
-from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2, user_agent_pb2
+from protos.shuffledp.v1 import analyzer_pb2_grpc
 from user_agent.budget import Budget
 
-_PATIENCE: Final = 20.0
-_SHORT_LIFE: Final = 9
+_PATIENCE: Final = 30.0
+"""Seconds that all results together may take."""
+_END_PATIENCE: Final = 10.0
+"""Seconds until batches are at their end, once there are results."""
+_LOOKS: Final = 20
+_SHORT_LIFE: Final = 6
 """Seconds until the deadline of the collection that nobody completes."""
 _DAY: Final = 86_400
 _BUDGET: Final = 1000.0
@@ -43,11 +47,6 @@ _REFUSED_SHARE: Final = 0.05
 """Of reports that may be refused: more, and an analyzer suspects the whole batch."""
 _DISHONEST: Final = 3
 _FEW: Final = 3
-_MESSAGES: Final = {
-    "analyzer": analyzer_pb2,
-    "shuffler": shuffler_pb2,
-    "user_agent": user_agent_pb2,
-}
 _FINAL: Final = frozenset({"erased", "expired", "quarantined"})
 
 
@@ -89,6 +88,7 @@ class _Course:
         self.metrics: dict[str, str] = {}
         self.disks: dict[str, dict[str, bytes]] = {}
         self.facts: dict[str, bool] = {}
+        self._patience = 0.0
         self.ledger: list[LedgerEntry] = []
         self._directory = directory
 
@@ -108,6 +108,8 @@ class _Course:
         await people.answer(self.signed["marked"], plan.marked_values[n_agents:], ())
         await self._some_dishonest(people)
         await self._close(shuffler, "early")
+        await self._closed_by_itself(shuffler, "again")
+        self._patience = time.monotonic() + _PATIENCE
         for name in ("first", "again", "marked", "early"):
             self.results[name] = await self._result(operator, name)
         await self._over()
@@ -207,6 +209,17 @@ class _Course:
             shuffler.close_batch(digest)
         )
 
+    async def _closed_by_itself(self, shuffler: ShufflerClient, name: str) -> None:
+        """See that a batch closes once all have come; if it does not, close it."""
+        digest, fact = self._digest(name), "a batch that reaches its target closes by itself"
+        for _ in range(_LOOKS):
+            state = (await shuffler.progress(digest)).state
+            self.facts[fact] = state is not BatchState.COLLECTING
+            if self.facts[fact]:
+                return
+            await asyncio.sleep(0.1)
+        await _done(shuffler.close_batch(digest))
+
     async def _once_more(self, people: People, operator: OperatorClient) -> None:
         """Ask for what there is once: another batch of a task, and more than a budget."""
         digest = self._digest("first")
@@ -253,7 +266,7 @@ class _Course:
 
     async def _result(self, operator: OperatorClient, name: str) -> Result | None:
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(max(0.5, self._patience - time.monotonic())):
                 return await operator.wait_for_result(self._digest(name), pause=0.1)
         except (ShuffleDpError, TimeoutError):
             return None
@@ -262,7 +275,7 @@ class _Course:
         """Wait until some batches are at their end, but not for ever."""
         wanted = {bytes(self._digest(name)) for name in names}
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_END_PATIENCE):
                 while not all(  # noqa: ASYNC110  # a file: nothing tells of it
                     state in _FINAL
                     for digest, state in disk.batch_states(self.trio.state("shuffler")).items()
@@ -291,7 +304,8 @@ class _Course:
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-            found[f"{moment} {party}"] = (await reader.read()).decode()
+            _, _, page = (await reader.read()).decode().partition("\r\n\r\n")
+            found[f"{moment} {party}"] = page
             writer.close()
         return found
 
@@ -320,7 +334,7 @@ class _Course:
     def record(self, lines: LogLines) -> Record:
         """Give all that was noted."""
         heard, states = tuple(self.tape.heard), disk.batch_states(self.trio.state("shuffler"))
-        tasks = _tasks_of_calls(heard)
+        tasks = tasks_of_calls(heard)
 
         def collection(name: str) -> Collection:
             digest = self._digest(name)
@@ -373,20 +387,3 @@ async def _done(call: Awaitable[object]) -> bool:
     except ShuffleDpError:
         return False
     return True
-
-
-def _tasks_of_calls(heard: tuple[Heard, ...]) -> dict[int, bytes]:
-    """Tell of each call of shuffler and analyzer which task it is about."""
-    found: dict[int, bytes] = {}
-    for one in heard:
-        if one.call in found or not one.inward or one.party == "user_agent":
-            continue
-        request = _request(one.party, one.method).FromString(one.raw)
-        part = request.manifest if one.method == "DeliverBatch" else request
-        found[one.call] = bytes(getattr(part, "task_digest", b""))
-    return found
-
-
-def _request(party: Party, method: str) -> Any:  # noqa: ANN401  # a message's class
-    [found] = [one for one in METHODS[party] if one.name == method]
-    return getattr(_MESSAGES[party], found.input_type.name)

@@ -72,13 +72,13 @@ def finding(made: tuple[Source, ...]) -> Finding:
     checks, keys = Checks(), [source.key for source in made]
     parties = {source.party for source in made}
     checks.must("each of the three services draws", len(parties) == 3)  # noqa: PLR2004
-    for source in made:
+    for number, source in enumerate(made, start=1):
         of = f"of the {source.party.replace('_', ' ')}"
         checks.must(f"the generator {of} is ChaCha", source.chacha)
         checks.must(f"the generator {of} has {_ROUNDS} rounds", source.rounds == _ROUNDS)
         checks.must(f"the key {of} has {_KEY_BITS} bits", len(source.key) * 8 == _KEY_BITS)
         ones = int.from_bytes(source.key).bit_count()
-        checks.test(f"bits that are set in the key {of}", of_chance(ones, _KEY_BITS, 0.5))
+        checks.test(f"bits set in key {number}, {of}", of_chance(ones, _KEY_BITS, 0.5))
     checks.must("no two generators have the same key", len(set(keys)) == len(keys))
     if len(set(keys)) == len(keys) > 1:
         checks.test("keys differ in half of their bits", _of_distances(keys))

@@ -46,6 +46,13 @@ class Heard:
     """The message on the wire, without its frame."""
 
 
+_MESSAGES: Final = {
+    "analyzer": analyzer_pb2,
+    "shuffler": shuffler_pb2,
+    "user_agent": user_agent_pb2,
+}
+
+
 def _nothing(_: bytes) -> None:
     """Take note of nothing."""
 
@@ -139,3 +146,20 @@ class Tape:
                 raw=message.SerializeToString(),
             )
         )
+
+
+def tasks_of_calls(heard: tuple[Heard, ...]) -> dict[int, bytes]:
+    """Tell of each call of shuffler and analyzer which task it is about."""
+    found: dict[int, bytes] = {}
+    for one in heard:
+        if one.call in found or not one.inward or one.party == "user_agent":
+            continue
+        request = _request(one.party, one.method).FromString(one.raw)
+        part = request.manifest if one.method == "DeliverBatch" else request
+        found[one.call] = bytes(getattr(part, "task_digest", b""))
+    return found
+
+
+def _request(party: Party, method: str) -> Any:  # noqa: ANN401  # a message's class
+    [found] = [one for one in METHODS[party] if one.name == method]
+    return getattr(_MESSAGES[party], found.input_type.name)

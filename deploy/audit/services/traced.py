@@ -22,6 +22,7 @@ class TracedAnswer:
     own: bytes
     """Plaintext of the report that carries the value."""
     n_dummies: int
+    """Reports beside it that are no padding."""
     reports: tuple[bytes, ...]
     """Plaintexts, padding too, in the order in which they stand in the submission."""
     sealed: tuple[bytes, ...]
@@ -65,14 +66,15 @@ class TracedContributor(Contributor):
         self._watched.drawn.clear()
         self._sealed.clear()
         made = super().answer(value, rng)
-        own, *dummies = self._watched.drawn
+        reports = tuple(plaintext for plaintext, _ in self._sealed)
+        null = b"\xff" * self._task.mechanism.report_bytes
         self._told(
             TracedAnswer(
                 task_digest=self._digest,
                 value=value,
-                own=own[0].tobytes(),
-                n_dummies=sum(map(len, dummies)),
-                reports=tuple(plaintext for plaintext, _ in self._sealed),
+                own=self._watched.drawn[0][0].tobytes(),
+                n_dummies=sum(report != null for report in reports) - 1,
+                reports=reports,
                 sealed=tuple(sealed for _, sealed in self._sealed),
                 submission_id=self._packed[:SUBMISSION_ID_BYTES],
                 envelope=made.envelope,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final, get_args
 
 import grpc
+import numpy as np
 
 from common.batch import BatchState
 from common.hpke import key_id
@@ -25,7 +26,10 @@ _TOKEN: Final = re.compile(r"[0-9A-Za-z+/=_-]{6,}")
 _LONG: Final = 8
 """Bytes from which on a plaintext is not found by chance."""
 _LIKELY: Final = 10_000
-"""Values from which on digits between others are not found by chance."""
+"""Numbers from which on digits are not found by chance."""
+_UNLIKELY: Final = 10**9
+"""The same of numbers of which there are thousands."""
+_NUMBER: Final = re.compile(rb"(?<![0-9A-Za-z.:])[0-9]{5,20}(?![0-9A-Za-z.])")
 
 
 def finding(record: Record) -> Finding:
@@ -41,7 +45,9 @@ def finding(record: Record) -> Finding:
     ):
         for what, patterns in _planted(record):
             checks.must(f"{what} is not in {where}", not found(patterns, haystack))
-        checks.must(f"no planted value is in {where}", not _values(record, haystack))
+        for what, numbers in _numbers(record):
+            checks.must(f"no {what} is in {where}", not _digits(numbers, haystack))
+    checks.must("every service shows its metrics", all(record.metrics.values()))
     checks.must("every service logged something", len({who for who, _ in record.log_lines}) > 2)  # noqa: PLR2004
     checks.must(
         "nothing but log lines is written to standard output or error",
@@ -76,6 +82,7 @@ def _fields(checks: Checks, record: Record) -> None:
     }
     states = {state.value for state in (*BatchState, *Inclusion)}
     statuses = {code.name for code in grpc.StatusCode}
+    few = len(record.few.answers)
     may: dict[str, Any] = {
         "level": lambda text: text in get_args(logs.Level),
         "event": lambda text: _EVENT.fullmatch(text) is not None,
@@ -83,7 +90,7 @@ def _fields(checks: Checks, record: Record) -> None:
         "address": lambda text: isinstance(text, str),  # its own; no peer's, see below
         "task_digest": lambda text: text in ours,
         "batch_id": lambda text: text in batches or re.fullmatch("[0-9a-f]{32}", text),
-        "n_users": lambda number: number in sizes or number in {0, len(record.few.answers)},
+        "n_users": lambda number: number in sizes or 0 <= number <= few,
         "refused": lambda number: number in refused,
         "state": lambda text: text in states,
         "status": lambda text: text in statuses,
@@ -130,14 +137,19 @@ def _planted(record: Record) -> Iterator[tuple[str, list[bytes]]]:
     )
 
 
-def _values(record: Record, haystack: bytes) -> list[bytes]:
-    """Look for values that do not occur by chance, between what is no digit of a longer number."""
+def _numbers(record: Record) -> Iterator[tuple[str, set[int]]]:
     values = {answer.value for answer in record.marked.answers}
-    return [
-        b"%d" % value
-        for value in values
-        if value >= _LIKELY and re.search(rb"(?<![0-9A-Za-z.])%d(?![0-9A-Za-z.])" % value, haystack)
-    ]
+    yield "planted value", {value for value in values if value >= _LIKELY}
+    dtype = record.first.mechanism.report_dtype
+    if "seed" in (dtype.names or ()):
+        drawn = b"".join(report for one in record.first.answers for report in one.reports)
+        seeds = np.unique(np.frombuffer(drawn, dtype=dtype)["seed"])
+        yield "seed", set(seeds[seeds >= _UNLIKELY].tolist())
+
+
+def _digits(numbers: set[int], haystack: bytes) -> set[int]:
+    """Look for numbers, where they are no part of a longer one, and no port of a service."""
+    return numbers & {int(digits) for digits in _NUMBER.findall(haystack)}
 
 
 def _shared(record: Record) -> set[str]:

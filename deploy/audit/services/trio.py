@@ -40,6 +40,8 @@ _LOUDEST: Final = "DEBUG"
 _ANY_PORT: Final = "127.0.0.1:0"
 _CLAIMED: Final = 1e6
 """A cap on central ε that no task here reaches: tiny batches claim little more than local ε."""
+_SURE: Final = 0.9
+"""A cap on δ, likewise: where little is claimed for so few users, it is at a large δ."""
 _NO_LIMIT: Final = float("inf")
 _SELDOM: Final = 30.0
 """Seconds between questions of the device whether an answer was counted."""
@@ -106,6 +108,7 @@ class Trio:
                 local_epsilon_cap=_NO_LIMIT,
                 total_local_epsilon_cap=_NO_LIMIT,
                 total_central_epsilon_cap=_CLAIMED,
+                total_delta_cap=_SURE,
                 several_persons=True,
                 log_level=_LOUDEST,
                 metrics_listen=_ANY_PORT,
