@@ -34,9 +34,9 @@ from deploy.shuffler_client import ShufflerClient
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 from user_agent.budget import Budget
 
-_PATIENCE: Final = 30.0
+_PATIENCE: Final = 120.0
 """Seconds that all results together may take."""
-_END_PATIENCE: Final = 10.0
+_END_PATIENCE: Final = 15.0
 """Seconds until batches are at their end, once there are results."""
 _LOOKS: Final = 20
 _SHORT_LIFE: Final = 6
@@ -108,13 +108,15 @@ class _Course:
         await people.answer(self.signed["marked"], plan.marked_values[n_agents:], ())
         await self._some_dishonest(people)
         await self._close(shuffler, "early")
-        await self._closed_by_itself(shuffler, "again")
+        for name in ("again", "marked"):
+            await self._closed_by_itself(shuffler, name)
         self._patience = time.monotonic() + _PATIENCE
         for name in ("first", "again", "marked", "early"):
             self.results[name] = await self._result(operator, name)
-        await self._over()
+        closed = [name for name in self.results if self._state(name) != BatchState.COLLECTING.value]
+        await self._over(*closed)
         await self._once_more(people, operator)
-        await self._over(("few",))
+        await self._over("few")
         self.results["few"] = None
         with suppress(ShuffleDpError):
             self.results["few"] = await operator.result(self._digest("few"))
@@ -211,7 +213,7 @@ class _Course:
 
     async def _closed_by_itself(self, shuffler: ShufflerClient, name: str) -> None:
         """See that a batch closes once all have come; if it does not, close it."""
-        digest, fact = self._digest(name), "a batch that reaches its target closes by itself"
+        digest, fact = self._digest(name), f"the {name} batch closes once all have come"
         for _ in range(_LOOKS):
             state = (await shuffler.progress(digest)).state
             self.facts[fact] = state is not BatchState.COLLECTING
@@ -265,22 +267,19 @@ class _Course:
             await reply(call, "the analyzer")
 
     async def _result(self, operator: OperatorClient, name: str) -> Result | None:
+        if self._state(name) == BatchState.COLLECTING.value:
+            return None  # it never closed, as the facts say
         try:
             async with asyncio.timeout(max(0.5, self._patience - time.monotonic())):
                 return await operator.wait_for_result(self._digest(name), pause=0.1)
         except (ShuffleDpError, TimeoutError):
             return None
 
-    async def _over(self, names: tuple[str, ...] = ("first", "again", "early", "marked")) -> None:
+    async def _over(self, *names: str) -> None:
         """Wait until some batches are at their end, but not for ever."""
-        wanted = {bytes(self._digest(name)) for name in names}
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_PATIENCE):
-                while not all(  # noqa: ASYNC110  # a file: nothing tells of it
-                    state in _FINAL
-                    for digest, state in disk.batch_states(self.trio.state("shuffler")).items()
-                    if digest in wanted
-                ):
+                while not all(self._state(name) in _FINAL for name in names):  # noqa: ASYNC110  # a file: nothing tells of it
                     await asyncio.sleep(0.1)
         await asyncio.sleep(0.1)  # the key goes once the state is written
 
@@ -375,6 +374,10 @@ class _Course:
             groups_left=disk.stored_groups(self.trio.state("shuffler")),
             facts=self.facts,
         )
+
+    def _state(self, name: str) -> str:
+        """Look up the state of a batch in the shuffler's file."""
+        return disk.batch_states(self.trio.state("shuffler")).get(self._digest(name), "")
 
     def _digest(self, name: str) -> TaskDigest:
         return self.signed[name].digest()
