@@ -322,6 +322,18 @@ def test_a_generator_that_can_be_foretold_is_seen(monkeypatch: Plant) -> None:
     )
 
 
+def test_an_order_from_another_generator_is_seen(monkeypatch: Plant) -> None:
+    """The shuffler makes the generator that it should, and permutes with another."""
+    honest = shuffler.delivery.Deliveries
+
+    def deliveries(**of: Any) -> shuffler.delivery.Deliveries:
+        return honest(**of | {"rng": np.random.default_rng()})
+
+    monkeypatch.setattr(shuffler.server, "Deliveries", deliveries)
+
+    _seen(_SOURCES, "orders of the shuffler come from the generator examined")
+
+
 def test_a_retry_that_is_drawn_anew_is_seen(monkeypatch: Plant) -> None:
     """What was not acknowledged is randomized again: ε is spent twice, and a user counts twice."""
     honest, tried = user_agent.agent.Agent._send, set[bytes]()

@@ -14,8 +14,9 @@ from common.task import Task
 from deploy.audit.audited import Audited
 
 _REPORTS_EACH: Final = 11
-_BYTES_EACH: Final = 50_000
 """Of each user: where they send more in one collection, there are fewer of them."""
+_MOST_BYTES: Final = 24 * 1024 * 1024
+"""Of one batch: one that is thrown into buckets is permuted in parts."""
 _MOST_DUMMIES: Final = 3_000
 """Of the shuffler, expected in one collection."""
 _FEWEST_USERS: Final = 40
@@ -66,7 +67,7 @@ def plan_for(audited: Audited, rng: np.random.Generator) -> Plan:
     n_users = min(
         audited.effort.users,
         max(_FEWEST_USERS, audited.effort.users * _REPORTS_EACH // task.reports_per_user),
-        max(_FEWEST_USERS, audited.effort.users * _BYTES_EACH // bytes_each),
+        max(_FEWEST_USERS, _MOST_BYTES // bytes_each),
     )
     draft, central_epsilon = _claimable(_fitting(recovered(task), rng, task), n_users)
     size = draft.domain_size

@@ -366,6 +366,7 @@ class _Course:
             tokens=self.plan.tokens,
             ledger=tuple(self.ledger),
             sources=tuple(self.sources.made),
+            asked=tuple(self.sources.asked),
             heard=heard,
             log_lines=tuple(lines.lines),
             output=b"",

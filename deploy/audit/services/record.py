@@ -12,7 +12,7 @@ from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.services.disk import BatchDisk
-from deploy.audit.services.sources import Source
+from deploy.audit.services.sources import Asked, Source
 from deploy.audit.services.tape import Heard
 from deploy.audit.services.traced import TracedAnswer
 
@@ -90,6 +90,8 @@ class Record:
     """That came with submissions."""
     ledger: tuple[LedgerEntry, ...]
     sources: tuple[Source, ...]
+    asked: tuple[Asked, ...]
+    """Of the generators that stood in place of these."""
     heard: tuple[Heard, ...]
     log_lines: tuple[tuple[str, str], ...]
     """Party and line."""

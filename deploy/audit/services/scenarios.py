@@ -4,6 +4,9 @@ from typing import Final
 
 import numpy as np
 
+from common.batch import BATCH_ID_BYTES
+from common.merkle import SALT_BYTES
+from common.task import NONCE_BYTES
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.scenario import Scenario
@@ -21,6 +24,7 @@ from deploy.audit.services import (
 from deploy.audit.services.collect import collect
 from deploy.audit.services.plan import plan_for
 from deploy.audit.services.record import Record
+from deploy.audit.services.sources import Asked
 from deploy.audit.services.views import Views
 
 
@@ -45,8 +49,25 @@ def findings(record: Record, rng: np.random.Generator) -> tuple[Finding, ...]:
         storage.finding(record),
         arrived.finding(record, views),
         refused.finding(record),
-        sources.finding(record.sources),
+        sources.finding(record.sources, record.asked, drawn(record, views)),
     )
+
+
+def drawn(record: Record, views: dict[str, Views]) -> list[Asked]:
+    """Give what services must have drawn of their own, to have published and sent what they did."""
+    by_agent = [
+        len(answer.reports)
+        for one in (record.first, record.again, record.marked)
+        for answer in one.answers[: len(record.persons)]
+    ]
+    orders = [len(view.analyzer.reports) for view in views.values()]
+    return [
+        *(Asked(party="analyzer", what="bytes", size=NONCE_BYTES) for _ in record.collections),
+        *(Asked(party="analyzer", what="bytes", size=SALT_BYTES) for _ in views),
+        *(Asked(party="shuffler", what="bytes", size=BATCH_ID_BYTES) for _ in record.collections),
+        *(Asked(party="shuffler", what="permutation", size=size) for size in orders),
+        *(Asked(party="user_agent", what="permutation", size=size) for size in by_agent),
+    ]
 
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (

@@ -1,8 +1,9 @@
 """Where the services draw from: what their own factories made, examined before it is replaced."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from randomgen import ChaCha
@@ -33,12 +34,22 @@ class Source:
     """Of ChaCha; of another its first words."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a service asked of a generator that it was handed."""
+
+    party: Party
+    what: Literal["permutation", "bytes"]
+    size: int
+
+
 class Sources:
     """Stands before the factories of the three services."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
         self.made: list[Source] = []
+        self.asked: list[Asked] = []
 
     def instead_of(
         self, factory: Callable[[], np.random.Generator], party: Party
@@ -47,9 +58,29 @@ class Sources:
 
         def make() -> np.random.Generator:
             self.made += [examined(factory(), party) for _ in range(_MADE_EACH_TIME)]
-            return np.random.default_rng(self._rng.integers(0, 2**63, size=4))
+            bits = np.random.PCG64(self._rng.integers(0, 2**63, size=4).tolist())
+            return _Noting(bits, party, self.asked)
 
         return make
+
+
+class _Noting(np.random.Generator):
+    """A generator that notes for what it is asked, so that one that is not used is seen."""
+
+    def __init__(self, bits: np.random.BitGenerator, party: Party, asked: list[Asked]) -> None:
+        super().__init__(bits)
+        self._party, self._asked = party, asked
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:  # noqa: ANN401  # as numpy's
+        """Draw an order."""
+        size = int(x) if isinstance(x, int | np.integer) else len(x)
+        self._asked.append(Asked(party=self._party, what="permutation", size=size))
+        return super().permutation(x, axis)
+
+    def bytes(self, length: int) -> bytes:
+        """Draw some bytes."""
+        self._asked.append(Asked(party=self._party, what="bytes", size=length))
+        return super().bytes(length)
 
 
 def examined(generator: np.random.Generator, party: Party) -> Source:
@@ -67,8 +98,15 @@ def examined(generator: np.random.Generator, party: Party) -> Source:
     )
 
 
-def finding(made: tuple[Source, ...]) -> Finding:
-    """Say whether the services draw from generators that nobody can foretell."""
+def finding(made: Sequence[Source], asked: Sequence[Asked], expected: Sequence[Asked]) -> Finding:
+    """
+    Say whether the services draw from generators that nobody can foretell.
+
+    Args:
+        made: What their factories made.
+        asked: For what the generators were asked that stood in place of these.
+        expected: For what they must have been, as is known from what was sent and published.
+    """
     checks, keys = Checks(), [source.key for source in made]
     parties = {source.party for source in made}
     checks.must("each of the three services draws", len(parties) == 3)  # noqa: PLR2004
@@ -79,6 +117,17 @@ def finding(made: tuple[Source, ...]) -> Finding:
         checks.must(f"the key {of} has {_KEY_BITS} bits", len(source.key) * 8 == _KEY_BITS)
         ones = int.from_bytes(source.key).bit_count()
         checks.test(f"bits set in key {number}, {of}", of_chance(ones, _KEY_BITS, 0.5))
+    for wanted in dict.fromkeys((one.party, one.what) for one in expected):
+        party, what = wanted
+        drawn, known = (
+            sorted(one.size for one in part if (one.party, one.what) == wanted)
+            for part in (asked, expected)
+        )
+        thing = "orders" if what == "permutation" else "names and salts"
+        checks.must(
+            f"{thing} of the {party.replace('_', ' ')} come from the generator examined",
+            not Counter(known) - Counter(drawn),
+        )
     checks.must("no two generators have the same key", len(set(keys)) == len(keys))
     if len(set(keys)) == len(keys) > 1:
         checks.test("keys differ in half of their bits", _of_distances(keys))

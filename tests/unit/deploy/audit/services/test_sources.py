@@ -8,7 +8,7 @@ from randomgen import ChaCha
 
 from common.randomness import secure_generator
 from deploy.audit.finding import Finding
-from deploy.audit.services.sources import Sources, finding
+from deploy.audit.services.sources import Asked, Sources, finding
 from deploy.audit.services.tape import METHODS
 
 Factory = Callable[[], np.random.Generator]
@@ -20,7 +20,7 @@ def _found(factory: Factory) -> Finding:
     for party in METHODS:
         make = sources.instead_of(factory if party == "shuffler" else secure_generator, party)
         make(), make()
-    return finding(tuple(sources.made))
+    return finding(sources.made, sources.asked, [])
 
 
 def test_generators_of_production_are_as_they_must_be() -> None:
@@ -71,3 +71,24 @@ def test_what_is_handed_out_repeats_with_the_seed_alone() -> None:
 
     assert drawn(1) == drawn(1)
     assert 6 == len({*drawn(1), *drawn(2)})
+
+
+def test_a_generator_that_is_examined_and_not_used_is_seen() -> None:
+    """An order was sent for which the generator was never asked."""
+    sources = Sources(np.random.default_rng(1))
+    make = {party: sources.instead_of(secure_generator, party) for party in METHODS}
+    drawing = [make[party]() for party in METHODS][1]
+    drawing.permutation(7)
+    drawing.permutation(np.arange(5))
+    drawing.bytes(16)
+    sent = [
+        Asked(party="shuffler", what="permutation", size=7),
+        Asked(party="shuffler", what="permutation", size=5),
+        Asked(party="shuffler", what="bytes", size=16),
+    ]
+
+    assert "holds" == finding(sources.made, sources.asked, sent).verdict
+    more = Asked(party="shuffler", what="permutation", size=7)
+    assert "orders of the shuffler come from" in (
+        finding(sources.made, sources.asked, [*sent, more]).sentence
+    )
