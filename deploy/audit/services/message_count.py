@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.dummy_spec import DummySpec
+from common.shuffler_spec import ShufflerSpec
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
-from deploy.audit.fit import of_cells, of_chance, of_normal
+from deploy.audit.fit import of_cells, of_chance
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.views import Views, pieces
@@ -57,6 +58,22 @@ def law_of_more(dummies: DummySpec) -> NDArray[np.float64]:
     return found
 
 
+def of_added(added: int, law: ShufflerSpec, items: int) -> float:
+    """
+    Test how many dummies a shuffler added for so many items together, by their exact law.
+
+    Cost: a transform of as many places as there may be dummies.
+    """
+    if law.law == "binomial":
+        return of_chance(added, items * law.trials, 0.5)
+    size = items * law.most + 1
+    if not 0 <= added < size:
+        return 0.0
+    sums = np.fft.irfft(np.fft.rfft(law.probabilities(), 2 * size) ** items, 2 * size)
+    sums = np.clip(sums, 0, None)
+    return float(min(1.0, 2 * min(sums[: added + 1].sum(), sums[added:size].sum())))
+
+
 def _of_users(checks: Checks, collection: Collection) -> None:
     task, name = collection.task, f"in the {collection.name} batch"
     null = b"\xff" * task.mechanism.report_bytes
@@ -94,11 +111,9 @@ def _of_batch(checks: Checks, collection: Collection, view: Views) -> None:
     if task.shuffler.law == "none":
         checks.must(f"the shuffler adds no report {name}", added == 0)
     else:
-        mean, spread = task.shuffler.moments()
-        items = task.domain_size
         checks.test(
             f"dummies that the shuffler adds {name}",
-            of_normal(added, items * mean, float(np.sqrt(items * spread))),
+            of_added(added, task.shuffler, task.domain_size),
         )
         checks.must(f"the shuffler adds no more than it may {name}", _within(view, collection))
 

@@ -124,9 +124,11 @@ class Trio:
 
     async def stop(self) -> None:
         """Stop what runs, callers first; doing it again does nothing."""
-        while self._started:
-            await self._started.pop().stop()
-        self._patches.close()
+        try:
+            while self._started:
+                await self._started.pop().stop()
+        finally:
+            self._patches.close()
 
     def state(self, party: Party) -> Path:
         """Give a party's state directory."""
