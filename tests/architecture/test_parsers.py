@@ -26,7 +26,45 @@ _QUALIFIED: Final = {
     *("np.load", "struct.unpack", "int.from_bytes", "sqlite3.connect", "yaml.safe_load"),
 }
 
+_AUDITED: Final = (
+    "collect.collect",
+    "contents.refusals",
+    "disk.batch_states",
+    "disk.counted_cells",
+    "disk.files",
+    "disk.shuffler_batch",
+    "disk.staged_chunks",
+    "disk.stored_groups",
+    "lengths._on_the_wire",
+    "message_count._within",
+    "order._messages",
+    "order.of_ascents",
+    "people.Dishonest._impossible",
+    "people.People.__init__",
+    "play._Course._pages",
+    "refused._one_task",
+    "refused._seeds",
+    "search._start",
+    "search.found",
+    "sources._of_distances",
+    "sources.finding",
+    "storage._sorted",
+    "tape.tasks_of_calls",
+    "traces._fields",
+    "traces._numbers",
+    "trio.Trio._text",
+    "views.AnalyzerView.counted",
+    "views.delivery",
+    "views.received",
+)
+"""Of deploy/audit/services."""
+
 _NOT_FROM_OUTSIDE: Final = {
+    **{
+        f"deploy.audit.services.{name}": "what services sent and stored that it has started "
+        "itself, in a folder of its own and for its own clients"
+        for name in _AUDITED
+    },
     "common.mechanisms.mechanism.null_reports": "a constant byte",
     "common.mechanisms.placement.Placement.__call__": "a hash that it has just made",
     "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",

@@ -1,0 +1,1 @@
+"""The audit of the running services: what each party really received, kept, wrote and drew."""

@@ -1,0 +1,73 @@
+"""One play, in a process of its own, so that everything it writes can be seen; or in this one."""
+
+import asyncio
+import contextlib
+import dataclasses
+import io
+import multiprocessing
+import os
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Final
+from unittest import mock
+
+from common.runtime.process import GRPC_SILENCE
+from deploy.audit.services.log_lines import LogLines
+from deploy.audit.services.plan import Plan
+from deploy.audit.services.play import play
+from deploy.audit.services.record import Record
+
+_LONGEST: Final = 1800.0
+"""Seconds that a play may take before it is given up."""
+_RECORD: Final = "record"
+_OUTPUT: Final = "output"
+
+
+def collect(plan: Plan, *, in_child: bool = True) -> Record:
+    """
+    Play a plan over the three real services, and give what it left.
+
+    Args:
+        plan: What is played.
+        in_child: In a spawned process whose standard output and error are kept. Otherwise in this
+            process, which may have been changed to see what an audit says to it.
+
+    Raises:
+        RuntimeError: The process ended without a record.
+
+    Cost: see `play`.
+    """
+    with tempfile.TemporaryDirectory(prefix="audit-") as name:
+        folder = Path(name)
+        if not in_child:
+            return _here(plan, folder)
+        process = multiprocessing.get_context("spawn").Process(target=_child, args=(plan, folder))
+        with mock.patch.dict(os.environ, GRPC_SILENCE):
+            process.start()
+        process.join(_LONGEST)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        if process.exitcode != 0:
+            last = (folder / _OUTPUT).read_text(errors="replace").strip().splitlines()[-1:]
+            raise RuntimeError(f"the services could not be played: {' '.join(last)}")
+        record: Record = pickle.loads((folder / _RECORD).read_bytes())  # noqa: S301  # our own child's
+        return dataclasses.replace(record, output=(folder / _OUTPUT).read_bytes())
+
+
+def _here(plan: Plan, folder: Path) -> Record:
+    written, lines = io.StringIO(), LogLines()
+    with contextlib.redirect_stdout(written), contextlib.redirect_stderr(written), lines.kept():
+        record = asyncio.run(play(plan, folder / "services", lines))
+    return dataclasses.replace(record, output=written.getvalue().encode())
+
+
+def _child(plan: Plan, folder: Path) -> None:
+    with (folder / _OUTPUT).open("wb") as output:
+        for descriptor in (1, 2):
+            os.dup2(output.fileno(), descriptor)
+    lines = LogLines()
+    with lines.kept():
+        record = asyncio.run(play(plan, folder / "services", lines))
+    (folder / _RECORD).write_bytes(pickle.dumps(record))

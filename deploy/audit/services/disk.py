@@ -1,0 +1,94 @@
+"""What lies on the disks of a running collection, read beside the services."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.batch import BatchId
+from common.runtime.state import StateDirectory
+from shuffler.batch_files import BatchFiles
+from shuffler.batch_key import KEY_BYTES, BatchKey
+from shuffler.group import open_group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDisk:
+    """What the shuffler holds of one batch, opened with its key."""
+
+    batch_id: BatchId
+    key: bytes
+    spooled: bytes
+    """Sealed reports of all stored submissions, in the order in which they lie there."""
+    permuted: tuple[bytes, ...]
+    """The permuted batch, chunk by chunk; nothing before it is permuted."""
+
+
+def shuffler_batch(state: Path, digest: bytes) -> BatchDisk | None:
+    """Read what the shuffler with this state directory holds of a task's batch; None if nothing."""
+    with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
+        query = "SELECT batch_id FROM batches WHERE task_digest = ?"
+        row = connection.execute(query, (digest,)).fetchone()
+        if row is None:
+            return None
+        batch_id = BatchId(row[0])
+        groups = connection.execute(
+            "SELECT number, sealed FROM submission_groups WHERE batch_id = ? ORDER BY number",
+            (batch_id,),
+        ).fetchall()
+    name = f"batch-{batch_id.hex()}.key"
+    if not (state / name).exists():
+        return None
+    raw = StateDirectory.open(state).secret(name, lambda: bytes(KEY_BYTES))
+    key, folder = BatchKey(raw), state / "batches" / batch_id.hex()
+    files = BatchFiles(folder, key)
+    return BatchDisk(
+        batch_id=batch_id,
+        key=raw,
+        spooled=b"".join(open_group(number, sealed, key) for number, sealed in groups),
+        permuted=tuple(files.saved()) if (folder / "permuted").exists() else (),
+    )
+
+
+def staged_chunks(state: Path, digest: bytes) -> tuple[bytes, ...]:
+    """Read what the analyzer with this state directory has staged of a task's batch."""
+    query = (
+        "SELECT sealed_reports FROM chunks JOIN batches USING (batch_id) "
+        "WHERE task_digest = ? ORDER BY position"
+    )
+    with closing(sqlite3.connect(state / "analyzer.sqlite")) as connection:
+        return tuple(bytes(row[0]) for row in connection.execute(query, (digest,)))
+
+
+def counted_cells(state: Path, digest: bytes) -> bytes:
+    """Read the counts by cell that a result was made from; nothing if there is none."""
+    with closing(sqlite3.connect(state / "analyzer.sqlite")) as connection:
+        query = "SELECT cells FROM results WHERE task_digest = ?"
+        row = connection.execute(query, (digest,)).fetchone()
+    return b"" if row is None else bytes(row[0])
+
+
+def batch_states(state: Path) -> dict[bytes, str]:
+    """Read the state of every batch of the shuffler, by its task's digest."""
+    with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
+        rows = connection.execute("SELECT task_digest, state FROM batches").fetchall()
+    return {bytes(digest): state for digest, state in rows}
+
+
+def stored_groups(state: Path) -> int:
+    """Count groups of submissions that the shuffler holds, of whatever batch."""
+    with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
+        [number] = connection.execute("SELECT count(*) FROM submission_groups").fetchone()
+    return int(number)
+
+
+def files(state: Path) -> dict[str, bytes]:
+    """Read every file of a party; one that is deleted at that very moment is left out."""
+    found = {}
+    for path in sorted(state.rglob("*")):
+        try:
+            if path.is_file():
+                found[str(path.relative_to(state))] = path.read_bytes()
+        except FileNotFoundError:
+            continue
+    return found

@@ -1,0 +1,112 @@
+"""One play of the services, kept whole: what was sent, received, stored, logged and released."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from common.hpke import HpkePrivateKey
+from common.ledger_entry import LedgerEntry
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.mechanism import Mechanism
+from common.result import Result
+from common.signing import SignedTask
+from common.task import Task
+from common.task_digest import TaskDigest
+from deploy.audit.services.disk import BatchDisk
+from deploy.audit.services.sources import Asked, Source
+from deploy.audit.services.tape import Heard
+from deploy.audit.services.traced import TracedAnswer
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Collection:
+    """One task of the play, and what became of its batch."""
+
+    name: str
+    signed: SignedTask
+    analyzer_key: bytes
+    shuffler_key: bytes
+    """Private keys, of services that are gone: with them the audit sees what each party sees."""
+    answers: tuple[TracedAnswer, ...]
+    """That devices made, in that order, whatever became of them."""
+    heard: tuple[Heard, ...]
+    """Messages of this task at the shuffler and at the analyzer."""
+    disk: BatchDisk | None
+    """The shuffler's, when the last submission had been stored."""
+    mixed: BatchDisk | None
+    """The shuffler's, when the delivery began."""
+    staged: tuple[bytes, ...]
+    """The analyzer's, when the delivery had been staged."""
+    closed_at: float | None
+    """When the operator asked the shuffler to close; None where nobody did."""
+    state: str
+    """Of the batch, at the end."""
+    result: Result | None
+    cells: bytes
+
+    @cached_property
+    def task(self) -> Task:
+        """The task."""
+        return Task.from_bytes(self.signed.task_bytes)
+
+    @cached_property
+    def digest(self) -> TaskDigest:
+        """Its digest."""
+        return self.signed.digest()
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Its mechanism."""
+        return mechanism_of(self.task)
+
+    @cached_property
+    def opens_reports(self) -> HpkePrivateKey:
+        """The analyzer's key."""
+        return HpkePrivateKey(self.task.suite, self.analyzer_key)
+
+    @cached_property
+    def opens_envelopes(self) -> HpkePrivateKey:
+        """The shuffler's key."""
+        return HpkePrivateKey(self.task.suite, self.shuffler_key)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Record:
+    """Everything that one play left."""
+
+    first: Collection
+    """All users answer; the operator closes it."""
+    again: Collection
+    """The same users answer in the same order; it closes by itself."""
+    early: Collection
+    """Half of the users, and some dishonest ones; closed below its target."""
+    few: Collection
+    """Fewer than n_min; its deadline passes."""
+    marked: Collection
+    """A few users whose values can be searched for."""
+    persons: tuple[str, ...]
+    """Who answer through the user agent: the first of the users."""
+    population: str
+    tokens: tuple[bytes, ...]
+    """That came with submissions."""
+    ledger: tuple[LedgerEntry, ...]
+    sources: tuple[Source, ...]
+    asked: tuple[Asked, ...]
+    """Of the generators that stood in place of these."""
+    heard: tuple[Heard, ...]
+    log_lines: tuple[tuple[str, str], ...]
+    """Party and line."""
+    output: bytes
+    """All that was written to standard output and standard error."""
+    metrics: dict[str, str]
+    """Pages by moment and party."""
+    disks: dict[str, dict[str, bytes]]
+    """The shuffler's files by moment."""
+    groups_left: int
+    """Groups of submissions in the shuffler's file at the end."""
+    facts: dict[str, bool]
+    """What was tried on the way, and came out as it must."""
+
+    @property
+    def collections(self) -> tuple[Collection, ...]:
+        """Every task of the play."""
+        return (self.first, self.again, self.early, self.few, self.marked)

@@ -1,0 +1,86 @@
+"""Storage: the shuffler's disk shows no report, and after the batch nobody can read it at all."""
+
+import numpy as np
+
+from common.merkle import HASH_BYTES
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Finding
+from deploy.audit.services.record import Record
+from deploy.audit.services.search import found, written
+
+_MOMENTS = ("collecting", "delivering", "over", "stopped")
+_DELIVERED = ("first", "again", "early", "marked")
+
+
+def finding(record: Record) -> Finding:
+    """Search copies of the shuffler's files, made at four moments."""
+    checks = Checks()
+    checks.must("the shuffler's files were read at four moments", set(record.disks) >= {*_MOMENTS})
+    answers = [answer for one in record.collections for answer in one.answers]
+    reports = [report for one in answers for report in one.sealed]
+    envelopes = [one.envelope for one in answers]
+    ids = [way for one in answers for way in written(one.submission_id)]
+    for moment, files in record.disks.items():
+        haystack = b"\n".join(files.values())
+        for what, patterns in (
+            ("sealed report", reports),
+            ("envelope", envelopes),
+            ("submission id", ids),
+        ):
+            checks.must(f"no {what} lies open on the disk, {moment}", not found(patterns, haystack))
+    _keys(checks, record)
+    for moment in ("over", "stopped"):
+        names = record.disks.get(moment, {})
+        checks.must(
+            f"no permuted batch is left, {moment}",
+            not [n for n in names if n.startswith("batches/")],
+        )
+        for name, content in names.items():
+            if name.endswith(".leaves"):
+                checks.must("hashes that are kept for devices lie sorted", _sorted(content))
+    checks.must("no submission is left in the shuffler's file", record.groups_left == 0)
+    for collection in record.collections:
+        expected = "erased" if collection.name in _DELIVERED else "expired"
+        checks.must(
+            f"the {collection.name} batch is {expected} at the end", collection.state == expected
+        )
+    return checks.finding(
+        scenario="services",
+        title="the shuffler's disk",
+        heading="anonymity",
+        coalition="whoever takes the shuffler's disk",
+        sentence=(
+            "While a batch is collected its reports lie encrypted on the shuffler's disk; once it "
+            "is delivered, or has expired, its key is gone, and neither the reports nor their "
+            "order can be read from anything that is left."
+        ),
+        trials=sum(len(files) for files in record.disks.values()),
+    )
+
+
+def _keys(checks: Checks, record: Record) -> None:
+    """Look for the keys of batches: there while they are needed, and nowhere afterwards."""
+    keys = [disk.key for one in record.collections for disk in (one.disk, one.mixed) if disk]
+    checks.must("keys of batches were seen while they were needed", bool(keys))
+    patterns = [way for key in set(keys) for way in written(key)]
+    for moment, files in record.disks.items():
+        lies_open = found(patterns, b"\n".join(files.values()))
+        checks.must(f"no key of a batch lies open on the disk, {moment}", not lies_open)
+    for moment in ("over", "stopped"):
+        left = [
+            name
+            for name in record.disks.get(moment, {})
+            if name.startswith("batch-") and name.endswith(".key")
+        ]
+        checks.must(f"no key of a batch is left, {moment}", not left)
+
+
+def _sorted(leaves: bytes) -> bool:
+    """Say whether hashes stand in the order of their bytes; what is before the first is a time."""
+    rest = len(leaves) % HASH_BYTES
+    count = (len(leaves) - rest) // HASH_BYTES
+    heads = np.array(
+        [int.from_bytes(leaves[rest + place * HASH_BYTES :][:7]) for place in range(count)],
+        dtype=np.int64,
+    )
+    return bool((np.diff(heads) >= 0).all())

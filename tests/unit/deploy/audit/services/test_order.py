@@ -1,0 +1,94 @@
+"""Tests of order: uniform orders pass them, and what is left of an order does not."""
+
+import numpy as np
+import pytest
+
+from deploy.audit.services.order import (
+    of_ascents,
+    of_blocks,
+    of_groups,
+    of_rank,
+    of_ranks,
+    of_same_places,
+    of_successions,
+)
+from deploy.audit.significance import TEST_LEVEL
+
+_N = 1800
+_EACH = 3
+_TESTS = {
+    "rank": of_rank,
+    "successions": of_successions,
+    "groups": lambda before: of_groups(before // _EACH),
+    "blocks": of_blocks,
+}
+
+
+@pytest.mark.parametrize("name", _TESTS)
+def test_uniform_orders_are_seldom_suspected(name: str) -> None:
+    """
+    Of 1000 uniform orders no more than 30 have a p-value below .01, and none a very small one.
+
+    Seed 1; fails by chance with probability below 1e-4 over seeds.
+    """
+    rng = np.random.default_rng(1)
+    found = np.array([_TESTS[name](rng.permutation(_N)) for _ in range(1000)])
+
+    assert np.mean(found < 0.01) <= 0.03
+    assert TEST_LEVEL < found.min()
+
+
+@pytest.mark.parametrize("name", _TESTS)
+def test_an_order_that_was_kept_is_seen_by_every_test(name: str) -> None:
+    """Of arrival itself."""
+    assert TEST_LEVEL > _TESTS[name](np.arange(_N))
+
+
+@pytest.mark.parametrize("name", ["rank", "successions", "groups"])
+def test_an_order_that_was_turned_round_is_seen(name: str) -> None:
+    """Last come, first delivered."""
+    assert TEST_LEVEL > _TESTS[name](np.arange(_N)[::-1])
+
+
+def test_blocks_that_moved_whole_are_seen() -> None:
+    """Tenths in another order, each shuffled within itself: ranks of all tell little of it."""
+    rng = np.random.default_rng(2)
+    blocks = np.arange(_N).reshape(10, -1)[[1, 9, 4, 6, 2, 8, 3, 0, 7, 5]]
+    order = np.concatenate([rng.permutation(block) for block in blocks])
+
+    assert TEST_LEVEL > of_blocks(order)
+    assert TEST_LEVEL < of_rank(order)
+
+
+def test_two_orders_that_are_the_same_are_seen() -> None:
+    """A permutation that is drawn once and used twice; two that are drawn are not suspected."""
+    rng = np.random.default_rng(3)
+    one, other = (rng.permutation(_N) // _EACH for _ in range(2))
+
+    assert TEST_LEVEL > of_same_places(one, one)
+    assert TEST_LEVEL < of_same_places(one, other)
+
+
+def test_sorted_ciphertexts_are_seen() -> None:
+    """Sorting is an order too, if one that tells less."""
+    rng = np.random.default_rng(4)
+    reports = [rng.bytes(50) for _ in range(600)]
+
+    assert TEST_LEVEL > of_ascents(sorted(reports))
+    assert TEST_LEVEL < of_ascents(reports)
+
+
+def test_things_that_stand_in_front_are_seen() -> None:
+    """Own reports before all dummies; and spread among them."""
+    rng = np.random.default_rng(5)
+    marked = np.arange(_N) < _N // _EACH
+
+    assert TEST_LEVEL > of_ranks(marked)
+    assert TEST_LEVEL < of_ranks(rng.permutation(marked))
+    assert of_ranks(np.ones(4, dtype=np.bool_)) == 1
+
+
+@pytest.mark.parametrize("name", _TESTS)
+def test_few_reports_are_no_evidence(name: str) -> None:
+    """Nothing is said of none, one or two."""
+    assert all(TEST_LEVEL < _TESTS[name](np.arange(n)) for n in range(3))
