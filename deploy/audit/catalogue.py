@@ -18,6 +18,7 @@ from deploy.audit.privacy.pooled import play_pooled
 from deploy.audit.privacy.printed import play_printed
 from deploy.audit.privacy.rounds import play_rounds
 from deploy.audit.scenario import Scenario
+from deploy.audit.services import scenarios as services
 
 SCENARIOS: Final = (
     Scenario(
@@ -98,5 +99,6 @@ SCENARIOS: Final = (
         seconds=2,
         play=play_accountant,
     ),
+    *services.SCENARIOS,
     *integrity.SCENARIOS,
 )

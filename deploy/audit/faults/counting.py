@@ -19,7 +19,7 @@ from shuffler.dummies import draw_item_dummies
 def nine_tenths_of_epsilon() -> AbstractContextManager[None]:
     """Plant an accountant that states too little."""
 
-    def other(*arguments: Any, **named: Any) -> float:  # noqa: ANN401  # as the honest one
+    def other(*arguments: Any, **named: Any) -> float:
         return 0.9 * composed_epsilon(*arguments, **named)
 
     return planting.function(composed_epsilon, other)
@@ -39,7 +39,7 @@ def refused_reports_counted() -> AbstractContextManager[None]:
 def two_percent_too_high() -> AbstractContextManager[None]:
     """Plant an estimator of the wrong slope."""
 
-    def other(*arguments: Any, **named: Any) -> Vector:  # noqa: ANN401  # as the honest one
+    def other(*arguments: Any, **named: Any) -> Vector:
         return debias(*arguments, **named) * 1.02
 
     return planting.function(debias, other)

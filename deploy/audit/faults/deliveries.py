@@ -15,9 +15,6 @@ from common.submission import Outcome
 from deploy.audit.faults import planting
 from shuffler.collection import Collection
 
-Anything = Any
-"""Arguments as the deployed code takes them."""
-
 
 def copies_counted() -> AbstractContextManager[None]:
     """Plant an analyzer that counts a report as often as it comes."""
@@ -26,9 +23,9 @@ def copies_counted() -> AbstractContextManager[None]:
 
 def any_number_taken() -> AbstractContextManager[None]:
     """Plant a shuffler that takes submissions of any length."""
-    honest: Anything = Collection._take
+    honest: Any = Collection._take
 
-    async def other(self: Collection, found: Anything, envelope: bytes, token: bytes) -> Outcome:
+    async def other(self: Collection, found: Any, envelope: bytes, token: bytes) -> Outcome:
         if len(envelope) > found.task.envelope_bytes:
             return Outcome.STORED
         became: Outcome = await honest(self, found, envelope, token)
@@ -39,9 +36,9 @@ def any_number_taken() -> AbstractContextManager[None]:
 
 def conflicts_taken() -> AbstractContextManager[None]:
     """Plant a shuffler that takes other bytes under an id that it has seen."""
-    honest: Anything = Collection._store
+    honest: Any = Collection._store
 
-    async def other(*arguments: Anything) -> list[list[Outcome]]:
+    async def other(*arguments: Any) -> list[list[Outcome]]:
         return [
             [Outcome.STORED if one is Outcome.CONFLICT else one for one in became]
             for became in await honest(*arguments)
@@ -79,9 +76,9 @@ def manifest_unchecked() -> AbstractContextManager[None]:
 
 def second_batch_taken() -> AbstractContextManager[None]:
     """Plant an analyzer that takes a second batch of a task without a word."""
-    honest: Anything = analyzer.store._begin_batch
+    honest: Any = analyzer.store._begin_batch
 
-    def other(*arguments: Anything) -> bool:
+    def other(*arguments: Any) -> bool:
         try:
             return bool(honest(*arguments))
         except BatchConflictError:

@@ -77,7 +77,7 @@ def reused_seeds() -> AbstractContextManager[None]:
 def varying_dummies() -> AbstractContextManager[None]:
     """Plant users who leave a dummy out, and pad."""
 
-    def other(dummies: Any, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:  # noqa: ANN401  # as the honest one
+    def other(dummies: Any, n_users: int, rng: np.random.Generator) -> NDArray[np.int64]:
         counts = draw_dummy_counts(dummies, n_users, rng)
         fewer: NDArray[np.int64] = np.maximum(counts - rng.integers(0, 2, size=n_users), 0)
         return fewer
@@ -88,7 +88,7 @@ def varying_dummies() -> AbstractContextManager[None]:
 class _Unpermuting(np.random.Generator):
     """A generator that permutes nothing."""
 
-    def permutation(self, x: Any, axis: int = 0) -> Any:  # noqa: ANN401  # as numpy's
+    def permutation(self, x: Any, axis: int = 0) -> Any:
         del axis
         return np.arange(x)
 

@@ -34,7 +34,7 @@ def function(original: Callable[..., Any], other: Callable[..., Any]) -> Iterato
 
 
 @contextmanager
-def method(owner: type, name: str, other: Any) -> Iterator[None]:  # noqa: ANN401  # a method or property
+def method(owner: type, name: str, other: Any) -> Iterator[None]:
     """Put a method or property in the place of a class's own."""
     with patch.object(owner, name, other):
         yield

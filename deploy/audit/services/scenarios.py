@@ -73,7 +73,8 @@ def drawn(record: Record, views: dict[str, Views]) -> list[Asked]:
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="services",
-        title="the three services as they run: what each received, kept, wrote and drew",
+        title="The three services as they run: what each received, kept, wrote and drew",
+        seconds=20,
         play=play,
     ),
 )
