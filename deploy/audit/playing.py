@@ -8,14 +8,13 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from deploy.audit.audited import Audited
-from deploy.audit.faults.catalogue import fault_named
+from deploy.audit.faults.catalogue import planted
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.scenario import Scenario
 
@@ -38,7 +37,7 @@ def play(job: Job) -> Outcome:
     """Play one scenario in this process; code that fails is a finding too."""
     scenario, started = job.scenario, time.perf_counter()
     rng = np.random.default_rng([job.seed, zlib.crc32(scenario.name.encode())])
-    with fault_named(job.fault).plant() if job.fault else nullcontext():
+    with planted(job.fault):
         try:
             outcome = scenario.play(job.audited, rng)
         except Exception as error:  # noqa: BLE001  # whatever it is, it is reported

@@ -53,14 +53,12 @@ def audit(
         bool,
         typer.Option("--full", help="Draw ten times as much: higher ceilings, smaller faults."),
     ] = False,
-    task: Annotated[
+    task_file: Annotated[
         Path | None,
-        typer.Option(
-            help="A published task's task.json, as `shuffledp task show --save` writes it."
-        ),
+        typer.Option(help="A published task, as `shuffledp task show --save` writes task.json."),
     ] = None,
     draft: Annotated[
-        Path | None, typer.Option(help="A task's draft.  [the demo's task, without --task]")
+        Path | None, typer.Option(help="A task's draft.  [the demo's task, without --task-file]")
     ] = None,
     users: Annotated[
         int | None,
@@ -115,7 +113,7 @@ def audit(
         fault_named(plant)
     chosen = scenarios_named(scenario or [])
     console = terminal(stderr=json)
-    audited = _audited(task, draft, users, full=full)
+    audited = _audited(task_file, draft, users, full=full)
     if rehearsal:
         _rehearse(audited, seed, processes, console, json=json)
         return
@@ -190,10 +188,12 @@ def _command() -> str:
     return shlex.join(["shuffledp", *sys.argv[1:]])
 
 
-def _audited(task: Path | None, draft: Path | None, users: int | None, *, full: bool) -> Audited:
-    if task is not None and draft is not None:
-        raise SettingsError("give --task or --draft, not both")
-    found = _read(task) if task is not None else _drafted(draft)
+def _audited(
+    task_file: Path | None, draft: Path | None, users: int | None, *, full: bool
+) -> Audited:
+    if task_file is not None and draft is not None:
+        raise SettingsError("give --task-file or --draft, not both")
+    found = _read(task_file) if task_file is not None else _drafted(draft)
     return Audited(
         task_bytes=found.to_bytes(),
         n_users=found.n_min if users is None else users,

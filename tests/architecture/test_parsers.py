@@ -84,6 +84,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
+    "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",
+    "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
     "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",
     "deploy.cluster.Cluster.start_user_agent": "files that its own child wrote",

@@ -4,14 +4,11 @@ Faults planted in the services, one at a time: each is seen, and named.
 Each test plays the services in this process, so that what is changed here is what runs.
 """
 
-import asyncio
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from randomgen import ChaCha
 
 import analyzer.conclusion
 import shuffler.client
@@ -23,19 +20,10 @@ import user_agent.agent
 import user_agent.contribution
 from analyzer.conclusion import mixture_of
 from common.accounting.coalitions import guarantees
-from common.batch import BatchManifest, BatchState
 from common.mechanisms.mechanism import Mechanism, Mixture, Reports
-from common.runtime import logs
-from common.runtime.state import StateDirectory
-from common.submission import Outcome, Submission, unpack
-from common.task import Task
-from common.wire import manifest_to_wire
 from deploy.audit.audited import Audited
-from protos.shuffledp.v1 import analyzer_pb2
-from shuffler.batch import Event, asked_to_close, due
 from shuffler.batch_key import BatchKey
 from tests.support.audited_services import audited, audited_task, played, rows
-from user_agent.budget import SavedSubmission
 from user_agent.contribution import Answer, Contributor, draw_dummies
 
 pytestmark = pytest.mark.slow
@@ -161,74 +149,6 @@ def test_a_number_of_dummies_that_depends_on_the_value_is_seen(monkeypatch: Plan
     )
 
 
-def test_a_value_that_a_device_logs_is_seen(monkeypatch: Plant) -> None:
-    """Under a field that there is, and in a task of few items, whose numbers are common."""
-    honest = user_agent.agent.Agent.contribute
-
-    async def contribute(self: Any, digest: Any, value: int, person: str) -> Any:
-        logs.event("answering", {"n_users": value}, level="DEBUG")
-        return await honest(self, digest, value, person)
-
-    monkeypatch.setattr(user_agent.agent.Agent, "contribute", contribute)
-
-    _seen(_LOGS, "the device logs no number and no batch", "no planted value is in a log")
-
-
-def _telling(told: Callable[[bytes], None]) -> Callable[[bytes, Task], Submission]:
-    def told_of(plaintext: bytes, task: Task) -> Submission:
-        submission = unpack(plaintext, task)
-        told(submission.submission_id)
-        return submission
-
-    return told_of
-
-
-def test_a_submission_id_that_the_shuffler_logs_is_seen(monkeypatch: Plant) -> None:
-    """Under a field that there is."""
-
-    def told(submission_id: bytes) -> None:
-        logs.event("submission stored", {"batch_id": submission_id.hex()}, level="DEBUG")
-
-    monkeypatch.setattr(shuffler.collection, "unpack", _telling(told))
-
-    _seen(
-        _LOGS, "a submission id is not in a log", "a submission id is not in the services' output"
-    )
-
-
-def test_a_submission_id_that_reaches_the_analyzer_is_seen(monkeypatch: Plant) -> None:
-    """In a field of the manifest that no program of this version reads."""
-    ids: list[bytes] = []
-    unknown = b"\xaa\x06\x10"  # field 101, sixteen bytes
-
-    def manifest(of: BatchManifest) -> analyzer_pb2.DeliverBatchRequest:
-        message = manifest_to_wire(of)
-        message.manifest.MergeFromString(unknown + ids[-1])
-        return message
-
-    monkeypatch.setattr(shuffler.collection, "unpack", _telling(ids.append))
-    monkeypatch.setattr(shuffler.client, "manifest_to_wire", manifest)
-
-    _seen(
-        _ORDER,
-        "no submission id reaches the analyzer",
-        "the analyzer is sent the fields of the protocol alone",
-    )
-
-
-def test_a_guarantee_for_the_users_planned_is_seen(monkeypatch: Plant) -> None:
-    """It says how private the batch would have been, had everybody come."""
-    monkeypatch.setattr(
-        analyzer.conclusion, "guarantees", lambda task, _n, r: guarantees(task, task.target_size, r)
-    )
-
-    _seen(
-        _ARRIVED,
-        "guarantees of the early batch are those of the users who came",
-        "the ledger charges what is claimed of the early batch",
-    )
-
-
 def test_refused_reports_that_a_guarantee_leaves_out_are_seen(monkeypatch: Plant) -> None:
     """Three reports of 83 users: the figure moves in the third digit."""
     monkeypatch.setattr(
@@ -236,13 +156,6 @@ def test_refused_reports_that_a_guarantee_leaves_out_are_seen(monkeypatch: Plant
     )
 
     _seen(_ARRIVED, "guarantees of the early batch are those of the users who came")
-
-
-def test_a_key_of_a_batch_that_stays_is_seen(monkeypatch: Plant) -> None:
-    """With it, deleted blocks of the disk could be read."""
-    monkeypatch.setattr(StateDirectory, "destroy", lambda _self, _name: None)
-
-    _seen(_DISK, "no key of a batch is left, over", "no key of a batch is left, stopped")
 
 
 def test_reports_that_lie_open_on_the_disk_are_seen(monkeypatch: Plant) -> None:
@@ -277,51 +190,6 @@ def test_an_estimate_that_is_wrong_is_seen(monkeypatch: Plant) -> None:
     _seen(_CONTENTS, "the estimate is what a plain computation gives")
 
 
-def test_a_batch_that_is_delivered_below_n_min_is_seen(monkeypatch: Plant) -> None:
-    """The analyzer refuses it; the shuffler should never have closed it."""
-
-    def asked(state: BatchState, n_users: int, terms: Any) -> Event | None:
-        return asked_to_close(state, n_users, dataclasses.replace(terms, n_min=1))
-
-    def next_one(state: BatchState, n_users: int, terms: Any, now: float) -> Event | None:
-        return due(state, n_users, dataclasses.replace(terms, n_min=1), now)
-
-    monkeypatch.setattr(shuffler.collection, "asked_to_close", asked)
-    monkeypatch.setattr(shuffler.delivery, "due", next_one)
-
-    _seen(
-        _ARRIVED,
-        "a batch below n_min is not closed for its operator",
-        "nothing of a batch below n_min is delivered",
-        "a batch below n_min expires at its deadline",
-    )
-
-
-def test_a_generator_with_a_constant_key_is_seen(monkeypatch: Plant) -> None:
-    """ChaCha, of twenty rounds, under a key that looks like any other."""
-    key = int.from_bytes(bytes.fromhex("9f3ac1d7" * 8))
-    monkeypatch.setattr(
-        shuffler.server,
-        "secure_generator",
-        lambda: np.random.Generator(ChaCha(key=key, rounds=20)),
-    )
-
-    _seen(_SOURCES, "no two generators have the same key")
-
-
-def test_a_generator_that_can_be_foretold_is_seen(monkeypatch: Plant) -> None:
-    """The Mersenne Twister, well seeded."""
-    monkeypatch.setattr(
-        shuffler.server,
-        "secure_generator",
-        lambda: np.random.Generator(np.random.MT19937()),
-    )
-
-    _seen(
-        _SOURCES, "the generator of the shuffler is ChaCha", "the generator of the shuffler has 20"
-    )
-
-
 def test_an_order_from_another_generator_is_seen(monkeypatch: Plant) -> None:
     """The shuffler makes the generator that it should, and permutes with another."""
     honest = shuffler.delivery.Deliveries
@@ -332,34 +200,3 @@ def test_an_order_from_another_generator_is_seen(monkeypatch: Plant) -> None:
     monkeypatch.setattr(shuffler.server, "Deliveries", deliveries)
 
     _seen(_SOURCES, "orders of the shuffler come from the generator examined")
-
-
-def test_a_retry_that_is_drawn_anew_is_seen(monkeypatch: Plant) -> None:
-    """What was not acknowledged is randomized again: ε is spent twice, and a user counts twice."""
-    honest, tried = user_agent.agent.Agent._send, set[bytes]()
-
-    async def send(self: Any, saved: SavedSubmission) -> None:
-        if saved.envelope in tried:
-            signed = await self._shuffler.fetch_task(saved.task_digest)
-            traced: Any = vars(user_agent.agent)["Contributor"]  # as it is meanwhile
-            contributor = traced(Task.from_bytes(signed.task_bytes), saved.task_digest)
-            made = await asyncio.to_thread(contributor.answer, 0, self._rng)
-            saved = dataclasses.replace(saved, envelope=made.envelope)
-        tried.add(saved.envelope)
-        await honest(self, saved)
-
-    monkeypatch.setattr(user_agent.agent.Agent, "_send", send)
-
-    _seen(_DEVICES, "one answer was sent twice, and byte for byte the same")
-
-
-def test_users_who_are_dropped_are_seen(monkeypatch: Plant) -> None:
-    """Every fifth user who comes alone is acknowledged, and not stored."""
-    honest, count = shuffler.collection.Collection._take, iter(range(10**9))
-
-    async def take(self: Any, *of: Any) -> Outcome:
-        return Outcome.STORED if next(count) % 5 == 4 else await honest(self, *of)
-
-    monkeypatch.setattr(shuffler.collection.Collection, "_take", take)
-
-    _seen(_CONTENTS, "no report is lost in the first batch", "the manifest says how many users")

@@ -1,13 +1,13 @@
 """Every fault that can be planted, by name, with the scenario that must see it."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from common.errors import SettingsError
-from deploy.audit.faults import counting, deliveries, devices, orders
+from deploy.audit.faults import counting, deliveries, devices, orders, services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +221,76 @@ _FAULTS: Final = (
         check="a batch below n_min is refused",
         plant=deliveries.manifest_unchecked,
     ),
+    Fault(
+        name="value-logged",
+        says="a device logs its value",
+        scenario="services",
+        check="no planted value is in a log",
+        plant=services.value_logged,
+    ),
+    Fault(
+        name="submission-id-logged",
+        says="the shuffler logs submissions' ids",
+        scenario="services",
+        check="a submission id is not in a log",
+        plant=services.submission_id_logged,
+    ),
+    Fault(
+        name="submission-id-delivered",
+        says="the analyzer is sent a submission's id",
+        scenario="services",
+        check="no submission id reaches the analyzer",
+        plant=services.submission_id_delivered,
+    ),
+    Fault(
+        name="planned-users",
+        says="the guarantee counts on the users who were planned",
+        scenario="services",
+        check="guarantees of the early batch are those of the users who came",
+        plant=services.planned_users,
+    ),
+    Fault(
+        name="batch-key-kept",
+        says="the key of a delivered batch is kept",
+        scenario="services",
+        check="no key of a batch is left",
+        plant=services.batch_key_kept,
+    ),
+    Fault(
+        name="n-min-ignored",
+        says="the shuffler closes a batch of fewer users than n_min",
+        scenario="services",
+        check="nothing of a batch below n_min is delivered",
+        plant=services.n_min_ignored,
+    ),
+    Fault(
+        name="constant-key",
+        says="the generators of all parties have one key",
+        scenario="services",
+        check="no two generators have the same key",
+        plant=services.constant_key,
+    ),
+    Fault(
+        name="twister-everywhere",
+        says="all parties draw from a Mersenne Twister",
+        scenario="services",
+        check="the generator of the shuffler is ChaCha",
+        plant=services.twister_everywhere,
+    ),
+    Fault(
+        name="drawn-anew-on-retry",
+        says="a device randomizes again what was not acknowledged",
+        scenario="services",
+        check="one answer was sent twice, and byte for byte the same",
+        plant=services.drawn_anew_on_retry,
+    ),
+    Fault(
+        name="users-dropped",
+        says="the shuffler acknowledges users whom it does not store",
+        scenario="services",
+        check="no report is lost in the first batch",
+        plant=services.users_dropped,
+    ),
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})
@@ -236,3 +306,30 @@ def fault_named(name: str) -> Fault:
     if name not in FAULTS:
         raise SettingsError(f"there is no fault {name[:64]!r}; there are {', '.join(FAULTS)}")
     return FAULTS[name]
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """
+    Run a block with a fault planted; none for no name.
+
+    Raises:
+        SettingsError: There is none of this name.
+    """
+    if not name:
+        yield
+        return
+    _PLANTED.append(name)
+    try:
+        with fault_named(name).plant():
+            yield
+    finally:
+        _PLANTED.remove(name)
+
+
+_PLANTED: Final[list[str]] = []
+
+
+def now_planted() -> str:
+    """Say which fault is planted in this process, for a child that is to have it too."""
+    return _PLANTED[-1] if _PLANTED else ""

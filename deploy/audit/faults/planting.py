@@ -6,7 +6,8 @@ In this process alone, and in memory alone: no file is touched.
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import ModuleType
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -37,4 +38,20 @@ def function(original: Callable[..., Any], other: Callable[..., Any]) -> Iterato
 def method(owner: type, name: str, other: Any) -> Iterator[None]:
     """Put a method or property in the place of a class's own."""
     with patch.object(owner, name, other):
+        yield
+
+
+@contextmanager
+def name_in(module: ModuleType, name: str, other: Any) -> Iterator[None]:
+    """Put something in the place of what one module knows by a name; no other sees it."""
+    with patch.object(module, name, other):
+        yield
+
+
+@contextmanager
+def both(
+    first: AbstractContextManager[None], second: AbstractContextManager[None]
+) -> Iterator[None]:
+    """Put two things in place."""
+    with first, second:
         yield

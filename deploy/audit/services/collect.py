@@ -13,6 +13,7 @@ from typing import Final
 from unittest import mock
 
 from common.runtime.process import GRPC_SILENCE
+from deploy.audit.faults.catalogue import now_planted, planted
 from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.plan import Plan
 from deploy.audit.services.play import play
@@ -42,7 +43,9 @@ def collect(plan: Plan, *, in_child: bool = True) -> Record:
         folder = Path(name)
         if not in_child:
             return _here(plan, folder)
-        process = multiprocessing.get_context("spawn").Process(target=_child, args=(plan, folder))
+        process = multiprocessing.get_context("spawn").Process(
+            target=_child, args=(plan, folder, now_planted())
+        )
         with mock.patch.dict(os.environ, GRPC_SILENCE):
             process.start()
         process.join(_LONGEST)
@@ -63,11 +66,11 @@ def _here(plan: Plan, folder: Path) -> Record:
     return dataclasses.replace(record, output=written.getvalue().encode())
 
 
-def _child(plan: Plan, folder: Path) -> None:
+def _child(plan: Plan, folder: Path, fault: str) -> None:
     with (folder / _OUTPUT).open("wb") as output:
         for descriptor in (1, 2):
             os.dup2(output.fileno(), descriptor)
     lines = LogLines()
-    with lines.kept():
+    with planted(fault), lines.kept():
         record = asyncio.run(play(plan, folder / "services", lines))
     (folder / _RECORD).write_bytes(pickle.dumps(record))

@@ -27,17 +27,8 @@ def _findings(task: Task, n_users: int = 20_000, names: Sequence[str] = _NAMES) 
     ]
 
 
-_SHORT = {"od-hp", "sbin", "ldp-sw"}
-"""Hashing with dummies, a shuffler that samples, and reports that support no item."""
-
-
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        name if name in _SHORT else pytest.param(name, marks=pytest.mark.slow)
-        for name in sorted(every_protocol_task())
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", sorted(every_protocol_task()))
 def test_honest_code_holds(protocol: str) -> None:
     """Every row passes, of every scenario; fails by chance with probability 1e-5 over seeds."""
     found = _findings(every_protocol_task()[protocol])
@@ -47,6 +38,7 @@ def test_honest_code_holds(protocol: str) -> None:
     assert sum(one.tests for one in found) < MOST_TESTS / 20
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows() -> None:
     """Keys differ, figures do not; and every scenario has rows, which bear its name."""
     task = every_protocol_task()["fe1"]
@@ -56,6 +48,7 @@ def test_the_same_seed_gives_the_same_rows() -> None:
     assert [one.name for one in SCENARIOS] == list(dict.fromkeys(row.scenario for row in found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["murs", "ldp-warner"])
 def test_a_handful_of_users_is_enough(protocol: str) -> None:
     """Of tasks that are audited for almost nobody."""
