@@ -1,5 +1,6 @@
 """The page of an audit: the weakest point, what to change, and every row that was checked."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ class Row:
 
     title: str
     who: str
+    subject: str
+    """Another design than the audited task's, if it was played on one."""
     sentence: str
     advice: str
     verdict: str
@@ -119,11 +122,7 @@ def audit_page(report: AuditReport) -> str:
         variants=[_variant(variant) for variant in found],
         coalitions=coalition_rows(report, point),
         curves=[curve_chart(curve) for curve in report.curves if curve.points],
-        rocs=[
-            (who(finding.coalition), roc_chart(finding))
-            for finding in report.findings
-            if finding.roc
-        ],
+        rocs=[(_whose(finding), roc_chart(finding)) for finding in report.findings if finding.roc],
         plane=(WIDTH, HEIGHT, SIDE),
         headings=[
             (name.replace(" ", "-"), *_HEADINGS_IN_WORDS[name], _rows(report, name))
@@ -226,15 +225,27 @@ def _variant(variant: Variant) -> tuple[str, str, str, str]:
 
 
 def _rows(report: AuditReport, heading: Heading) -> list[Row]:
-    """Give the rows under a heading, those that failed first."""
+    """Give the rows under a heading, those that failed first; what they advise once."""
     rows = (finding for finding in report.findings if finding.heading == heading)
-    return [_row(finding) for finding in sorted(rows, key=lambda finding: finding.passed)]
+    shown: list[Row] = []
+    advised: set[str] = set()
+    for finding in sorted(rows, key=lambda finding: finding.passed):
+        row = _row(finding)
+        shown.append(dataclasses.replace(row, advice="") if row.advice in advised else row)
+        advised.add(row.advice)
+    return shown
+
+
+def _whose(finding: Finding) -> str:
+    other = f"; not this task: {finding.subject}" if finding.subject else ""
+    return who(finding.coalition) + other
 
 
 def _row(finding: Finding) -> Row:
     return Row(
         title=finding.title,
         who="" if finding.coalition == "nobody" else who(finding.coalition),
+        subject=finding.subject,
         sentence=finding.sentence,
         advice=finding.advice,
         verdict=finding.verdict,

@@ -17,15 +17,15 @@ from tests.support.protocol_tasks import every_protocol_task
 pytestmark = pytest.mark.slow
 
 _TITLES = {
-    "lengths on the wire",
-    "number of messages",
-    "contents of the batch",
-    "order and time of the delivery",
-    "logs, metrics and output",
-    "the shuffler's disk",
-    "fewer users than planned",
-    "devices, retries and tasks",
-    "generators of the running services",
+    "Lengths on the wire",
+    "Number of messages",
+    "Contents of the batch",
+    "Order and time of the delivery",
+    "Logs, metrics and output",
+    "The shuffler's disk",
+    "Fewer users than planned",
+    "Devices, retries and tasks",
+    "Generators of the running services",
 }
 
 

@@ -28,15 +28,15 @@ from user_agent.contribution import Answer, Contributor, draw_dummies
 
 pytestmark = pytest.mark.slow
 
-_LENGTHS = "lengths on the wire"
-_NUMBER = "number of messages"
-_CONTENTS = "contents of the batch"
-_ORDER = "order and time of the delivery"
-_LOGS = "logs, metrics and output"
-_DISK = "the shuffler's disk"
-_ARRIVED = "fewer users than planned"
-_DEVICES = "devices, retries and tasks"
-_SOURCES = "generators of the running services"
+_LENGTHS = "Lengths on the wire"
+_NUMBER = "Number of messages"
+_CONTENTS = "Contents of the batch"
+_ORDER = "Order and time of the delivery"
+_LOGS = "Logs, metrics and output"
+_DISK = "The shuffler's disk"
+_ARRIVED = "Fewer users than planned"
+_DEVICES = "Devices, retries and tasks"
+_SOURCES = "Generators of the running services"
 
 Plant = pytest.MonkeyPatch
 

@@ -18,7 +18,8 @@ from shuffler.permutation import permute
 
 _FORGED: Final = 200
 _BATCHES: Final = 50
-_SKIPPING: Final = (0.5, 1.0)
+_SKIPPING: Final = {0.5: "half of them do", 1.0: "all but you do"}
+"""Shares of the users who add none, in words."""
 _SLOW_TRIALS: Final = 50_000
 
 
@@ -113,7 +114,7 @@ def _skipping(audited: Audited, share: float) -> Finding:
         delta=audited.task.delta,
         theorem=claimed_guarantee(audited.terms, n_users).theorem,
         sentence="Users who save their dummies leave less to hide among: ε = "
-        f"{rounded_up(claim)} if {share:.0%} of them do.",
+        f"{rounded_up(claim)} if {_SKIPPING[share]}.",
         advice="Set assumed_honest_fraction below 1: the task then claims only what those who "
         "follow it bring.",
     )

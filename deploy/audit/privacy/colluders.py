@@ -102,7 +102,9 @@ def _row(
     coalition = "analyzer+users" if colluders else "analyzer"
     fields: dict[str, Any] = {
         "scenario": coalition,
-        "title": f"{honest:,} of {audited.n_users:,} users honest",
+        "title": f"{honest:,} of {audited.n_users:,} users honest"
+        if colluders
+        else f"All {honest:,} users honest",
         "heading": "anonymity",
         "coalition": coalition,
         "delta": audited.task.delta,

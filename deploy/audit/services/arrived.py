@@ -34,7 +34,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
     epsilon = claimed(early.result.guarantees).epsilon if early.result else math.inf
     return checks.finding(
         scenario="services",
-        title="fewer users than planned",
+        title="Fewer users than planned",
         heading="correctness",
         sentence=(
             f"A batch of {came} users, planned for {early.task.target_size}, was released with "

@@ -32,7 +32,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
         _estimated(checks, record.first, views["first"])
     return checks.finding(
         scenario="services",
-        title="contents of the batch",
+        title="Contents of the batch",
         heading="correctness",
         sentence=(
             f"All {followed} sealed reports that the analyzer received are those that users had "

@@ -40,7 +40,7 @@ def finding(record: Record, rng: np.random.Generator) -> Finding:
     checks.must("every value's request has one length", len(requests) == 1)
     return checks.finding(
         scenario="services",
-        title="lengths on the wire",
+        title="Lengths on the wire",
         heading="anonymity",
         coalition="network",
         sentence=(

@@ -34,7 +34,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
     )
     return checks.finding(
         scenario="services",
-        title="number of messages",
+        title="Number of messages",
         heading="anonymity",
         coalition="network",
         sentence=(

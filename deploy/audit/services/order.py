@@ -42,7 +42,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
     n_reports = sum(len(view.analyzer.reports) for view in views.values())
     return checks.finding(
         scenario="services",
-        title="order and time of the delivery",
+        title="Order and time of the delivery",
         heading="anonymity",
         coalition="analyzer",
         sentence=(

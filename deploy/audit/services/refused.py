@@ -35,7 +35,7 @@ def finding(record: Record) -> Finding:
     _one_task(checks, record)
     return checks.finding(
         scenario="services",
-        title="devices, retries and tasks",
+        title="Devices, retries and tasks",
         heading="server disruption",
         coalition="shuffler+analyzer",
         sentence=(

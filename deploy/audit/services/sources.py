@@ -133,7 +133,7 @@ def finding(made: Sequence[Source], asked: Sequence[Asked], expected: Sequence[A
         checks.test("keys differ in half of their bits", _of_distances(keys))
     return checks.finding(
         scenario="services",
-        title="generators of the running services",
+        title="Generators of the running services",
         heading="correctness",
         sentence=(
             f"All {len(made)} generators that the three services made were ChaCha with {_ROUNDS} "

@@ -46,7 +46,7 @@ def finding(record: Record) -> Finding:
         )
     return checks.finding(
         scenario="services",
-        title="the shuffler's disk",
+        title="The shuffler's disk",
         heading="anonymity",
         coalition="whoever takes the shuffler's disk",
         sentence=(

@@ -56,7 +56,7 @@ def finding(record: Record) -> Finding:
     checks.must("logs of shuffler and analyzer share public names alone", not _shared(record))
     return checks.finding(
         scenario="services",
-        title="logs, metrics and output",
+        title="Logs, metrics and output",
         heading="anonymity",
         coalition="whoever reads the logs",
         sentence=(
