@@ -1,52 +1,19 @@
 """A pool without processes."""
 
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
 
 import numpy as np
 
-from common.hpke import HpkePrivateKey, HpkePublicKey, SealContext
-from common.hpke_pool import Opened, open_each, seal_each
+from common.hpke import HpkePrivateKey, SealContext
+from common.hpke_pool import Opened
 from common.suites import SUITES
+from deploy.audit.integrity.in_place import InPlace
 
-T = TypeVar("T")
 
-
-class InlinePool:
-    """Opens and seals at once, in the caller's thread."""
+class InlinePool(InPlace):
+    """Opens and seals at once, in the caller's thread; shares work out as two workers would."""
 
     processes = 2
-
-    def open(
-        self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
-    ) -> Future[Opened]:
-        """Open one chunk; see HpkePool."""
-        future: Future[Opened] = Future()
-        future.set_result(open_each(key, sealed, sealed_bytes, context))
-        return future
-
-    def open_and(
-        self,
-        key: HpkePrivateKey,
-        work: Callable[[Opened], T],
-        sealed: bytes,
-        sealed_bytes: int,
-        context: SealContext,
-    ) -> Future[T]:
-        """Open one chunk and do the work; see HpkePool."""
-        future: Future[T] = Future()
-        opened = self.open(key, sealed, sealed_bytes, context).result()
-        future.set_result(work(opened))
-        return future
-
-    def seal(
-        self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
-    ) -> Future[bytes]:
-        """Seal one chunk; see HpkePool."""
-        future: Future[bytes] = Future()
-        future.set_result(seal_each(key, plaintexts, plaintext_bytes, context))
-        return future
 
 
 class StrippingPool(InlinePool):

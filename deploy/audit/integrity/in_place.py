@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from common.hpke import HpkePrivateKey, HpkePublicKey, SealContext
 from common.hpke_pool import Opened, open_each, seal_each
@@ -13,7 +13,7 @@ T = TypeVar("T")
 class InPlace:
     """A pool without processes; see common.hpke_pool.Pool."""
 
-    processes: Final = 1
+    processes: int = 1
 
     def open(
         self, key: HpkePrivateKey, sealed: bytes, sealed_bytes: int, context: SealContext
