@@ -6,6 +6,7 @@ from deploy.audit.code.accountant import play_accountant
 from deploy.audit.code.devices import play_devices
 from deploy.audit.code.draws import play_draws
 from deploy.audit.code.estimates import play_estimates
+from deploy.audit.code.generators import play_generators
 from deploy.audit.code.orders import play_orders
 from deploy.audit.code.randomizers import play_panel, play_randomizer
 from deploy.audit.integrity import scenarios as integrity
@@ -72,6 +73,12 @@ SCENARIOS: Final = (
     ),
     Scenario(
         name="orders", title="Every order of a batch is as likely", seconds=5, play=play_orders
+    ),
+    Scenario(
+        name="generators",
+        title="Production's generator",
+        seconds=1,
+        play=play_generators,
     ),
     Scenario(
         name="devices",

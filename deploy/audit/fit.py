@@ -5,6 +5,7 @@ Each is the probability, if the law is right, of something at least as far off. 
 by a hundredth is seen from some hundred thousand draws on; what no test here sees is said by none.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,19 @@ def of_chance(successes: int, trials: int, chance: float) -> float:
     low = float(stats.binom.cdf(successes, trials, chance))
     high = float(stats.binom.sf(successes - 1, trials, chance))
     return min(1.0, 2 * min(low, high))
+
+
+def of_shares(successes: Sequence[int], trials: int, chance: float) -> float:
+    """Test several counts, each of so many trials of one chance: how they vary, and their sum."""
+    seen = np.asarray(successes, dtype=np.float64)
+    variance = trials * chance * (1 - chance)
+    if variance < _LEAST_EXPECTED / 4 or len(seen) == 1:
+        return of_chance(int(seen.sum()), trials * len(seen), chance)
+    statistic = float(((seen - trials * chance) ** 2).sum() / variance)
+    spread = float(
+        2 * min(stats.chi2.sf(statistic, len(seen)), stats.chi2.cdf(statistic, len(seen)))
+    )
+    return min(1.0, 2 * min(spread, of_chance(int(seen.sum()), trials * len(seen), chance)))
 
 
 def of_number(number: int, mean: float) -> float:

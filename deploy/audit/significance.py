@@ -12,7 +12,7 @@ from typing import Final
 from scipy import stats
 
 FAMILY_LEVEL: Final = 1e-4
-MOST_TESTS: Final = 1000
+MOST_TESTS: Final = 2000
 TEST_LEVEL: Final = FAMILY_LEVEL / MOST_TESTS
 CONFIDENCE: Final = 1 - TEST_LEVEL
 """Of every bound that is measured."""

@@ -7,27 +7,39 @@ slower and less exact than the accountant, and nothing of it is shared with it.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from scipy import stats
 
-from common.accounting.amplification import delta_upper
-from common.accounting.coalitions import central_epsilon, claimed_guarantee, guarantees
+from common.accounting.amplification import epsilon_upper
+from common.accounting.coalitions import (
+    Terms,
+    central_epsilon,
+    claimed_guarantee,
+    guarantees,
+)
+from common.accounting.composition import composed_epsilon
 from common.accounting.crowd import Crowd
+from common.accounting.release import LocalRelease
+from common.dummy_spec import DummySpec
+from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
+from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.enumeration import Law, grr_law, hashing_law, true_delta, uniform_law
+from deploy.audit.code.laws import support_law
+from deploy.audit.code.panel import panel
+from deploy.audit.code.tiny import check_tiny
 from deploy.audit.finding import Outcome
 
-_TINY: Final = ((1, 0), (1, 2), (2, 1), (3, 0), (3, 1))
-"""Users and dummies of batches that are listed."""
-_TINY_LOCAL: Final = 2.0
-_TINY_EPSILONS: Final = (0.2, 0.8, 1.5)
-_LISTING_ERROR: Final = 1e-12
+_DELTA: Final = 1e-6
+_SIZES: Final = (30, 1000, 60_000, 2_000_000)
+_ROUNDS_CLOSE: Final = 1e-3
 _GRID: Final = 41
+_COARSE_GRID: Final = 7
+_NARROW: Final = 0.01
+"""Relative spread of the number of messages below which few points of it are enough."""
 _DEVIATIONS: Final = 8.0
 _INNER: Final = 12.0
 _CLOSE: Final = 0.02
@@ -40,7 +52,12 @@ def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Compare; nothing is drawn."""
     del rng
     checks = Checks()
-    _check_tiny(checks)
+    check_tiny(checks)
+    for task in (audited.task, *panel()):
+        _check_reduction(checks, task)
+    _check_sizes(checks)
+    _check_crowds(checks)
+    _check_rounds(checks)
     _check_task(checks, audited)
     _check_arrived(checks, audited)
     finding = checks.finding(
@@ -48,33 +65,92 @@ def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
         title="The guarantees are computed rightly",
         heading="correctness",
         coalition="analyzer",
-        sentence="The promised figures are never below the truth, which was listed for tiny "
-        "batches and computed by another program for this task.",
+        sentence="The promised figures are not below the truth: it was listed for tiny batches of "
+        "every kind, and computed by another program for this task and for up to two million "
+        "users.",
         advice="Believe no figure of this version.",
     )
     return Outcome(findings=(finding,))
 
 
-def _check_tiny(checks: Checks) -> None:
-    items = 3
-    grr = [grr_law(value, items, _TINY_LOCAL) for value in range(items)]
-    hashed = [hashing_law(value, items, _TINY_LOCAL, range(items)) for value in range(items)]
-    kinds: tuple[tuple[str, Sequence[Law], Law, bool], ...] = (
-        ("randomized response", grr, uniform_law([(item,) for item in range(items)]), False),
-        ("local hashing", hashed, uniform_law(list(hashed[0])), True),
-    )
-    for name, laws, dummy, is_hashed in kinds:
-        reduction = MatchCountReduction.for_epsilon(
-            answers=items, local_epsilon=_TINY_LOCAL, hashed=is_hashed
+def _check_reduction(checks: Checks, task: Task) -> None:
+    """What the accountant is told of a mechanism follows from its law, written from the paper."""
+    reduction, law = mechanism_of(task).reduction, support_law(task)
+    if reduction is None:
+        return
+    name = task.mechanism.name
+    blanket = (1 - law.own) / (1 - law.dummy)  # what says nothing supports it with chance q_dummy
+    found = (reduction.answers, reduction.blanket, reduction.signal)
+    for kind, figure, right in zip(
+        ("answers", "blanket", "signal"), found, (1 / law.dummy, blanket, 1 - blanket), strict=True
+    ):
+        checks.must(
+            f"{name}: {kind} as its law has it",
+            math.isclose(figure, right, rel_tol=1e-6, abs_tol=1e-9),
         )
-        for users, dummies in _TINY:
-            for epsilon in _TINY_EPSILONS:
-                truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=epsilon)
-                claimed = delta_upper(reduction, Crowd(users=users, dummies=dummies), epsilon)
-                checks.must(
-                    f"{name}: no δ of a tiny batch is below the truth",
-                    truth <= claimed + _LISTING_ERROR,
-                )
+    together = law.dummy if law.independent and name != "string-hashing" else 0.0
+    checks.must(
+        f"{name}: how often two values collide", math.isclose(reduction.collision, together)
+    )
+    checks.must(
+        f"{name}: its local ε",
+        math.isclose(reduction.local_epsilon, task.local_epsilon, rel_tol=1e-6),
+    )
+
+
+def _check_sizes(checks: Checks) -> None:
+    """At every size the accountant's ε is what the other program confirms."""
+    for n_users in _SIZES:
+        for hashed in (True, False):
+            reduction = MatchCountReduction.for_epsilon(
+                answers=17, local_epsilon=3.0, hashed=hashed
+            )
+            crowd = Crowd(users=n_users, dummies=n_users // 2)
+            epsilon = epsilon_upper(reduction, crowd, _DELTA)
+            checks.must(
+                "the ε of crowds of every size is no less than by another program",
+                formula_1(reduction, crowd, epsilon) <= _DELTA * (1 + _CLOSE),
+            )
+            checks.must(
+                "and hardly more, at every size",
+                formula_1(reduction, crowd, (1 - _CLOSE) * epsilon) > _DELTA * (1 - _CLOSE),
+            )
+
+
+def _check_crowds(checks: Checks) -> None:
+    """Whoever was refused, skips or colludes is counted on by nobody."""
+    for per_user in (0, 1, 3):
+        terms = Terms(
+            reduction=MatchCountReduction.for_epsilon(answers=5, local_epsilon=2.0, hashed=True),
+            local_epsilon=2.0,
+            dummies=DummySpec(law="fixed", per_user=per_user),
+            delta=_DELTA,
+            assumed_honest_fraction=0.6,
+        )
+        claimed = terms.crowd(1000, 7)
+        checks.must(
+            "the assumed share of users, less the refused", claimed.users == 600 - 7
+        )  # three fifths
+        for honest, adding, refused in ((1000, 1000, 0), (1000, 400, 0), (300, 300, 11), (5, 5, 9)):
+            crowd = terms.crowd_of(1000, honest, adding, refused)
+            most = max(1, adding - refused) * per_user
+            checks.must("honest users less the refused", crowd.users == max(1, honest - refused))
+            checks.must("dummies of those who add them, less the refused", crowd.dummies <= most)
+            checks.must(
+                "no honest dummy forgotten", crowd.dummies >= min(most, adding * per_user - refused)
+            )
+
+
+def _check_rounds(checks: Checks) -> None:
+    """Different rounds compose to more than the dearest of them, and lie between equal ones."""
+    dear, cheap = LocalRelease(local_epsilon=0.5), LocalRelease(local_epsilon=0.4)
+    both = composed_epsilon([dear, cheap], _DELTA)
+    least, most = (composed_epsilon([each] * 2, _DELTA) for each in (cheap, dear))
+    checks.must(
+        "two different rounds cost what lies between two of either",
+        least <= both * (1 + _ROUNDS_CLOSE) <= most * (1 + _ROUNDS_CLOSE) ** 2,
+    )
+    checks.must("and more than the dearest alone", both > dear.local_epsilon)
 
 
 def _check_task(checks: Checks, audited: Audited) -> None:
@@ -113,10 +189,12 @@ def formula_1(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> f
     deviation = math.sqrt(max(mean * (1 - reduction.blanket), 0.0))
     low = max(0, math.floor(mean - _DEVIATIONS * deviation))
     high = min(crowd.others, math.ceil(mean + _DEVIATIONS * deviation))
-    points = np.unique(np.linspace(low, high, min(_GRID, high - low + 1)).round())
+    least = 1 + crowd.dummies - crowd.known_dummies
+    grid = _COARSE_GRID if deviation < _NARROW * (least + mean) else _GRID
+    points = np.unique(np.linspace(low, high, min(grid, high - low + 1)).round())
     edges = np.concatenate([[-0.5], (points[1:] + points[:-1]) / 2, [crowd.others + 0.5]])
     masses = np.diff(stats.binom.cdf(np.floor(edges), crowd.others, min(1.0, reduction.blanket)))
-    sizes = 1 + crowd.dummies - crowd.known_dummies + points
+    sizes = least + points
     values = [_given(reduction, int(size), epsilon) for size in sizes]
     return float(masses @ np.array(values))
 

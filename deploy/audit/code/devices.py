@@ -17,14 +17,19 @@ from numpy.typing import NDArray
 
 from common.errors import SealError, WireError
 from common.hpke import HpkePrivateKey, envelope_context, report_context
+from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Reports, is_null
+from common.mechanisms.string_hashing import StringHashing
 from common.submission import unpack
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.dummy_laws import law_of_extra
 from deploy.audit.code.laws import support_law
+from deploy.audit.code.panel import panel
 from deploy.audit.finding import Outcome
 from user_agent.contribution import Contributor
 
@@ -34,6 +39,11 @@ _ALL_PAIRS: Final = 12
 """Messages of one person up to which any two are compared, and not only neighbours."""
 _OPENED: Final = 20
 """Reports of one answer that are opened."""
+_OF_A_SAMPLE: Final = 10
+"""As many times fewer answers are made of a sample task."""
+_LEAST_USERS: Final = 300
+_MOST_PLACES: Final = 12
+_REPEATS: Final = 60
 _USUAL: Final = 4
 """Messages of a person up to which as many answers are made as effort says."""
 _MOST_VALUES: Final = 400
@@ -50,16 +60,13 @@ class _OpenContributor(Contributor):
 
 
 def play_devices(audited: Audited, rng: np.random.Generator) -> Outcome:
-    """Make answers of the first and the last value, in turns, and look at what varies."""
-    checks, task = Checks(), audited.task
-    n_users = max(100, audited.effort.devices * _USUAL // max(_USUAL, task.reports_per_user))
-    values = np.where(np.arange(n_users) % 2 == 0, 0, task.domain_size - 1)
-    made = _Answers(audited, values, rng)
-    _check_form(checks, audited, made)
-    _check_support(checks, audited, made)
-    _check_seeds(checks, audited, made)
-    _check_source(checks, audited)
-    _check_lengths(checks, audited, rng)
+    """Make answers of the audited task, and of one of every kind, and look at what varies."""
+    checks, effort = Checks(), audited.effort.devices
+    for task in (audited.task, *panel()):
+        share = 1 if task is audited.task else _OF_A_SAMPLE
+        of_one = max(_LEAST_USERS, effort // share * _USUAL // max(_USUAL, task.reports_per_user))
+        _check_answers(checks, task, of_one, rng)
+    _check_lengths(checks, audited.task, rng)
     finding = checks.finding(
         scenario="devices",
         title="A device's answer shows its value by nothing but its reports",
@@ -67,45 +74,65 @@ def play_devices(audited: Audited, rng: np.random.Generator) -> Outcome:
         coalition="shuffler+analyzer",
         sentence="Neither the number of messages, nor their order, nor the length of anything sent "
         "depends on what a person holds.",
-        trials=n_users,
+        trials=effort,
         advice="Do not collect with this version: devices give away more than they say.",
     )
     return Outcome(findings=(finding,))
 
 
+def _check_answers(checks: Checks, task: Task, users: int, rng: np.random.Generator) -> None:
+    made = _Answers(task, users, rng)
+    _check_form(checks, task, made)
+    _check_support(checks, task, made)
+    _check_seeds(checks, made)
+    _check_source(checks, task)
+
+
 class _Answers:
     """Opened answers of many users."""
 
-    def __init__(
-        self, audited: Audited, values: NDArray[np.int64], rng: np.random.Generator
-    ) -> None:
-        task = audited.task
+    def __init__(self, task: Task, users: int, rng: np.random.Generator) -> None:
         # With no seal around them, reports are as long as their content.
-        self.per_user = task.reports_per_user
+        self.mechanism, self.per_user = mechanism_of(task), task.reports_per_user
+        self.values = np.sort(np.arange(users) % task.domain_size)
         contributor = _OpenContributor(task, _DIGEST)
-        envelopes = [contributor.prepare(value, rng) for value in values.tolist()]
-        self.values = values
+        envelopes = [contributor.prepare(value, rng) for value in self.values.tolist()]
         self.lengths = {len(envelope) for envelope in envelopes}
         size = task.mechanism.report_bytes * self.per_user
         self.ids = [envelope[:-size] for envelope in envelopes]
         joined = b"".join(envelope[-size:] for envelope in envelopes)
-        self.reports: Reports = np.frombuffer(joined, dtype=audited.mechanism.report_dtype)
+        self.reports: Reports = np.frombuffer(joined, dtype=self.mechanism.report_dtype)
         self.null = is_null(self.reports).reshape(-1, self.per_user)
 
+    @property
+    def own(self) -> NDArray[np.bool_]:
+        """Which messages support their sender's value, shape (users, per_user)."""
+        own = np.zeros(self.null.shape, dtype=np.bool_)
+        by_user = self.reports.reshape(self.null.shape)
+        held, starts = np.unique(self.values, return_index=True)
+        for value, rows in zip(held, np.split(np.arange(len(own)), starts[1:]), strict=True):
+            theirs = by_user[rows].ravel()
+            own[rows] = self.mechanism.supports(theirs, int(value)).reshape(len(rows), -1)
+        return own & ~self.null
 
-def _check_form(checks: Checks, audited: Audited, made: _Answers) -> None:
+
+def _check_form(checks: Checks, task: Task, made: _Answers) -> None:
     """As many messages from everybody, and dummies whose number knows nothing of the value."""
-    task, padding = audited.task, made.null.sum(axis=1)
+    padding = made.null.sum(axis=1)
     checks.must("one length of what is sealed", len(made.lengths) == 1)
     checks.must("every submission has an id of its own", len(set(made.ids)) == len(made.ids))
-    valid = audited.mechanism.valid(made.reports[~made.null.ravel()])
+    valid = made.mechanism.valid(made.reports[~made.null.ravel()])
     checks.must("nothing but valid reports and padding", bool(valid.all()))
     if task.dummies.law == "fixed":
         checks.must("a fixed number of dummies, and no padding", not padding.any())
         return
+    law = law_of_extra(task.dummies)
+    counts = np.bincount(padding, minlength=len(law))
+    checks.must("dummies within their law", len(counts) == len(law))
+    checks.test("as many dummies as their law says", fit.of_cells(counts[: len(law)], law[::-1]))
+    small = made.values < task.domain_size // 2
     first, last = (
-        np.bincount(padding[made.values == value], minlength=made.per_user + 1)
-        for value in (0, task.domain_size - 1)
+        np.bincount(padding[held], minlength=made.per_user + 1) for held in (small, ~small)
     )
     checks.test("as many dummies whatever the value", fit.of_two_samples(first, last))
     share = padding / made.per_user
@@ -115,58 +142,57 @@ def _check_form(checks: Checks, audited: Audited, made: _Answers) -> None:
         checks.test("padding in every place", fit.of_normal(seen, float(share.sum()), deviation))
 
 
-def _check_support(checks: Checks, audited: Audited, made: _Answers) -> None:
+def _check_support(checks: Checks, task: Task, made: _Answers) -> None:
     """In every place of a submission the own value is supported equally often."""
-    mechanism, task, law = audited.mechanism, audited.task, support_law(audited.task)
     if not task.dummies.uniform:
         return
-    own = np.zeros(made.null.shape, dtype=np.bool_)
-    for value in (0, task.domain_size - 1):
-        supported = mechanism.supports(made.reports, value).reshape(made.null.shape)
-        own |= supported & (made.values == value)[:, None]
-    own &= ~made.null
-    chance = (law.own + task.dummies.expected_per_user * law.dummy) / made.per_user
-    for place in range(made.per_user):
+    law, own = support_law(task), made.own
+    chance = min(1.0, (law.own + task.dummies.expected_per_user * law.dummy) / made.per_user)
+    for place in range(min(made.per_user, _MOST_PLACES)):
         seen = int(own[:, place].sum())
-        checks.test(
-            "the own report in every place", fit.of_chance(seen, len(own), min(1.0, chance))
-        )
+        checks.test("the own report in every place", fit.of_chance(seen, len(own), chance))
 
 
-def _check_seeds(checks: Checks, audited: Audited, made: _Answers) -> None:
-    """No two messages of one person share a seed oftener than by chance."""
-    if "seed" not in (made.reports.dtype.names or ()):
+def _check_seeds(checks: Checks, made: _Answers) -> None:
+    """No two messages of one person share a seed, or a bucket, oftener than by chance."""
+    if not isinstance(made.mechanism, (LocalHashing, StringHashing)):
         return
-    seeds = made.reports["seed"].reshape(made.null.shape)
-    family = getattr(audited.mechanism, "family", None)
-    number = 2.0**64 if family is None else family.seeds
-    together: Iterable[tuple[int, int]] = itertools.combinations(range(made.per_user), 2)
-    if made.per_user > _ALL_PAIRS:
-        together = itertools.pairwise(range(made.per_user))
-    equal = pairs = 0
-    for one, other in together:
-        both = ~(made.null[:, one] | made.null[:, other])
-        pairs += int(both.sum())
-        equal += int((both & (seeds[:, one] == seeds[:, other])).sum())
-    checks.test("a seed of its own for every message", fit.of_number(equal, pairs / number))
+    for name, number in (
+        (
+            "seed",
+            made.mechanism.family.seeds if isinstance(made.mechanism, LocalHashing) else 2**64,
+        ),
+        ("bucket", round(1 / made.mechanism.q_dummy)),
+    ):
+        drawn = made.reports[name].reshape(made.null.shape)
+        together: Iterable[tuple[int, int]] = itertools.combinations(range(made.per_user), 2)
+        if made.per_user > _ALL_PAIRS:
+            together = itertools.pairwise(range(made.per_user))
+        equal = pairs = 0
+        for one, other in together:
+            both = ~(made.null[:, one] | made.null[:, other])
+            pairs += int(both.sum())
+            equal += int((both & (drawn[:, one] == drawn[:, other])).sum())
+        if pairs:
+            p_value = fit.of_number(equal, pairs / number)
+            checks.test(f"a {name} of its own for every message", p_value)
 
 
-def _check_source(checks: Checks, audited: Audited) -> None:
-    """An answer follows from the generator that the device is given, and from the value."""
-    contributor = _OpenContributor(audited.task, _DIGEST)
-    first, again, other = (
-        contributor.prepare(0, np.random.default_rng(seed)) for seed in (1, 1, 2)
-    )
-    checks.must("an answer follows from its generator", first == again)
+def _check_source(checks: Checks, task: Task) -> None:
+    """An answer follows from its generator and its value, and not from how many came before."""
+    contributor = _OpenContributor(task, _DIGEST)
+    first, other = (contributor.prepare(0, np.random.default_rng(seed)) for seed in (1, 2))
+    later = {contributor.prepare(0, np.random.default_rng(1)) for _ in range(_REPEATS)}
+    checks.must("an answer follows from its generator", later == {first})
     checks.must("another generator, another answer", first != other)
 
 
-def _check_lengths(checks: Checks, audited: Audited, rng: np.random.Generator) -> None:
+def _check_lengths(checks: Checks, audited_task: Task, rng: np.random.Generator) -> None:
     """Every sealed answer has one length, and opens to reports of one length; for every value."""
-    suite = audited.task.suite
+    suite = audited_task.suite
     analyzer, shuffler = HpkePrivateKey.generate(suite), HpkePrivateKey.generate(suite)
     task = dataclasses.replace(
-        audited.task,
+        audited_task,
         analyzer_key=analyzer.public_key().raw,
         shuffler_key=shuffler.public_key().raw,
     )

@@ -13,6 +13,7 @@ from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.dummy_laws import law_of_extra
 from deploy.audit.code.panel import panel
 from deploy.audit.finding import Outcome
 from shuffler.dummies import draw_item_dummies, draw_kept
@@ -51,15 +52,9 @@ def _check_numbers(checks: Checks, law: DummySpec, users: int, rng: np.random.Ge
     if law.law == "fixed":
         checks.must("a fixed number of dummies", not drawn.any())
         return
-    most = law.most if law.law == "negative-binomial" else law.trials
-    checks.must(f"{law.law} dummies within their range", bool((drawn <= most).all()))
-    places = np.arange(most + 1)
-    chances: Vector = (
-        stats.nbinom.pmf(places, law.trials, 1 - law.extra_chance)
-        if law.law == "negative-binomial"
-        else stats.binom.pmf(places, law.trials, law.extra_chance)
-    )
-    counts = np.bincount(np.clip(drawn, 0, most), minlength=most + 1)
+    chances = law_of_extra(law)
+    checks.must(f"{law.law} dummies within their range", bool((drawn < len(chances)).all()))
+    counts = np.bincount(np.clip(drawn, 0, len(chances) - 1), minlength=len(chances))
     checks.test(f"{law.law} dummies", fit.of_cells(counts, chances))
 
 
@@ -68,8 +63,7 @@ def _check_named(checks: Checks, task: Task, users: int, rng: np.random.Generato
     law, mechanism = task.dummies, mechanism_of(task)
     drawn = [draw_dummies(mechanism, law, rng) for _ in range(users)]
     numbers = np.bincount([len(one) for one in drawn], minlength=law.trials + 1)
-    places = np.arange(law.trials + 1)
-    chances = stats.binom.pmf(places, law.trials, law.extra_chance) * (places <= law.most)
+    chances = np.append(law_of_extra(law), np.zeros(law.trials - law.most))
     checks.test("dummies that name items", fit.of_cells(numbers, chances))
     named = mechanism.tally(np.concatenate(drawn))
     checks.test("which items dummies name", fit.of_cells(named, np.ones(len(named))))

@@ -44,6 +44,8 @@ _PANEL: Final[tuple[dict[str, Any], ...]] = (
         "local_epsilon": 3.0,
         "dummies": DummySpec(law="binomial", per_user=0, trials=4, extra_weight=2**31, most=4),
     },
+    {"protocol": "sh", "domain_size": 5000, "local_epsilon": 6.4},
+    {"protocol": "mixdump", "domain_size": 7, "local_epsilon": 1.7, "dummies_per_user": 45.0},
     {
         "protocol": "aue",
         "domain_size": 4,

@@ -7,6 +7,8 @@ family pairwise independent, by going through all its seeds.
 """
 
 import itertools
+import math
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,12 +24,18 @@ from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.laws import SupportLaw, support_law
 from deploy.audit.code.panel import panel
+from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Finding, Outcome
 
 _AT_ONCE: Final = 250_000
 """Reports drawn together; unary ones are long."""
 _MOST_BYTES: Final = 50_000_000
 """Of the reports of one kind that are drawn."""
+_MOST_VALUES: Final = 1000
+_ALONE: Final = 3000
+"""Reports made one at a time."""
+_LEAST_BITS: Final = 8
+"""Random bits that a report takes at the least."""
 _FEW: Final = 12
 """Items up to which every one is looked at."""
 _MOST_CELLS: Final = 20_000
@@ -37,7 +45,7 @@ _SMALL_FAMILY: Final = 2**16
 def play_randomizer(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Test the audited task's own randomizer and dummies."""
     finding = _tested(
-        [audited.task],
+        (audited.task,),
         audited.effort.reports,
         rng,
         title="This task's reports and dummies have their laws",
@@ -49,20 +57,21 @@ def play_randomizer(audited: Audited, rng: np.random.Generator) -> Outcome:
 
 def play_panel(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Test every mechanism, on small tasks."""
-    tasks = {task.mechanism.name: task for task in panel() if task.protocol != "fe1"}
+    tasks = panel()
+    names = {task.mechanism.name for task in tasks}
     finding = _tested(
-        list(tasks.values()),
-        audited.effort.reports // 2,
+        tasks,
+        audited.effort.reports // 4,
         rng,
-        title=f"All {len(tasks)} mechanisms have their laws",
+        title=f"All {len(names)} mechanisms have their laws, in {len(tasks)} small tasks",
         sentence="Every randomizer that a task may name draws with the probabilities that its "
-        "paper states.",
+        "paper states, at the local ε and sizes that were tried.",
     )
     return Outcome(findings=(finding,))
 
 
 def _tested(
-    tasks: list[Task], reports: int, rng: np.random.Generator, *, title: str, sentence: str
+    tasks: Sequence[Task], reports: int, rng: np.random.Generator, *, title: str, sentence: str
 ) -> Finding:
     checks = Checks()
     for task in tasks:
@@ -90,6 +99,9 @@ def check_randomizer(checks: Checks, task: Task, reports: int, rng: np.random.Ge
     mechanism, law = mechanism_of(task), support_law(task)
     reports = min(reports, _MOST_BYTES // mechanism.report_dtype.itemsize)
     name, last = task.mechanism.name, task.domain_size - 1
+    _check_every_value(checks, name, mechanism, law, (reports, rng))
+    _check_alone(checks, name, mechanism, law, rng)
+    _check_source(checks, name, mechanism)
     for value in (0, last):
         drawn = _draw(mechanism, value, reports, rng)
         _check_support(checks, f"{name}, a report", mechanism, drawn, (value, law, last))
@@ -111,6 +123,54 @@ def _draw(mechanism: Mechanism, value: int, count: int, rng: np.random.Generator
     return np.concatenate(
         [mechanism.randomize(np.full(part, value, dtype=np.int64), rng) for part in parts]
     )
+
+
+def _check_every_value(
+    checks: Checks,
+    name: str,
+    mechanism: Mechanism,
+    law: SupportLaw,
+    drawing: tuple[int, np.random.Generator],
+) -> None:
+    """Test that every value is as often its report's own as any other: of a large domain, some."""
+    reports, rng = drawing
+    values = np.unique(np.linspace(0, mechanism.domain_size - 1, _MOST_VALUES).astype(np.int64))
+    each = max(1, min(reports, _AT_ONCE * 2) // len(values))
+    own = [
+        int(mechanism.supports(mechanism.randomize(np.full(each, v), rng), int(v)).sum())
+        for v in values
+    ]
+    checks.test(f"{name}, a report: every value alike", fit.of_shares(own, each, law.own))
+
+
+def _check_alone(
+    checks: Checks, name: str, mechanism: Mechanism, law: SupportLaw, rng: np.random.Generator
+) -> None:
+    """Test reports that are made one at a time, as a device makes them."""
+    values = np.arange(_ALONE, dtype=np.int64) % mechanism.domain_size
+    own = sum(
+        bool(mechanism.supports(mechanism.randomize(values[place : place + 1], rng), int(value))[0])
+        for place, value in enumerate(values)
+    )
+    checks.test(f"{name}, a report by itself", fit.of_chance(own, _ALONE, law.own))
+
+
+def _check_source(checks: Checks, name: str, mechanism: Mechanism) -> None:
+    """Reports and dummies follow from the generator handed in, and take enough from it."""
+    values = np.arange(_ALONE, dtype=np.int64) % mechanism.domain_size
+    kinds: dict[str, Callable[[np.random.Generator], Reports]] = {
+        "reports": lambda rng: mechanism.randomize(values, rng),
+        "dummies": lambda rng: mechanism.dummies(_ALONE, rng),
+    }
+    for kind, draw in kinds.items():
+        first, again = (draw(np.random.default_rng(7)).tobytes() for _ in range(2))
+        checks.must(f"{name}, {kind} follow from their generator", first == again)
+        certain = kind == "reports" and "item" in (mechanism.report_dtype.names or ())
+        if certain and math.isinf(mechanism.local_epsilon):
+            continue  # nothing is drawn
+        checks.must(
+            f"{name}, {kind} take fresh bits each", bits_taken(draw) >= _LEAST_BITS * _ALONE
+        )
 
 
 def _items(last: int) -> list[int]:

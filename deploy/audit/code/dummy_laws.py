@@ -1,0 +1,22 @@
+"""How many dummies a user adds beside those that are certain: each law written from its name."""
+
+import numpy as np
+from scipy import stats
+
+from common.dummy_spec import DummySpec
+from common.mechanisms.mechanism import Vector
+
+
+def law_of_extra(spec: DummySpec) -> Vector:
+    """Give the probabilities of 0, 1, … dummies beyond `per_user`, as far as there may be any."""
+    if spec.law == "fixed":
+        return np.ones(1)
+    chance, most = spec.extra_weight / 2**32, max(spec.most, spec.trials)
+    places = np.arange(most + 1)
+    if spec.law == "negative-binomial":
+        law = stats.nbinom.pmf(places, spec.trials, 1 - chance)
+    else:
+        law = stats.binom.pmf(places, spec.trials, chance)
+    kept = (law * (places <= spec.most))[: spec.most + 1]
+    conditioned: Vector = kept / kept.sum()
+    return conditioned
