@@ -88,7 +88,11 @@ async def _permuted(task: Task, rng: np.random.Generator) -> Finding:
         async with site.shuffler() as shuffler:
             sender = await site.publish(task, shuffler)
             await shuffler.collection.submit_bulk(sender.digest, sender.envelopes(task.n_min))
-            await shuffler.collection.close(sender.digest)
+            closing = shuffler.collection.close(sender.digest)
+            checks.must(
+                "all who were acknowledged are in the batch when it is closed",
+                not await refused(closing, BatchStateError),
+            )
             await shuffler.deliveries.advance()
             waiting = [await shuffler.collection.progress(sender.digest)]
         async with site.shuffler() as shuffler:

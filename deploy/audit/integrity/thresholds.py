@@ -46,9 +46,10 @@ async def _least_users(task: Task, rng: np.random.Generator) -> Finding:
             "a batch of one user fewer than n_min is not closed by its operator",
             await refused(shuffler.collection.close(early.digest), BatchStateError),
         )
-        await shuffler.collection.submit(early.digest, early.envelope())
-        await shuffler.collection.close(early.digest)
-        checks.must("one of n_min is", await _state(shuffler, early) is BatchState.CLOSED)
+        another = shuffler.collection.submit(early.digest, early.envelope())
+        checks.must("it goes on collecting", not await refused(another, BatchStateError))
+        closing = shuffler.collection.close(early.digest)
+        checks.must("one of n_min is", not await refused(closing, BatchStateError))
         site.clock.seconds = DEADLINE - 1
         await shuffler.deliveries.advance()
         checks.must(
