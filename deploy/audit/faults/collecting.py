@@ -254,7 +254,7 @@ COLLECTING: Final = (
         name="repeats-in-a-call",
         says="a submission that stands twice in one call counts as two users",
         scenario="bulk-clients",
-        check="what stands twice in one call counts once",
+        check="what stands several times in one call counts once",
         plant=repeats_in_a_call,
     ),
     Fault(
@@ -282,7 +282,7 @@ COLLECTING: Final = (
         name="bulk-tokens-unused",
         says="tokens of bulk calls can be used again",
         scenario="bulk-clients",
-        check="a token twice in one call counts once",
+        check="a token that stands several times in one call counts once",
         plant=bulk_tokens_unused,
     ),
     Fault(

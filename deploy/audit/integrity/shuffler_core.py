@@ -37,6 +37,12 @@ SPOOL_FILE: Final = "spool.sqlite"
 _SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
 
 
+class _TwoInPlace(InPlace):
+    """As if there were two workers, each of whom forms a group of its half of a bulk call."""
+
+    processes: int = 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShufflerCore:
     """A shuffler's core, in front of an analyzer's."""
@@ -98,7 +104,7 @@ class ShufflerCore:
             rounds=rounds,
             spool=spool,
             keys=keys,
-            pool=InPlace(),
+            pool=_TwoInPlace(),
             clock=clock,
             refusals=refusals,
             tokens=None if tokens is None else TokenCheck(tokens),
