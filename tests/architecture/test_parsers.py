@@ -87,6 +87,10 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",
     "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
+    "deploy.audit.integrity.spool_file.rows": "what a shuffler stored that it plays itself",
+    "deploy.audit.integrity.spool_file.locked": "what a shuffler stored that it plays itself",
+    "deploy.audit.integrity.spool_file.written_anywhere": "what a shuffler stored that it plays "
+    "itself",
     "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",
     "deploy.cluster.Cluster.start_user_agent": "files that its own child wrote",
     "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",

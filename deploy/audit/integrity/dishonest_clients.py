@@ -67,7 +67,12 @@ class _Line:
             async with (
                 AnalyzerCore.started(path / "analyzer", clock, rng) as analyzer,
                 ShufflerCore.started(
-                    path / "shuffler", analyzer, clock, rng, tokens=identity
+                    path / "shuffler",
+                    analyzer,
+                    analyzer.keys.identity.public_identity(),
+                    clock,
+                    rng,
+                    tokens=identity,
                 ) as shuffler,
             ):
                 key = shuffler.keys.public_key(task.suite).raw

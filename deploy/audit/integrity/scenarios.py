@@ -3,7 +3,10 @@
 from typing import Final
 
 from deploy.audit.integrity import deliveries, lost_reports, poisoning
+from deploy.audit.integrity.bulk_clients import bulk_clients
 from deploy.audit.integrity.dishonest_clients import dishonest_clients
+from deploy.audit.integrity.restarts import restarts
+from deploy.audit.integrity.thresholds import thresholds
 from deploy.audit.scenario import Scenario
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
@@ -71,5 +74,20 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         name="shuffler-injects",
         title="A shuffler that makes users up",
         play=deliveries.injecting,
+    ),
+    Scenario(
+        name="bulk-clients",
+        title="Many submissions in one call",
+        play=bulk_clients,
+    ),
+    Scenario(
+        name="thresholds",
+        title="Batches just short of enough, and submissions just too late",
+        play=thresholds,
+    ),
+    Scenario(
+        name="restarts",
+        title="A shuffler that is started again",
+        play=restarts,
     ),
 )

@@ -10,26 +10,37 @@ import numpy as np
 
 from common.hpke import HpkePublicKey, envelope_context, report_context
 from common.key_ring import DAY, Schedule
+from common.runtime.identity import load_identity
 from common.runtime.key_store import KeyStore
 from common.runtime.state import StateDirectory
 from common.runtime.vitals import Vitals
-from common.signing import SignedTask
+from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.submission import Submission, pack
 from common.task import MAX_SHUFFLER_DUMMIES, Task
 from common.user_token import TokenIdentity
-from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.in_place import InPlace
 from deploy.audit.integrity.still_clock import StillClock
+from shuffler.client import Analyzer
 from shuffler.collection import Collection
+from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
+from shuffler.receipts import Receipts
 from shuffler.refusals import Refusals
 from shuffler.rounds import Rounds
+from shuffler.servicer import ShufflerServicer
 from shuffler.spool import Spool
 from shuffler.token_check import TokenCheck
 
+SPOOL_FILE: Final = "spool.sqlite"
 _SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
+
+
+class _TwoInPlace(InPlace):
+    """As if there were two workers, each of whom forms a group of its half of a bulk call."""
+
+    processes: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,48 +48,74 @@ class ShufflerCore:
     """A shuffler's core, in front of an analyzer's."""
 
     keys: KeyStore
+    identity: SigningIdentity
+    """What it signs receipts with."""
     collection: Collection
     deliveries: Deliveries
+    servicer: ShufflerServicer
+    """What answers its clients' calls."""
 
     @classmethod
     @asynccontextmanager
     async def started(
         cls,
         path: Path,
-        analyzer: AnalyzerCore,
+        analyzer: Analyzer,
+        pinned: PublicIdentity,
         clock: StillClock,
         rng: np.random.Generator,
         *,
         tokens: TokenIdentity | None = None,
+        minimum_batch: int = 1,
+        most_of_a_connection: int = 0,
     ) -> AsyncIterator[Self]:
-        """Start one on empty files, and close them at the end."""
+        """
+        Start one on its files, those of an earlier run or none, and close them at the end.
+
+        Args:
+            path: Its state directory.
+            analyzer: Where it finds tasks, and delivers.
+            pinned: The analyzer's identity.
+            clock: Tells when batches end.
+            rng: Draws their orders and ids.
+            tokens: Whose tokens it asks for, if it does.
+            minimum_batch: The least users of a batch, whatever its task says.
+            most_of_a_connection: Submissions that it takes of one; 0 is no limit.
+        """
         state, metrics = StateDirectory.open(path), BatchMetrics(Vitals("shuffler", clock))
         keys = KeyStore(state, _SCHEDULE, former="envelope.key")
         keys.rotate(clock.now())
-        spool, identity = Spool(path / "spool.sqlite", metrics), analyzer.keys.identity
+        spool, identity = Spool(path / SPOOL_FILE, metrics), load_identity(state)
         rounds = Rounds(
             spool=spool,
             state=state,
             analyzer=analyzer,
-            identity=identity.public_identity(),
+            identity=pinned,
             keys=keys,
-            minimum_batch=1,
+            minimum_batch=minimum_batch,
             most_dummies=MAX_SHUFFLER_DUMMIES,
             rng=rng,
         )
         refusals = Refusals(spool)
+        inclusions = Inclusions(
+            directory=path / "inclusion", identity=pinned, keep_seconds=DAY, clock=clock
+        )
+        collection = Collection(
+            rounds=rounds,
+            spool=spool,
+            keys=keys,
+            pool=_TwoInPlace(),
+            clock=clock,
+            refusals=refusals,
+            tokens=None if tokens is None else TokenCheck(tokens),
+        )
+        connections = ConnectionCount(most_of_a_connection)
         try:
+            await rounds.resume()
             yield cls(
                 keys=keys,
-                collection=Collection(
-                    rounds=rounds,
-                    spool=spool,
-                    keys=keys,
-                    pool=InPlace(),
-                    clock=clock,
-                    refusals=refusals,
-                    tokens=None if tokens is None else TokenCheck(tokens),
-                ),
+                identity=identity,
+                collection=collection,
                 deliveries=Deliveries(
                     rounds=rounds,
                     spool=spool,
@@ -86,15 +123,11 @@ class ShufflerCore:
                     pool=InPlace(),
                     clock=clock,
                     rng=rng,
-                    inclusions=Inclusions(
-                        directory=path / "inclusion",
-                        identity=identity.public_identity(),
-                        keep_seconds=DAY,
-                        clock=clock,
-                    ),
+                    inclusions=inclusions,
                     metrics=metrics,
                     refusals=refusals,
                 ),
+                servicer=ShufflerServicer(collection, connections, Receipts(identity), inclusions),
             )
         finally:
             spool.close()
