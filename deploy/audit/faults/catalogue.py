@@ -354,6 +354,13 @@ _FAULTS: Final = (
         check="added reports open as users' do",
         plant=orders.dummies_of_another_task,
     ),
+    Fault(
+        name="groups-by-time",
+        says="submissions are numbered by the clock on the shuffler's disk",
+        scenario="services",
+        check="groups on disk in the order of arrival",
+        plant=orders.groups_numbered_by_time,
+    ),
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})

@@ -1,6 +1,7 @@
 """Faults of the permutation."""
 
 import random
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from common.hpke import report_context
 from common.task_digest import TaskDigest
 from deploy.audit.faults import planting
-from shuffler import mixing
+from shuffler import group, mixing
 from shuffler.dummies import draw_kept
 from shuffler.mixing import Mixed, Mixing
 from shuffler.permutation import ExternalShuffle, Reports, permute
@@ -228,3 +229,17 @@ def nothing_dropped() -> AbstractContextManager[None]:
 def dummies_of_another_task() -> AbstractContextManager[None]:
     """Plant dummies that are sealed for no task, so that the analyzer can tell and refuses them."""
     return planting.name_in(mixing, "report_context", lambda _: report_context(_NO_TASK))
+
+
+def groups_numbered_by_time() -> AbstractContextManager[None]:
+    """Plant a spool that keeps the order of arrival: groups are numbered by the clock."""
+
+    class Clock:
+        """Gives the time where random bits are asked for."""
+
+        @staticmethod
+        def randbits(_: int) -> int:
+            """Give the time."""
+            return time.time_ns()
+
+    return planting.name_in(group, "secrets", Clock)

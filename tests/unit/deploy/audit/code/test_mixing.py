@@ -12,6 +12,7 @@ from deploy.audit.run import rehearse
 from tests.support.audits import audited
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", [None, panel()[-1]], ids=["od-hp", "sageo"])
 def test_honest_mixing_holds(task: Task | None) -> None:
     """
