@@ -7,6 +7,7 @@ from deploy.audit.code.devices import play_devices
 from deploy.audit.code.draws import play_draws
 from deploy.audit.code.estimates import play_estimates
 from deploy.audit.code.generators import play_generators
+from deploy.audit.code.mixing import play_mixing
 from deploy.audit.code.orders import play_orders
 from deploy.audit.code.randomizers import play_panel, play_randomizer
 from deploy.audit.integrity import scenarios as integrity
@@ -108,4 +109,5 @@ SCENARIOS: Final = (
     ),
     *services.SCENARIOS,
     *integrity.SCENARIOS,
+    Scenario(name="mixing", title="A batch is mixed as it was drawn", seconds=2, play=play_mixing),
 )

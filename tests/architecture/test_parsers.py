@@ -85,6 +85,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
     "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",
+    "deploy.audit.code.mixing._check_law": "dummies that the shuffler has just sealed",
+    "deploy.audit.code.mixing._mix": "a batch that it has just mixed",
     "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
     "deploy.audit.integrity.spool_file.rows": "what a shuffler stored that it plays itself",

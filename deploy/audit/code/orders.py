@@ -15,16 +15,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.replay import Order
 from deploy.audit.finding import Outcome
 from shuffler.permutation import ExternalShuffle, Reports, permute
 
-Order = NDArray[np.int64]
-"""Place of arrival of each report, in the order of departure."""
 Ordering = Callable[[int, np.random.Generator], Order]
 
 _SMALL: Final = (2, 3, 4, 5)
@@ -36,7 +34,7 @@ _TOGETHER: Final = 1000
 """Reports that a shuffler delivers together."""
 
 
-class _Memory:
+class Memory:
     """Buckets that lie in memory."""
 
     def __init__(self) -> None:
@@ -53,26 +51,27 @@ class _Memory:
 
 def in_memory(n: int, rng: np.random.Generator) -> Order:
     """Order n reports as a batch that fits into memory is."""
-    return _places(permute(_reports(n), rng))
+    return places_of(permute(numbered(n), rng))
 
 
 def in_buckets(n: int, rng: np.random.Generator) -> Order:
     """Order n reports as a batch is that is thrown into buckets: three, from a small buffer."""
     shuffle = ExternalShuffle(
-        report_bytes=4, buckets=_Memory(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
+        report_bytes=4, buckets=Memory(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
     )
-    for group in np.array_split(_reports(n), max(1, n // 3)):
+    for group in np.array_split(numbered(n), max(1, n // 3)):
         shuffle.add(group)
-    parts = [_places(part) for part in shuffle.permuted(_TOGETHER)]
+    parts = [places_of(part) for part in shuffle.permuted(_TOGETHER)]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
-def _reports(n: int) -> Reports:
+def numbered(n: int) -> Reports:
     """Make n reports that say where they came."""
     return np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
 
 
-def _places(reports: Reports) -> Order:
+def places_of(reports: Reports) -> Order:
+    """Read where such reports came."""
     return np.ascontiguousarray(reports).view(np.uint32)[:, 0].astype(np.int64)
 
 
@@ -94,8 +93,8 @@ def play_orders(audited: Audited, rng: np.random.Generator) -> Outcome:
         title="Every order of a batch is as likely",
         heading="anonymity",
         coalition="analyzer",
-        sentence="The place of a report in a batch tells nothing about when it came, or what came "
-        "next to it.",
+        sentence=f"In batches of up to {_LARGE:,} reports the place of a report told nothing that "
+        "these tests see of when it came, or of what came next to it.",
         trials=effort,
         advice="Do not collect with this version: whoever sends first can be found.",
     )
@@ -166,7 +165,7 @@ def _check_source(checks: Checks, name: str, ordering: Ordering) -> None:
     ordering(_LARGE, np.random.Generator(counted))
     checks.must(
         f"{name}: as many random bits as there are orders",
-        _bits_taken(counted) >= math.lgamma(_LARGE + 1) / math.log(2),
+        bits_taken(counted) >= math.lgamma(_LARGE + 1) / math.log(2),
     )
     checks.must(f"{name}: no other source of randomness", before == _global_sources())
 
@@ -176,7 +175,7 @@ def _global_sources() -> tuple[object, str]:
     return random.getstate(), repr(np.random.get_state())  # noqa: NPY002  # to see it unused
 
 
-def _bits_taken(source: np.random.Philox) -> int:
+def bits_taken(source: np.random.Philox) -> int:
     """Give how many random bits were taken: Philox counts its blocks of four words."""
     state: Any = source.state
     blocks = int(state["state"]["counter"][0])

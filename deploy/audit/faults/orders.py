@@ -1,16 +1,28 @@
 """Faults of the permutation."""
 
 import random
+import time
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from common.hpke import report_context
+from common.task_digest import TaskDigest
 from deploy.audit.faults import planting
-from shuffler.permutation import Reports, permute
+from shuffler import group, mixing
+from shuffler.dummies import draw_kept
+from shuffler.mixing import Mixed, Mixing
+from shuffler.permutation import ExternalShuffle, Reports, permute
 
 _CHUNK: Final = 1000
 _SMALL_CHUNK: Final = 10
+_LARGE: Final = 2**16
+_MANY_BUCKETS: Final = 8
+_MANY_THROWN: Final = 32_768
+_NO_TASK: Final = TaskDigest(bytes(32))
 
 
 def identity() -> AbstractContextManager[None]:
@@ -79,3 +91,155 @@ def python_random() -> AbstractContextManager[None]:
         return reports[np.array(order, dtype=np.int64)]
 
     return planting.function(permute, other)
+
+
+def large_batches_kept() -> AbstractContextManager[None]:
+    """Plant a permutation that leaves large batches as they came."""
+
+    def other(reports: Reports, rng: np.random.Generator) -> Reports:
+        order = rng.permutation(len(reports))
+        return reports[order] if len(order) < _LARGE else reports.copy()
+
+    return planting.function(permute, other)
+
+
+def one_report_first() -> AbstractContextManager[None]:
+    """Plant an order in which one report of the batch stands first, whatever was drawn."""
+
+    def other(reports: Reports, rng: np.random.Generator) -> Reports:
+        order = rng.permutation(len(reports))
+        place = np.flatnonzero(order == 0)
+        order[: len(place)], order[place] = order[place], order[: len(place)].copy()
+        return reports[order]
+
+    return planting.function(permute, other)
+
+
+def one_order_for_all() -> AbstractContextManager[None]:
+    """Plant an order that is drawn once for each number of reports, and used for every batch."""
+    drawn = dict[int, NDArray[np.int64]]()
+
+    def other(reports: Reports, rng: np.random.Generator) -> Reports:
+        order = rng.permutation(len(reports))
+        return reports[drawn.setdefault(len(order), order)]
+
+    return planting.function(permute, other)
+
+
+def many_buckets_kept() -> AbstractContextManager[None]:
+    """Plant a shuffle that does not permute its buckets where these are many."""
+
+    def buckets(self: Any, together: int) -> Iterator[Reports]:
+        rest = np.empty((0, self._report_bytes), dtype=np.uint8)
+        for bucket in self._each_bucket():
+            order = self._rng.permutation(len(bucket))
+            if self._thrown and self._n_buckets >= _MANY_BUCKETS:
+                order.sort()
+            rest = np.concatenate([rest, bucket[order]])
+        yield from (rest[start : start + together] for start in range(0, len(rest), together))
+
+    return planting.method(ExternalShuffle, "permuted", buckets)
+
+
+class _Sorting:
+    """A generator whose bounded integers come sorted, where they are many."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def __getattr__(self, name: str) -> Any:  # as the generator's
+        return getattr(self._rng, name)
+
+    def integers(self, *args: Any, **fields: Any) -> Any:  # as the generator's
+        """Draw bounded integers."""
+        drawn = self._rng.integers(*args, **fields)
+        return np.sort(drawn) if np.size(drawn) > _MANY_THROWN else drawn
+
+
+def sorted_throws() -> AbstractContextManager[None]:
+    """Plant a shuffle that throws what came first into the first buckets."""
+    honest: Any = ExternalShuffle._throw
+
+    def other(self: Any) -> None:
+        rng, self._rng = self._rng, _Sorting(self._rng)
+        try:
+            honest(self)
+        finally:
+            self._rng = rng
+
+    return planting.method(ExternalShuffle, "_throw", other)
+
+
+def order_of_the_task() -> AbstractContextManager[None]:
+    """Plant a batch that is ordered by a generator whose seed everybody knows: the digest."""
+    honest = Mixing.mix
+
+    def other(self: Any, groups: Any) -> Mixed:
+        rng = self._rng
+        rng.permutation(self._n_users * self._task.reports_per_user)  # drawn, and not used
+        self._rng = np.random.default_rng(list(self._digest))
+        try:
+            return honest(self, groups)
+        finally:
+            self._rng = rng
+
+    return planting.method(Mixing, "mix", other)
+
+
+def dummies_last() -> AbstractContextManager[None]:
+    """Plant a shuffler that lays its dummies behind the users' permuted reports."""
+    honest_add, honest_order = ExternalShuffle.add, ExternalShuffle.permuted
+    honest_dummies: Any = Mixing._dummies
+    later = list[Reports]()
+
+    def dummies(self: Any, ends: Any) -> Iterator[Reports]:
+        later[:] = honest_dummies(self, ends)
+        yield from later
+
+    def add(self: ExternalShuffle, reports: Reports) -> None:
+        if any(reports is one for one in later):
+            self.n_reports += len(reports)
+        else:
+            honest_add(self, reports)
+
+    def permuted(self: ExternalShuffle, together: int) -> Iterator[Reports]:
+        yield from honest_order(self, together)
+        yield from later
+        later.clear()
+
+    return planting.both(
+        planting.method(Mixing, "_dummies", dummies),
+        planting.both(
+            planting.method(ExternalShuffle, "add", add),
+            planting.method(ExternalShuffle, "permuted", permuted),
+        ),
+    )
+
+
+def nothing_dropped() -> AbstractContextManager[None]:
+    """Plant a shuffler that keeps every report, whatever the task says."""
+
+    def other(spec: Any, n_reports: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        draw_kept(spec, n_reports, rng)  # drawn, and not used
+        return np.ones(n_reports, dtype=np.bool_)
+
+    return planting.name_in(mixing, "draw_kept", other)
+
+
+def dummies_of_another_task() -> AbstractContextManager[None]:
+    """Plant dummies that are sealed for no task, so that the analyzer can tell and refuses them."""
+    return planting.name_in(mixing, "report_context", lambda _: report_context(_NO_TASK))
+
+
+def groups_numbered_by_time() -> AbstractContextManager[None]:
+    """Plant a spool that keeps the order of arrival: groups are numbered by the clock."""
+
+    class Clock:
+        """Gives the time where random bits are asked for."""
+
+        @staticmethod
+        def randbits(_: int) -> int:
+            """Give the time."""
+            return time.time_ns()
+
+    return planting.name_in(group, "secrets", Clock)

@@ -18,10 +18,16 @@ class BatchDisk:
 
     batch_id: BatchId
     key: bytes
-    spooled: bytes
-    """Sealed reports of all stored submissions, in the order in which they lie there."""
+    groups: tuple[bytes, ...]
+    """Sealed reports of the stored submissions, group by group, in the order in which they lie
+    there."""
     permuted: tuple[bytes, ...]
     """The permuted batch, chunk by chunk; nothing before it is permuted."""
+
+    @property
+    def spooled(self) -> bytes:
+        """All of these reports, one after the other."""
+        return b"".join(self.groups)
 
 
 def shuffler_batch(state: Path, digest: bytes) -> BatchDisk | None:
@@ -45,7 +51,7 @@ def shuffler_batch(state: Path, digest: bytes) -> BatchDisk | None:
     return BatchDisk(
         batch_id=batch_id,
         key=raw,
-        spooled=b"".join(open_group(number, sealed, key) for number, sealed in groups),
+        groups=tuple(open_group(number, sealed, key) for number, sealed in groups),
         permuted=tuple(files.saved()) if (folder / "permuted").exists() else (),
     )
 

@@ -12,8 +12,10 @@ from deploy.audit.finding import Finding
 from deploy.audit.fit import of_cells, of_normal, of_number
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.search import found, hashed, written
+from deploy.audit.services.sources import Asked
 from deploy.audit.services.views import Views, pieces
 from protos.shuffledp.v1 import analyzer_pb2
+from shuffler.permutation import BUFFER_BYTES
 
 Places = NDArray[np.int64]
 
@@ -31,6 +33,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
         checks.must(f"the {collection.name} batch was delivered", view is not None)
         if view is not None:
             _ordered(checks, collection, view)
+            _drawn(checks, collection, view, record.asked)
             _timed(checks, collection, view)
     if "first" in views and "again" in views:
         checks.test(
@@ -47,8 +50,10 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
         coalition="analyzer",
         sentence=(
             "The analyzer received each batch in one delivery after it had closed, in an order "
-            "that tells nothing of the order of arrival, of who sent which reports together, or "
-            "of which report carries a value; and nothing but ciphertexts and one manifest."
+            "that showed nothing of the order of arrival, of who sent which reports together, or "
+            "of which report carries a value; and nothing but ciphertexts and one manifest. "
+            "Batches that were read on the shuffler's disk before stood as it had drawn, report "
+            "by report."
         ),
         trials=n_reports,
     )
@@ -170,6 +175,62 @@ def _ordered(checks: Checks, collection: Collection, view: Views) -> None:
         checks.test(f"rank correlation with the order on disk {name}", of_rank(stored))
         checks.test(f"neighbours that lay as neighbours on disk {name}", of_successions(stored))
         checks.test(f"blocks on disk by blocks of delivery {name}", of_blocks(stored))
+        arrivals = {report: place for place, report in enumerate(view.shuffler.reports)}
+        groups = [
+            np.array([arrivals.get(one, 0) for one in pieces(group, view.shuffler.report_bytes)])
+            for group in collection.disk.groups
+        ]
+        checks.test(f"groups on disk in the order of arrival {name}", of_groups_on_disk(groups))
+
+
+def of_groups_on_disk(groups: Sequence[Places]) -> float:
+    """
+    Test whether groups lie in the order in which they came, or in the reverse of it.
+
+    Args:
+        groups: Of each group, in the order on the disk, the places of arrival of its reports.
+
+    Groups are numbered at random: however large they are, their order is uniform.
+    """
+    came = np.array([float(group.mean()) for group in groups if len(group)])
+    ranks: Places = np.argsort(np.argsort(came, kind="stable"), kind="stable").astype(np.int64)
+    return min(1.0, 2 * min(of_rank(ranks), of_successions(ranks)))
+
+
+def _drawn(checks: Checks, collection: Collection, view: Views, asked: Sequence[Asked]) -> None:
+    """
+    Put a batch back by the orders that the shuffler drew: by one of them it lies as on the disk.
+
+    A batch of more than the shuffler holds in memory is permuted in parts, and is left out.
+    """
+    n, name = len(view.analyzer.reports), f"of the {collection.name} batch"
+    if collection.disk is None or n * view.shuffler.report_bytes > BUFFER_BYTES:
+        return
+    lay = pieces(collection.disk.spooled, view.shuffler.report_bytes)
+    orders = [
+        one.order
+        for one in asked
+        if one.order is not None and (one.party, one.size) == ("shuffler", n)
+    ]
+    checks.must(
+        f"every report {name} stands where an order says that the shuffler drew",
+        any(lay_before(view.analyzer.reports, order, lay) for order in orders),
+    )
+
+
+def lay_before(delivered: Sequence[bytes], order: Places, lay: Sequence[bytes]) -> bool:
+    """
+    Say whether reports that are put back by an order lie as they lay on the disk.
+
+    Some may be dropped, and what the shuffler added lies behind all others. Reports are compared,
+    and not their places: a dishonest user may send one twice.
+    """
+    if len(order) != len(delivered):
+        return False
+    back = dict(zip(order.tolist(), delivered, strict=True))
+    before, held = [back[place] for place in range(len(order))], frozenset(lay)
+    of_users, rest = [one for one in before if one in held], iter(lay)
+    return before[: len(of_users)] == of_users and all(one in rest for one in of_users)
 
 
 def _own_places(checks: Checks, collections: Sequence[Collection]) -> None:

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from randomgen import ChaCha
 from scipy import stats
 
@@ -41,6 +42,8 @@ class Asked:
     party: Party
     what: Literal["permutation", "bytes"]
     size: int
+    order: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    """What it was given, where it asked for an order of so many places."""
 
 
 class Sources:
@@ -73,9 +76,12 @@ class _Noting(np.random.Generator):
 
     def permutation(self, x: Any, axis: int = 0) -> Any:  # noqa: ANN401  # as numpy's
         """Draw an order."""
-        size = int(x) if isinstance(x, int | np.integer) else len(x)
-        self._asked.append(Asked(party=self._party, what="permutation", size=size))
-        return super().permutation(x, axis)
+        number = isinstance(x, int | np.integer)
+        drawn = super().permutation(x, axis)
+        order = np.array(drawn, dtype=np.int64) if number else None
+        size = int(x) if number else len(x)
+        self._asked.append(Asked(party=self._party, what="permutation", size=size, order=order))
+        return drawn
 
     def bytes(self, length: int) -> bytes:
         """Draw some bytes."""

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from deploy.audit.services.order import (
+    lay_before,
     of_ascents,
     of_blocks,
     of_groups,
+    of_groups_on_disk,
     of_rank,
     of_ranks,
     of_same_places,
@@ -92,3 +94,40 @@ def test_things_that_stand_in_front_are_seen() -> None:
 def test_few_reports_are_no_evidence(name: str) -> None:
     """Nothing is said of none, one or two."""
     assert all(TEST_LEVEL < _TESTS[name](np.arange(n)) for n in range(3))
+
+
+_LAY = [b"a", b"b", b"c", b"b"]
+"""The second and the last are one report, sent twice."""
+_DRAWN = np.array([2, 0, 3, 1])
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (b"abcb", True),
+        (b"acbx", True),
+        (b"acxb", False),
+        (b"bacb", False),
+        (b"abc", False),
+    ],
+    ids=["all", "one dropped and one added", "added among users", "two swapped", "too few"],
+)
+def test_reports_lay_before_as_the_order_says_or_did_not(
+    before: bytes,
+    expected: bool,  # noqa: FBT001  # what must come out
+) -> None:
+    """One that was sent twice is no other; what the shuffler added lay behind all others."""
+    delivered = [before[place : place + 1] for place in _DRAWN if place < len(before)]
+
+    assert expected is lay_before(delivered, _DRAWN, _LAY)
+
+
+def test_groups_that_lie_as_they_came_are_seen() -> None:
+    """Of any sizes; such as are numbered at random are not suspected."""
+    rng = np.random.default_rng(5)
+    came = np.split(np.arange(_N), np.sort(rng.choice(_N, size=60, replace=False)))
+    numbered = [came[place] for place in rng.permutation(len(came))]
+
+    assert TEST_LEVEL > of_groups_on_disk(came)
+    assert TEST_LEVEL > of_groups_on_disk(came[::-1])
+    assert TEST_LEVEL < of_groups_on_disk(numbered)

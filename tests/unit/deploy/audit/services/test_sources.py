@@ -92,3 +92,14 @@ def test_a_generator_that_is_examined_and_not_used_is_seen() -> None:
     assert "orders of the shuffler come from" in (
         finding(sources.made, sources.asked, [*sent, more]).sentence
     )
+
+
+def test_the_order_that_was_handed_out_is_known() -> None:
+    """What is asked is the same, whatever was drawn."""
+    sources = Sources(np.random.default_rng(1))
+    order = sources.instead_of(secure_generator, "shuffler")().permutation(7)
+    [asked] = sources.asked
+
+    assert asked.order is not None
+    assert order.tolist() == asked.order.tolist()
+    assert Asked(party="shuffler", what="permutation", size=7) == asked
