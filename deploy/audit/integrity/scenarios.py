@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from deploy.audit.integrity import deliveries, lost_reports, poisoning
+from deploy.audit.integrity import (
+    budgets,
+    deliveries,
+    intake_rules,
+    ledger_rules,
+    lost_reports,
+    poisoning,
+)
 from deploy.audit.integrity.dishonest_clients import dishonest_clients
 from deploy.audit.scenario import Scenario
 
@@ -71,5 +78,20 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         name="shuffler-injects",
         title="A shuffler that makes users up",
         play=deliveries.injecting,
+    ),
+    Scenario(
+        name="analyzer-budgets",
+        title="Several releases to the same people",
+        play=budgets.budgets,
+    ),
+    Scenario(
+        name="analyzer-ledger",
+        title="A charge that cannot be written, and one that was altered",
+        play=ledger_rules.ledger_rules,
+    ),
+    Scenario(
+        name="analyzer-intake",
+        title="What the analyzer counts, refuses and keeps",
+        play=intake_rules.intake_rules,
     ),
 )
