@@ -1,6 +1,8 @@
 """Whether the analyzer takes in what it should: repeats, padding, sentinels, damage, salts."""
 
 import asyncio
+import dataclasses
+import math
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
@@ -41,7 +43,10 @@ _DIGEST: Final = TaskDigest(bytes(32))
 _UNREADABLE: Final = 0xFF
 """First byte of what the pool without encryption does not open."""
 _SENTINELS: Final = 64
-"""So many that a sampling shuffler never has all of them, or none, by chance."""
+"""So many that a sampling shuffler never has none of them by chance."""
+_CONCLUDED: Final = ("murs", "od-hp", "sageo")
+"""Protocols of the panel's tasks whose results are looked at: fixed and drawn dummies, and noise
+by the shuffler."""
 
 
 def intake_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -108,8 +113,9 @@ def _counted(rng: np.random.Generator) -> Finding:
         "every other report is counted once",
         np.array_equal(taken.cells, mechanism.tally(reports[3:])),
     )
-    for one in (task, *panel()):
-        _concluded(checks, one)
+    for one in panel():
+        if one.protocol in _CONCLUDED and one.dummies.uniform:
+            _concluded(checks, one)
     return checks.finding(
         scenario="analyzer-intake",
         title="What is counted, and what is refused",
@@ -143,10 +149,15 @@ def _concluded(checks: Checks, task: Task) -> None:
 def _promised(checks: Checks, task: Task, result: Result) -> None:
     """Look whether a result says everything of what is promised."""
     name, n_refused = task.protocol, sum(result.refused.values())
-    checks.must(
-        f"{name}: guarantees are those of the users, without the refused reports",
-        result.guarantees == guarantees(task, result.n_users, n_refused),
-    )
+    if task.protocol == "murs":
+        checks.must(
+            "guarantees are those of the users, without the refused reports",
+            result.guarantees == guarantees(task, result.n_users, n_refused),
+        )
+        checks.must(
+            "a paper's claim is that for so many users",
+            f" {_closed_form(task, result.n_users - n_refused):.4g} " in result.published_claim,
+        )
     said = {one.coalition: one for one in reversed(result.guarantees)}
     together = said.get("shuffler+analyzer")
     checks.must(
@@ -157,6 +168,12 @@ def _promised(checks: Checks, task: Task, result: Result) -> None:
         f"{name}: against both together the local ε holds",
         together is not None and (together.epsilon, together.delta) == (task.local_epsilon, 0.0),
     )
+
+
+def _closed_form(task: Task, n_users: int) -> float:
+    """Give what is claimed for shuffled local hashing [BBGN19], [WDX+20]."""
+    answers = math.exp(task.local_epsilon) + task.mechanism.buckets - 1
+    return math.sqrt(14 * math.log(2 / task.delta) * answers / (n_users - 1))
 
 
 def _sentinels(rng: np.random.Generator) -> Finding:
@@ -172,8 +189,8 @@ def _sentinels(rng: np.random.Generator) -> Finding:
         heading="correctness",
         sentence=(
             "Sentinels were told from users, confirmed or not, wherever the shuffler samples and "
-            "where it does not. Of a shuffler that samples, a batch with all sentinels, with none, "
-            "or with them in the order of sending was suspect."
+            "where it does not. Of a shuffler that samples, a batch with none of its "
+            "sentinels, or with them in the order of sending, was suspect."
         ),
         subject="small tasks",
         trials=_SENTINELS,
@@ -239,6 +256,7 @@ async def _staged(rng: np.random.Generator) -> Finding:
     async with analyzer(np.random.default_rng(rng.integers(2**32))) as core:
         await _repeated_sentinel(checks, core, rng)
         await _never_confirmed(checks, core, rng)
+        await _sampled_in_order(checks, core, rng)
         await _damaged(checks, core, rng)
         await _other_manifest(checks, core, rng)
     own = np.random.default_rng(rng.integers(2**32))
@@ -249,8 +267,9 @@ async def _staged(rng: np.random.Generator) -> Finding:
         title="Batches as they are kept, and released",
         heading="correctness",
         sentence=(
-            "Copies of a sentinel were refused as repeats, and sentinels that were never confirmed "
-            "did not count as users. What the disk gave back damaged was not released, one batch "
+            "Copies of a sentinel were refused as repeats, sentinels that were never confirmed did "
+            "not count as users, and a batch of a task that samples was held back when its "
+            "sentinels stood in order. What the disk gave back damaged was not released, one batch "
             "was not taken under two manifests, and the salt of what is signed was drawn after the "
             "last report had come."
         ),
@@ -259,10 +278,15 @@ async def _staged(rng: np.random.Generator) -> Finding:
 
 
 async def _with_sentinels(
-    core: AnalyzerCore, rng: np.random.Generator, n: int, *, acknowledged: bool
+    core: AnalyzerCore,
+    rng: np.random.Generator,
+    n: int,
+    *,
+    acknowledged: bool,
+    task: Task | None = None,
 ) -> SmallBatch:
     """Make a batch, the first reports of which are sentinels'."""
-    batch = await SmallBatch.of(core, small_task(), rng, 2 * USERS + n)
+    batch = await SmallBatch.of(core, task or small_task(), rng, 2 * USERS + n)
     leaves = [leaf(report) for report in batch.reports[:n]]
     await core.sentinels.register(batch.manifest.task_digest, leaves, acknowledged=False)
     if acknowledged:
@@ -286,6 +310,18 @@ async def _never_confirmed(checks: Checks, core: AnalyzerCore, rng: np.random.Ge
     checks.must(
         "sentinels that were not confirmed are not users",
         (result.n_users, result.n_reports) == (2 * USERS, 2 * USERS),
+    )
+
+
+async def _sampled_in_order(checks: Checks, core: AnalyzerCore, rng: np.random.Generator) -> None:
+    """Deliver sentinels of a task that samples in the order of sending, and every one of them."""
+    [sampled] = [task for task in panel() if task.protocol == "sbin"]
+    task = dataclasses.replace(sampled, n_min=USERS, target_size=10 * USERS)
+    batch = await _with_sentinels(core, rng, _SENTINELS, acknowledged=True, task=task)
+    await batch.deliver(core)
+    checks.must(
+        "a batch of a task that samples is not released with its sentinels in order",
+        await refused(core.result(batch.manifest.task_digest), UnusableBatchError),
     )
 
 
