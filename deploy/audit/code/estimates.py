@@ -30,7 +30,16 @@ _HELD: Final = 0.7
 """Share of the users who hold the first value; the others hold the last."""
 _POWER_LAW_TASKS: Final = 2
 """Tasks on which the refinement by a power law is tried, which takes long to do plainly."""
-_WAYS: Final[tuple[Refinement, ...]] = ("norm-sub", "norm-mul", "norm-cut", "base-cut", "em", "ems")
+_WAYS: Final[tuple[Refinement, ...]] = (
+    "norm-sub",
+    "norm-mul",
+    "norm-cut",
+    "base-cut",
+    "em",
+    "ems",
+    "power-ns",
+)
+"""Of refining; the one by a power law last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +61,7 @@ def play_estimates(audited: Audited, rng: np.random.Generator) -> Outcome:
         _check_shares(right, task, drawn)
         if number < len(panel()):
             _check_errors(precise, task, rng)
-            ways: tuple[Refinement, ...] = _WAYS + ("power-ns",) * (number < _POWER_LAW_TASKS)
+            ways = _WAYS if number < _POWER_LAW_TASKS else _WAYS[:-1]
             few = _drawn(task, mechanism_of(task), _FEW_USERS, rng)
             for one in (drawn, few):
                 _check_refined(refined, task, one, ways)

@@ -1,6 +1,7 @@
 """Whether the analyzer takes in what it should: repeats, padding, sentinels, damage, salts."""
 
 import asyncio
+import copy
 import dataclasses
 import math
 import sqlite3
@@ -16,7 +17,7 @@ from analyzer.conclusion import conclude
 from analyzer.intake import Intake, take_in
 from analyzer.lookout import Sentinel, look
 from analyzer.verdict import judge, of_users_alone
-from common.accounting.coalitions import guarantees
+from common.accounting.coalitions import Terms, guarantees_under
 from common.errors import BatchConflictError, SuspectBatchError, UnusableBatchError
 from common.hpke import HpkePrivateKey, SealContext
 from common.hpke_pool import Opened
@@ -152,7 +153,7 @@ def _promised(checks: Checks, task: Task, result: Result) -> None:
     if task.protocol == "murs":
         checks.must(
             "guarantees are those of the users, without the refused reports",
-            result.guarantees == guarantees(task, result.n_users, n_refused),
+            result.guarantees == guarantees_under(Terms.of(task), result.n_users, n_refused),
         )
         checks.must(
             "a paper's claim is that for so many users",
@@ -366,9 +367,7 @@ async def _salted_last(
 
     async def chunks() -> AsyncIterator[bytes]:
         yield b"".join(batch.reports)
-        bits = np.random.PCG64()
-        bits.state = own.bit_generator.state
-        salts.append(np.random.Generator(bits).bytes(SALT_BYTES))
+        salts.append(copy.deepcopy(own).bytes(SALT_BYTES))
 
     commitment = await core.deliver(batch.manifest, chunks())
     checks.must(
