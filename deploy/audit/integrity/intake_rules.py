@@ -43,6 +43,8 @@ _IN_A_CHUNK: Final = 40
 _DIGEST: Final = TaskDigest(bytes(32))
 _UNREADABLE: Final = 0xFF
 """First byte of what the pool without encryption does not open."""
+_FEW_USERS: Final = 2000
+"""Of whom a guarantee is found fast."""
 _SENTINELS: Final = 64
 """So many that a sampling shuffler never has none of them by chance."""
 _CONCLUDED: Final = ("murs", "od-hp", "sageo")
@@ -134,7 +136,7 @@ def _counted(rng: np.random.Generator) -> Finding:
 def _concluded(checks: Checks, task: Task) -> None:
     """Conclude from counts that are made up, with three more null reports than there is room."""
     mechanism, name = mechanism_of(task), task.protocol
-    n_users, more = task.n_min, 3
+    n_users, more = task.n_min if task.protocol == "murs" else _FEW_USERS, 3
     room = n_users * (task.dummies.maximum - task.dummies.per_user)
     given: dict[RefusalCause, int] = {"repeated": 5, "unreadable": 7, "malformed": 11}
     cells = mechanism.tally(mechanism.dummies(10, np.random.default_rng(0)))
