@@ -82,6 +82,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="analyzer-budgets",
         title="Several releases to the same people",
+        seconds=2,
         play=budgets.budgets,
     ),
     Scenario(
@@ -92,6 +93,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
         name="analyzer-intake",
         title="What the analyzer counts, refuses and keeps",
+        seconds=2,
         play=intake_rules.intake_rules,
     ),
 )
