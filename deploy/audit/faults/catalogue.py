@@ -7,6 +7,7 @@ from typing import Final
 
 from common.errors import SettingsError
 from deploy.audit.faults import counting, deliveries, devices, orders, services
+from deploy.audit.faults.analyzer_catalogue import ANALYZER_FAULTS
 from deploy.audit.faults.collecting import COLLECTING
 from deploy.audit.faults.fault import Fault
 
@@ -348,6 +349,7 @@ _FAULTS: Final = (
         check="groups on disk in the order of arrival",
         plant=orders.groups_numbered_by_time,
     ),
+    *ANALYZER_FAULTS,
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})

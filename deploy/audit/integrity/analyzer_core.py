@@ -40,15 +40,31 @@ _PATIENCE: Final = 60.0
 """Seconds."""
 
 
+class CountedFailures(ReleaseMetrics):
+    """The analyzer's own metrics, of which one can be read here."""
+
+    failures = 0
+    """Releases that failed and are tried again later."""
+
+    def failed(self, error: Exception) -> None:
+        """Count a release that is tried again."""
+        self.failures += 1
+        super().failed(error)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AnalyzerCore:
     """An analyzer's core."""
 
+    path: Path
+    """Its state directory."""
     keys: AnalyzerKeys
     store: Store
     registry: Registry
+    staging: Staging
     releases: Releases
     sentinels: Sentinels
+    metrics: CountedFailures
 
     @classmethod
     @asynccontextmanager
@@ -58,7 +74,7 @@ class AnalyzerCore:
         """Start one on empty files, and stop it at the end."""
         keys = AnalyzerKeys.load(StateDirectory.open(path), _SCHEDULE, clock.now())
         store = Store(path / "analyzer.sqlite")
-        spending, metrics = Spending(store), ReleaseMetrics(Vitals("analyzer", clock))
+        spending, metrics = Spending(store), CountedFailures(Vitals("analyzer", clock))
         registry = Registry(
             store=store, spending=spending, keys=keys, clock=clock, rng=rng, metrics=metrics
         )
@@ -82,11 +98,14 @@ class AnalyzerCore:
         )
         try:
             yield cls(
+                path=path,
                 keys=keys,
                 store=store,
                 registry=registry,
+                staging=staging,
                 releases=releases,
                 sentinels=Sentinels(store, registry),
+                metrics=metrics,
             )
         finally:
             await releases.stop()
@@ -111,12 +130,7 @@ class AnalyzerCore:
         self, manifest: BatchManifest, reports: Sequence[bytes]
     ) -> BatchCommitment | None:
         """Take a delivery, a few reports at a time."""
-
-        async def chunks() -> AsyncIterator[bytes]:
-            for start in range(0, len(reports), 100):
-                yield b"".join(reports[start : start + 100])
-
-        return await self.releases.deliver(manifest, chunks())
+        return await self.releases.deliver(manifest, in_chunks(reports))
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
         """Give a task; see shuffler.client.Analyzer."""
@@ -141,6 +155,12 @@ class AnalyzerCore:
                     return await self.releases.result(digest)
                 except NotReleasedError:
                     await asyncio.sleep(_LOOK)
+
+
+async def in_chunks(reports: Sequence[bytes]) -> AsyncIterator[bytes]:
+    """Give sealed reports a few at a time."""
+    for start in range(0, len(reports), 100):
+        yield b"".join(reports[start : start + 100])
 
 
 def manifest_of(

@@ -129,6 +129,12 @@ async def _replayed(task: Task, rng: np.random.Generator) -> Rows:
             "the same batch again changes nothing",
             first is not None and await analyzer.store.result(shuffler.digest) == kept,
         )
+        _, more = task.batch_reports(n_users + 1)
+        renumbered = manifest_of(shuffler.digest, n_users + 1, more)
+        checks.must(
+            "the same batch under another manifest is refused",
+            await refused(analyzer.take(renumbered, reports), BatchConflictError),
+        )
         second = manifest_of(shuffler.digest, n_users, n_reports, _SECOND)
         checks.must(
             "a second batch of a task is refused",

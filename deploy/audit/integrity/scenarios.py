@@ -2,7 +2,14 @@
 
 from typing import Final
 
-from deploy.audit.integrity import deliveries, lost_reports, poisoning
+from deploy.audit.integrity import (
+    budgets,
+    deliveries,
+    intake_rules,
+    ledger_rules,
+    lost_reports,
+    poisoning,
+)
 from deploy.audit.integrity.bulk_clients import bulk_clients
 from deploy.audit.integrity.dishonest_clients import dishonest_clients
 from deploy.audit.integrity.restarts import restarts
@@ -89,5 +96,22 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         name="restarts",
         title="A shuffler that is started again",
         play=restarts,
+    ),
+    Scenario(
+        name="analyzer-budgets",
+        title="Several releases to the same people",
+        seconds=2,
+        play=budgets.budgets,
+    ),
+    Scenario(
+        name="analyzer-ledger",
+        title="A charge that cannot be written, and one that was altered",
+        play=ledger_rules.ledger_rules,
+    ),
+    Scenario(
+        name="analyzer-intake",
+        title="What the analyzer counts, refuses and keeps",
+        seconds=2,
+        play=intake_rules.intake_rules,
     ),
 )

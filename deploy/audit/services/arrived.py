@@ -2,7 +2,7 @@
 
 import math
 
-from common.accounting.coalitions import Terms, claimed_guarantee, guarantees
+from common.accounting.coalitions import Terms, claimed_guarantee, guarantees_under
 from common.guarantee import Guarantee, claimed, rounded_up, sum_upper
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
@@ -51,9 +51,19 @@ def _stated(checks: Checks, record: Record, collection: Collection, view: Views)
     if result is None:
         return
     came, refused = len(view.shuffler.submissions), sum(refusals(collection, view).values())
-    expected = guarantees(task, came, refused)
+    expected = guarantees_under(Terms.of(task), came, refused)
     checks.must(
         f"guarantees {name} are those of the users who came", _same(result.guarantees, expected)
+    )
+    said = {one.coalition: one for one in reversed(result.guarantees)}
+    checks.must(
+        f"guarantees {name} name each party, and both together",
+        {"analyzer", "shuffler", "network", "shuffler+analyzer"} <= set(said),
+    )
+    together = said.get("shuffler+analyzer")
+    checks.must(
+        f"the local ε {name} is what holds against both together",
+        together is not None and (together.epsilon, together.delta) == (task.local_epsilon, 0.0),
     )
     if collection is record.early:
         now = claimed(result.guarantees).epsilon

@@ -91,8 +91,8 @@ def test_a_planted_fault_is_found_by_its_check_and_is_gone_afterwards(name: str)
     assert rehearsed.caught, rehearsed.said
     assert permute is before
     [scenario] = scenarios_named([FAULTS[name].scenario])
-    [row] = play(Job(scenario=scenario, audited=audited(), seed=1)).findings
-    assert row.passed
+    rows = play(Job(scenario=scenario, audited=audited(), seed=1)).findings
+    assert all(row.passed for row in rows)
 
 
 @pytest.mark.slow

@@ -32,10 +32,10 @@ _OF_THE_CODE = (
 def test_honest_code_passes(name: str) -> None:
     """Each row holds, and says how much was drawn."""
     [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
-    [row] = played(scenario, audited())
+    rows = played(scenario, audited())
 
-    assert row.verdict == "holds", row.sentence
-    assert row.tests > 0 or name == "accountant"
+    assert ["holds"] * len(rows) == [row.verdict for row in rows], [row.sentence for row in rows]
+    assert sum(row.tests for row in rows) > 0 or name == "accountant"
 
 
 def test_laws_are_those_of_the_mechanisms() -> None:

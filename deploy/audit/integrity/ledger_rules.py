@@ -1,0 +1,122 @@
+"""Whether a result and its charge are one, and whether an analyzer starts on an altered ledger."""
+
+import asyncio
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from analyzer.server import start
+from analyzer.settings import AnalyzerSettings
+from common.errors import LedgerError, ShuffleDpError
+from deploy.audit.audited import Audited
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Outcome
+from deploy.audit.integrity.analyzer_core import AnalyzerCore
+from deploy.audit.integrity.rehearsal import quietly
+from deploy.audit.integrity.small_batch import SmallBatch, small_task
+from deploy.audit.integrity.still_clock import StillClock
+
+_LOOK: Final = 0.005
+_PATIENCE: Final = 30.0
+"""Seconds."""
+_FULL: Final = (
+    "CREATE TRIGGER disk_is_full BEFORE INSERT ON {} BEGIN SELECT RAISE(ABORT, 'full'); END"
+)
+_ALTERED: Final = (
+    "DROP TRIGGER ledger_is_never_changed",
+    "UPDATE ledger SET epsilon = epsilon / 2 WHERE entry = 1",
+)
+
+
+def ledger_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Let writing fail, then alter what was charged; whatever task is audited."""
+    del audited
+    checks = Checks()
+    with quietly():
+        asyncio.run(_play(checks, rng))
+    return Outcome(
+        findings=(
+            checks.finding(
+                scenario="analyzer-ledger",
+                title="A charge that cannot be written, and one that was altered",
+                heading="correctness",
+                sentence=(
+                    "No result was kept whose charge could not be written, and nothing was "
+                    "charged for a result that could not. An analyzer did not start on a ledger "
+                    "of which one figure had been changed."
+                ),
+                subject="small tasks with shuffled randomized response",
+                advice="Compare the ledger with what you know to have been released.",
+            ),
+        )
+    )
+
+
+async def _play(checks: Checks, rng: np.random.Generator) -> None:
+    with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        path = Path(folder) / "analyzer"
+        async with AnalyzerCore.started(path, StillClock(), rng) as core:
+            await _written_together(checks, core, rng)
+        _run(path, *_ALTERED)
+        checks.must("no analyzer starts on a ledger that was altered", not await _starts(path))
+
+
+async def _written_together(checks: Checks, core: AnalyzerCore, rng: np.random.Generator) -> None:
+    await (await SmallBatch.of(core, small_task(), rng)).result(core)
+    for table in ("ledger", "results"):
+        batch = await SmallBatch.of(core, small_task(), rng)
+        _run(core.path, _FULL.format(table))
+        before = core.metrics.failures
+        await batch.deliver(core)
+        await _failed(core, batch, before)
+        result = await core.store.result(batch.manifest.task_digest)
+        charged = [entry.task_digest for entry in await core.store.ledger(0)]
+        checks.must("nothing is released that is not charged", result is None)
+        checks.must(
+            "nothing is charged that is not released",
+            batch.manifest.task_digest not in charged,
+        )
+        await core.releases.stop()
+        _run(core.path, "DROP TRIGGER disk_is_full")
+    checks.must("the ledger holds what was released, and nothing else", await _is_whole(core))
+
+
+async def _failed(core: AnalyzerCore, batch: SmallBatch, before: int) -> None:
+    """Wait until one more release has failed than before; or has not, which it should."""
+    digest = batch.manifest.task_digest
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            if core.metrics.failures > before or await core.store.result(digest) is not None:
+                return
+            await asyncio.sleep(_LOOK)
+
+
+async def _is_whole(core: AnalyzerCore) -> bool:
+    try:
+        head = await core.store.check_ledger()
+    except LedgerError:
+        return False
+    return head.entry == 1
+
+
+def _run(path: Path, *statements: str) -> None:
+    """Change the analyzer's file behind its back."""
+    with closing(sqlite3.connect(path / "analyzer.sqlite")) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+async def _starts(path: Path) -> bool:
+    settings = AnalyzerSettings(state_directory=path, plaintext=True, opening_processes=1)
+    try:
+        service = await start(settings)
+    except LedgerError:
+        return False
+    except ShuffleDpError:  # of another cause: the ledger was not what it looked at
+        return True
+    await service.stop()
+    return True
