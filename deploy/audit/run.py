@@ -13,7 +13,8 @@ from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.audit.audited import FULL, Audited, Effort
 from deploy.audit.catalogue import SCENARIOS
-from deploy.audit.faults.catalogue import FAULTS, Fault
+from deploy.audit.faults.catalogue import FAULTS
+from deploy.audit.faults.fault import Fault
 from deploy.audit.playing import Job, Progress, play_all
 from deploy.audit.report import AuditReport
 from deploy.audit.scenario import Scenario

@@ -85,6 +85,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
     "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",
+    "deploy.audit.code.small_device.SmallDevice.kept": "its own device's budget, just written",
     "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
     "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",

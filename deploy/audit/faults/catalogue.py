@@ -1,28 +1,14 @@
 """Every fault that can be planted, by name, with the scenario that must see it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final
 
 from common.errors import SettingsError
 from deploy.audit.faults import counting, deliveries, devices, orders, services
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One fault."""
-
-    name: str
-    says: str
-    """What is wrong with the code, in words."""
-    scenario: str
-    """Which must see it."""
-    check: str
-    """What that says, or a part of it."""
-    plant: Callable[[], AbstractContextManager[None]]
-
+from deploy.audit.faults.fault import Fault
+from deploy.audit.faults.rules_catalogue import RULES
 
 _FAULTS: Final = (
     Fault(
@@ -291,6 +277,7 @@ _FAULTS: Final = (
         check="no report is lost in the first batch",
         plant=services.users_dropped,
     ),
+    *RULES,
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})
