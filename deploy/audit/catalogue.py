@@ -3,13 +3,16 @@
 from typing import Final
 
 from deploy.audit.code.accountant import play_accountant
+from deploy.audit.code.covert_bits import play_covert_bits
 from deploy.audit.code.devices import play_devices
 from deploy.audit.code.draws import play_draws
 from deploy.audit.code.estimates import play_estimates
 from deploy.audit.code.generators import play_generators
 from deploy.audit.code.mixing import play_mixing
 from deploy.audit.code.orders import play_orders
+from deploy.audit.code.policies import play_policies
 from deploy.audit.code.randomizers import play_panel, play_randomizer
+from deploy.audit.code.small_rules import play_small_rules
 from deploy.audit.integrity import scenarios as integrity
 from deploy.audit.privacy.alone import play_n_minus_one, play_skippers
 from deploy.audit.privacy.colluders import play_colluders
@@ -110,4 +113,22 @@ SCENARIOS: Final = (
     *services.SCENARIOS,
     *integrity.SCENARIOS,
     Scenario(name="mixing", title="A batch is mixed as it was drawn", seconds=2, play=play_mixing),
+    Scenario(
+        name="device-rules",
+        title="A device's limits, one by one",
+        seconds=0.5,
+        play=play_policies,
+    ),
+    Scenario(
+        name="covert-bits",
+        title="What is sealed shows nothing on its outside",
+        seconds=0.7,
+        play=play_covert_bits,
+    ),
+    Scenario(
+        name="small-rules",
+        title="Small rules that others rely on",
+        seconds=0.5,
+        play=play_small_rules,
+    ),
 )

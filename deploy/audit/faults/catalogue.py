@@ -10,6 +10,7 @@ from deploy.audit.faults import counting, deliveries, devices, orders, services
 from deploy.audit.faults.analyzer_catalogue import ANALYZER_FAULTS
 from deploy.audit.faults.collecting import COLLECTING
 from deploy.audit.faults.fault import Fault
+from deploy.audit.faults.rules_catalogue import RULES
 
 _FAULTS: Final = (
     Fault(
@@ -350,6 +351,7 @@ _FAULTS: Final = (
         plant=orders.groups_numbered_by_time,
     ),
     *ANALYZER_FAULTS,
+    *RULES,
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})

@@ -22,6 +22,8 @@ from user_agent.policy import Policy
 _NO_LIMIT: Final = math.inf
 _LARGE: Final = 1e6
 _SURE: Final = 0.9
+_TOO_LOW: Final = 0.99
+"""Of an ε: further below the truth than a claim has room."""
 
 
 class _HandsOn:
@@ -144,14 +146,16 @@ async def refusals(folder: Path, task: Task, rng: np.random.Generator) -> dict[s
 def _lies(task: Task) -> list[tuple[str, Callable[[], Task]]]:
     found: list[tuple[str, Callable[[], Task]]] = []
     if task.central_epsilon > 0:
-        half = task.central_epsilon / 2
-        found.append(("a false central ε", lambda: dataclasses.replace(task, central_epsilon=half)))
+        lower = _TOO_LOW * task.central_epsilon
+        found.append(
+            ("a central ε 1 % too low", lambda: dataclasses.replace(task, central_epsilon=lower))
+        )
     if not math.isinf(task.local_epsilon):
-        local = task.local_epsilon / 2
+        local = _TOO_LOW * task.local_epsilon
         central = min(local, task.central_epsilon) if task.composition.amplified else local
         found.append(
             (
-                "a false local ε",
+                "a local ε 1 % too low",
                 lambda: dataclasses.replace(task, local_epsilon=local, central_epsilon=central),
             )
         )

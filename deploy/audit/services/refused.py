@@ -40,8 +40,9 @@ def finding(record: Record) -> Finding:
         coalition="shuffler+analyzer",
         sentence=(
             "A device that is asked again sends the same bytes, and draws anew for each task; it "
-            "answers no task with a false claim, over its caps, of another signer or past its "
-            "deadline; what it sealed for one task is refused under any other."
+            "answered no task whose ε is stated 1 % too low, none over the caps that were tried, "
+            "of another signer or long past its deadline; what it sealed for one task is refused "
+            "under another."
         ),
         trials=len(record.facts),
     )

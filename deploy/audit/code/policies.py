@@ -1,0 +1,247 @@
+"""
+What a device refuses, rule by rule, and what it keeps: its core, with a shuffler in memory.
+
+Each cap is tried alone, with all others out of the way, once a hair below what a task costs and
+once at it. The tasks are small ones, made here: the rules look at no more than what a task claims.
+"""
+
+import asyncio
+import dataclasses
+import logging
+import math
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+
+from common.errors import BatchStateError, PeerError, PeerRefusalError, UserTokenError
+from common.signing import SigningIdentity
+from common.task import NONCE_BYTES, Task
+from deploy.audit.audited import Audited
+from deploy.audit.checks import Checks
+from deploy.audit.code.small_device import SmallDevice, Writes
+from deploy.audit.finding import Outcome
+from deploy.audit.sample_task import sample_task
+
+_PERCENT: Final = 0.01
+_USERS: Final = 60
+"""Few, so that a device confirms a claim in hundredths of a second."""
+_DOMAIN: Final = 1_000
+
+
+def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Try every rule on a device of its own."""
+    del audited
+    checks = Checks()
+    with TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        logging.disable()  # a receipt that is refused, as it must be, is logged as an error
+        try:
+            asyncio.run(_Trial(checks, Path(folder), rng).all())
+        finally:
+            logging.disable(logging.NOTSET)
+    finding = checks.finding(
+        scenario="device-rules",
+        title="A device's limits, one by one",
+        heading="anonymity",
+        coalition="shuffler+analyzer",
+        sentence="Each limit that a person sets was reached by itself, and the device answered up "
+        "to it and not a hair beyond, whether or not its earlier answers arrived. It answered no "
+        "task at its deadline, and none whose central ε is stated 1 % too low, however often it "
+        "was asked. It sent the same bytes again after every failure, and while it answered it "
+        "opened no file for writing but its budget, whose rows differ between two values in what "
+        "is sealed alone.",
+        advice="Do not collect with this version: devices answer what their owners do not allow.",
+    )
+    return Outcome(findings=(finding,))
+
+
+@cache
+def _plain_task() -> Task:
+    """Give a task whose central claim is its local ε, so that a device confirms it at once."""
+    task = sample_task(protocol="ldp-grr", domain_size=_DOMAIN, local_epsilon=0.5)
+    return dataclasses.replace(task, labels=())
+
+
+@cache
+def _amplified_task() -> Task:
+    """Give one whose central ε is far below its local ε."""
+    return sample_task(
+        protocol="murs",
+        domain_size=5,
+        buckets=5,
+        local_epsilon=1.0,
+        n_min=_USERS,
+        target_size=_USERS,
+    )
+
+
+class _Trial:
+    """One run through all rules."""
+
+    def __init__(self, checks: Checks, folder: Path, rng: np.random.Generator) -> None:
+        self._must = checks.must
+        self._folder, self._rng, self._made = folder, rng, 0
+        self._identity = SigningIdentity.generate()
+
+    async def all(self) -> None:
+        """Try them."""
+        await self._caps()
+        await self._sums()
+        await self._deadlines()
+        await self._claims()
+        await self._failures()
+        await self._receipts()
+        await self._kept()
+
+    def _device(self, **caps: float) -> SmallDevice:
+        """Give a device that has never answered anything, and has no limits but these."""
+        self._made += 1
+        folder = self._folder / str(self._made)
+        folder.mkdir()
+        return SmallDevice(folder, self._identity, self._rng, **caps)
+
+    def _another(self, task: Task, number: int) -> Task:
+        return dataclasses.replace(task, nonce=number.to_bytes(NONCE_BYTES))
+
+    async def _caps(self) -> None:
+        task = _plain_task()
+        cost = task.local_epsilon
+        caps = (
+            ("local_epsilon_cap", "local ε of one answer"),
+            ("total_local_epsilon_cap", "local ε of all answers"),
+            ("total_central_epsilon_cap", "central ε of all answers"),
+        )
+        for name, words in caps:
+            for cap, allowed in ((cost, True), (math.nextafter(cost, 0), False)):
+                with self._device(**{name: cap}) as device:
+                    answered = await device.answers(task)
+                edge = "at" if allowed else "a hair over"
+                rule = "answered" if allowed else "not answered"
+                self._must(f"a task {edge} the cap on {words} alone is {rule}", answered is allowed)
+
+    async def _sums(self) -> None:
+        """Three tasks in a row, of which the third is too much; of two, the second."""
+        plain, amplified = _plain_task(), _amplified_task()
+        cost, most = plain.local_epsilon, 2.5
+        tries: tuple[tuple[str, Task, dict[str, float], int], ...] = (
+            ("local ε", plain, {"total_local_epsilon_cap": most * cost}, 3),
+            (
+                "central ε",
+                plain,
+                {"total_central_epsilon_cap": most * cost, "total_delta_cap": 3.1 * plain.delta},
+                3,
+            ),
+            (
+                "δ",
+                amplified,
+                {
+                    "total_central_epsilon_cap": 0.9 * amplified.local_epsilon,
+                    "total_delta_cap": 1.5 * amplified.delta,
+                },
+                2,
+            ),
+        )
+        for words, task, caps, last in tries:
+            with self._device(**caps) as device:
+                answered = [
+                    await device.answers(self._another(task, number)) for number in range(last)
+                ]
+            self._must(
+                f"tasks up to the cap on {words} are answered, and the next one is not",
+                answered == [True] * (last - 1) + [False],
+            )
+
+    async def _deadlines(self) -> None:
+        task = _plain_task()
+        for late, allowed in ((-1.0, True), (0.0, False), (1.0, False)):
+            with self._device() as device:
+                device.clock.seconds = task.deadline + late
+                answered = await device.answers(task)
+            rule = (
+                "a task is answered a second before its deadline"
+                if allowed
+                else "a task is not answered at its deadline, nor a second later"
+            )
+            self._must(rule, answered is allowed)
+
+    async def _claims(self) -> None:
+        honest = _amplified_task()
+        claimed = (1 - _PERCENT) * honest.central_epsilon
+        lie = dataclasses.replace(honest, central_epsilon=claimed)
+        with self._device() as device:
+            first = await device.answers(lie)
+            again = await device.answers(lie)
+        self._must("a central ε 1 % too low is not answered", not first)
+        self._must("nor is it when the same device is asked again", not again)
+
+    async def _failures(self) -> None:
+        """What was not sent is charged all the same, and is never drawn anew."""
+        task = _plain_task()
+        failures = (
+            ("cannot be reached", PeerError("nobody is there")),
+            ("does not take its token", PeerRefusalError(UserTokenError.status, "no token")),
+            ("does not take it", PeerRefusalError(BatchStateError.status, "too late")),
+        )
+        for words, failure in failures:
+            with self._device(total_local_epsilon_cap=1.5 * task.local_epsilon) as device:
+                device.shuffler.failing = failure
+                await device.answers(task)
+                self._must(
+                    f"an answer is charged when the shuffler {words}",
+                    not await device.answers(self._another(task, 1)),
+                )
+                device.shuffler.failing = None
+                await device.answers(task, 1)
+                tried = device.shuffler.tried
+            self._must(
+                f"the same bytes are sent again when the shuffler {words}",
+                len(tried) > 1 and len(set(tried)) == 1,
+            )
+        with self._device() as device:
+            await device.answers(task)
+            await device.answers(task, 1)
+            tried = device.shuffler.tried
+        self._must("what has arrived is not sent again", len(tried) == 1)
+
+    async def _receipts(self) -> None:
+        """A device that knows its shuffler takes no other acknowledgement for it."""
+        task, shuffler = _plain_task(), SigningIdentity.generate()
+        wrong: tuple[tuple[str, SigningIdentity | None, bytes], ...] = (
+            ("an empty receipt", None, b""),
+            ("a receipt by another identity", SigningIdentity.generate(), b""),
+            ("a receipt of other bytes", shuffler, b"other"),
+        )
+        for words, signer, more in wrong:
+            with self._device() as device:
+                device.pin(shuffler)
+                device.shuffler.signs_with, device.shuffler.signs_more = signer, more
+                await device.answers(task)
+                believed = await device.arrived(task)
+            self._must(f"{words} is not taken for an acknowledgement", not believed)
+        with self._device() as device:
+            device.pin(shuffler)
+            device.shuffler.signs_with = shuffler
+            await device.answers(task)
+            self._must("the pinned shuffler's receipt is", await device.arrived(task))
+
+    async def _kept(self) -> None:
+        """What a device writes while it answers, for the last value and for the first."""
+        task = _plain_task()
+        rows = []
+        for value in (0, task.domain_size - 1):
+            with self._device() as device:
+                await device.answers(self._another(task, 1))  # so that nothing is imported below
+                with Writes() as writes:
+                    await device.answers(task, value)
+                rows.append(device.kept())
+                self._must(
+                    "a device that answers opens no file for writing but its budget",
+                    writes.elsewhere(device.folder) == [],
+                )
+                self._must(
+                    "a device keeps no file but its budget",
+                    all(path.name.startswith("budget.sqlite") for path in device.folder.iterdir()),
+                )
+        self._must("what is kept shows no value but in what is sealed", rows[0] == rows[1])

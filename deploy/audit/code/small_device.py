@@ -1,0 +1,208 @@
+"""A device's core on its own: a shuffler in memory, a clock that stands still, a budget file."""
+
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+
+from common.errors import ShuffleDpError
+from common.inclusion import InclusionProof
+from common.receipt import sign_receipt
+from common.signing import SignedTask, SigningIdentity
+from common.task import Task
+from common.task_digest import TaskDigest
+from deploy.audit.integrity.still_clock import StillClock
+from user_agent.agent import Agent
+from user_agent.budget import Budget, SubmissionState
+from user_agent.policy import Policy
+
+_NO_LIMIT: Final = 1e9
+"""On what is spent; far more than is."""
+_SURE: Final = 0.9
+_BUDGET: Final = "budget.sqlite"
+_SEALED: Final = frozenset({"envelope", "leaves"})
+"""Columns of what follows from ciphertexts."""
+
+
+class Shuffler:
+    """A shuffler that hands out what it was given, and fails if it is told to."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[TaskDigest, SignedTask] = {}
+        self.tried: list[bytes] = []
+        self.failing: ShuffleDpError | None = None
+        self.signs_with: SigningIdentity | None = None
+        self.signs_more = b""
+        """Put behind an envelope before its receipt is signed."""
+
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
+        """Give what it has for this digest."""
+        return self.tasks[digest]
+
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
+        """Note an envelope, and fail or acknowledge it."""
+        del token
+        self.tried.append(envelope)
+        if self.failing is not None:
+            raise self.failing
+        if self.signs_with is None:
+            return b""
+        return sign_receipt(self.signs_with, digest, envelope + self.signs_more)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Prove nothing: nobody asks."""
+        raise NotImplementedError
+
+
+class SmallDevice:
+    """An agent of one person, as deployed; everything around it is in memory but its budget."""
+
+    def __init__(
+        self, folder: Path, identity: SigningIdentity, rng: np.random.Generator, **caps: float
+    ) -> None:
+        """
+        Start it.
+
+        Args:
+            folder: Of its own.
+            identity: The analyzer's.
+            rng: What it draws from.
+            **caps: Of its Policy; those that are not named limit nothing.
+        """
+        no_limits = {
+            "local_epsilon_cap": float("inf"),
+            "total_local_epsilon_cap": float("inf"),
+            "total_central_epsilon_cap": _NO_LIMIT,
+            "total_delta_cap": _SURE,
+        }
+        self.folder, self.clock, self.shuffler = folder, StillClock(), Shuffler()
+        self._identity, self._rng = identity, rng
+        self._policy = Policy(identity=identity.public_identity(), **(no_limits | caps))
+        self._budget = Budget(folder / _BUDGET)
+        self._agent = self._agent_of(None)
+
+    def _agent_of(self, shuffler: SigningIdentity | None) -> Agent:
+        return Agent(
+            shuffler=self.shuffler,
+            budget=self._budget,
+            policy=self._policy,
+            several_persons=False,
+            clock=self.clock,
+            rng=self._rng,
+            shuffler_identity=None if shuffler is None else shuffler.public_identity(),
+        )
+
+    def pin(self, shuffler: SigningIdentity) -> None:
+        """Start the agent anew, with a shuffler whose receipts it checks."""
+        self._agent = self._agent_of(shuffler)
+
+    async def answers(self, task: Task, value: int = 0) -> bool:
+        """Ask for an answer, and say whether anything was spent or sent for it by this call."""
+        signed = self._identity.sign(task.to_bytes())
+        digest = signed.digest()
+        self.shuffler.tasks[digest] = signed
+        before = len(self.shuffler.tried)
+        try:
+            await self._agent.contribute(digest, value, "")
+        except ShuffleDpError:
+            # It says no; if it spent or sent something all the same, it answered.
+            saved = await self._budget.find("", digest)
+            return saved is not None or len(self.shuffler.tried) > before
+        return True
+
+    async def arrived(self, task: Task) -> bool:
+        """Say whether it believes that the shuffler has its answer."""
+        saved = await self._budget.find("", self._identity.sign(task.to_bytes()).digest())
+        return saved is not None and saved.state is SubmissionState.ARRIVED
+
+    def kept(self) -> list[tuple[object, ...]]:
+        """List all rows of its file; of what is sealed, the length alone."""
+        connection = sqlite3.connect(self.folder / _BUDGET)
+        try:
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            tables = sorted(name for (name,) in names.fetchall())
+            return [row for table in tables for row in _rows(connection, table)]
+        finally:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._budget.close()
+
+
+def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    cursor = connection.execute(f"SELECT * FROM {table}")  # noqa: S608  # its own tables' names
+    columns = [column[0] for column in cursor.description]
+    return [
+        (table, *(len(v) if c in _SEALED else v for c, v in zip(columns, row, strict=True)))
+        for row in cursor.fetchall()
+    ]
+
+
+class Writes:
+    """
+    What this process opens for writing, or connects to, while a block runs.
+
+    Python tells its hooks of every file that Python code opens. SQLite opens its own by itself;
+    Python tells of the connection.
+    """
+
+    def __enter__(self) -> Self:
+        self._seen: list[str] = []
+        _install()
+        _LISTENING.append(self._seen)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _LISTENING.remove(self._seen)
+
+    def elsewhere(self, folder: Path) -> list[str]:
+        """List what was opened and is not the device's budget in its folder."""
+        budget = str(folder / _BUDGET)
+        return [name for name in self._seen if name != budget]
+
+
+_LISTENING: Final[list[list[str]]] = []
+_INSTALLED: Final[list[bool]] = []
+_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+_OTHERS: Final = frozenset(
+    {"sqlite3.connect", "socket.connect", "socket.sendto", "subprocess.Popen", "os.system"}
+)
+
+
+def _install() -> None:
+    """Add the hook, once: it can never be taken away, and hears nothing while nobody listens."""
+    if not _INSTALLED:
+        _INSTALLED.append(True)
+        sys.addaudithook(_hear)
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if not _LISTENING:
+        return
+    if event == "open":
+        path, _, flags = arguments
+        if not (isinstance(flags, int) and flags & _WRITING):
+            return
+    elif event in _OTHERS:
+        path = arguments[0]
+    else:
+        return
+    for seen in _LISTENING:
+        seen.append(str(path))

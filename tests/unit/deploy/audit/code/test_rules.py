@@ -1,0 +1,54 @@
+"""Rules of devices, covert bits and small rules: honest code passes, and faults are found."""
+
+from pathlib import Path
+
+import pytest
+
+from deploy.audit.code.small_device import Writes
+from deploy.audit.faults.catalogue import FAULTS
+from deploy.audit.run import rehearse, scenarios_named
+from tests.support.audits import audited, played
+from tests.support.protocol_tasks import every_protocol_task
+
+
+@pytest.mark.parametrize("name", ["device-rules", "small-rules"])
+def test_deployed_code_keeps_every_rule(name: str) -> None:
+    """As it is."""
+    [scenario] = scenarios_named([name])
+    [row] = played(scenario, audited())
+
+    assert row.passed, row.sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["ldp-sw", "aue", "od-hp", "fe1", "sageo"])
+def test_no_bit_of_what_is_sealed_says_anything(protocol: str) -> None:
+    """Of one report or of many; errs by chance with probability 1e-6 a run."""
+    [scenario] = scenarios_named(["covert-bits"])
+    [row] = played(scenario, audited(every_protocol_task()[protocol]))
+
+    assert row.passed, row.sentence
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("total-local-cap", "confirmed-too-early", "refused-drawn-anew", "value-in-a-file"),
+        *("rounded-down", "labels-cut", "constant-hybrid-half", "float-answers"),
+    ],
+)
+def test_a_rule_that_is_broken_is_named(name: str) -> None:
+    """Some of them; the others in the long suite."""
+    [rehearsed] = rehearse(audited(), seed=1, faults=[FAULTS[name]], processes=1)
+
+    assert rehearsed.caught, rehearsed.said
+
+
+def test_writes_are_heard_while_a_block_runs(tmp_path: Path) -> None:
+    """By path; no reads, and nothing afterwards."""
+    with Writes() as writes:
+        (tmp_path / "notes").write_text("1", encoding="ascii")
+        (tmp_path / "notes").read_text(encoding="ascii")
+    (tmp_path / "later").write_text("1", encoding="ascii")
+
+    assert writes.elsewhere(tmp_path) == [str(tmp_path / "notes")]
