@@ -103,6 +103,7 @@ class _Course:
     async def run(self, people: People, operator: OperatorClient, shuffler: ShufflerClient) -> None:
         """Play all of it."""
         plan = self.plan
+        self.look("started")  # before anybody else opens a key: that would seal what lies open
         await self._publish_all(operator)
         await self._too_few(people, shuffler)
         await self._everybody(people, "first", lossy=True)

@@ -4,7 +4,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -68,7 +68,7 @@ class Watch:
         self._links.mkdir(exist_ok=True)
         for path in state.glob("batch-*.key"):
             second = self._links / path.name
-            if not second.exists():
+            with suppress(FileExistsError, FileNotFoundError):  # it has one, or is just deleted
                 second.hardlink_to(path)
 
     def watched(self) -> Watched:
