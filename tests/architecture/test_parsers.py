@@ -58,6 +58,7 @@ _AUDITED: Final = (
     "views.AnalyzerView.counted",
     "views.delivery",
     "views.received",
+    "watch.Watch.watched",
 )
 """Of deploy/audit/services."""
 

@@ -16,6 +16,7 @@ import analyzer.store
 import common.runtime.database
 from analyzer.ledger import charge
 from analyzer.store import Store
+from common.hpke_pool import in_order
 from common.runtime.state import StateDirectory
 from common.submission import Submission, unpack
 from common.task import Task
@@ -45,7 +46,7 @@ def order_kept() -> AbstractContextManager[None]:
     folders, count = list[Path](), itertools.count()
 
     def other(reports: Any, rng: np.random.Generator) -> Any:
-        order = permute(np.arange(len(reports)), rng)
+        order = rng.permutation(len(reports))
         np.save(folders[-1] / f"order-{next(count)}.npy", order)
         return reports[order]
 
@@ -68,6 +69,7 @@ def unsealed(self: StateDirectory, name: str, make: Callable[[], bytes]) -> byte
     return raw
 
 
+_IN_ORDER: Final[Any] = in_order
 _SECRET: Final[Callable[[StateDirectory, str, Callable[[], bytes]], bytes]] = StateDirectory.secret
 
 
@@ -140,9 +142,9 @@ def staged_reports_kept() -> AbstractContextManager[None]:
 
 def opened_reports_kept() -> AbstractContextManager[None]:
     """Plant an analyzer that keeps opened reports in a file."""
-    folders, honest = list[Path](), analyzer.intake.in_order
+    folders, honest = list[Path](), _IN_ORDER
 
-    def other(calls: Iterable[Any], *, ahead: int) -> Iterator[Any]:
+    def other(calls: Iterator[Any], *, ahead: int) -> Iterator[Any]:
         for opened in honest(calls, ahead=ahead):
             with (folders[-1] / "plain.bin").open("ab") as file:
                 file.write(opened.plaintexts)

@@ -18,19 +18,21 @@ _UNFINISHED: Final = re.compile(r"(.*/)?\.[^/]+\.[0-9]+")
 """A file that is being written, and appears under its name once it is whole."""
 
 _FILES: Final[dict[Party, re.Pattern[str]]] = {
-    party: re.compile("|".join((*_SERVED, *names)))
-    for party, names in {
-        "analyzer": (*_KEYS, "analyzer\\.sqlite(-wal|-shm)?"),
-        "shuffler": (
-            *_KEYS,
-            "envelope(-[0-9a-z-]+)?\\.pub",
-            "spool\\.sqlite(-wal|-shm)?",
-            f"batch-{_ID}\\.key",
-            f"batches/{_ID}/(permuted|permuted\\.part|bucket-[0-9]+)",
-            f"inclusion/{_DIGEST}\\.(leaves|commitment)",
-        ),
-        "user_agent": ("budget\\.sqlite(-wal|-shm)?",),
-    }.items()
+    "analyzer": re.compile("|".join((*_SERVED, *_KEYS, "analyzer\\.sqlite(-wal|-shm)?"))),
+    "shuffler": re.compile(
+        "|".join(
+            (
+                *_SERVED,
+                *_KEYS,
+                "envelope(-[0-9a-z-]+)?\\.pub",
+                "spool\\.sqlite(-wal|-shm)?",
+                f"batch-{_ID}\\.key",
+                f"batches/{_ID}/(permuted|permuted\\.part|bucket-[0-9]+)",
+                f"inclusion/{_DIGEST}\\.(leaves|commitment)",
+            )
+        )
+    ),
+    "user_agent": re.compile("|".join((*_SERVED, "budget\\.sqlite(-wal|-shm)?"))),
 }
 
 _COLUMNS: Final[dict[Party, dict[str, str]]] = {
