@@ -299,13 +299,6 @@ _FAULTS: Final = (
         plant=disks.order_kept,
     ),
     Fault(
-        name="permuted-batch-copied",
-        says="the shuffler keeps a second copy of each permuted batch, unsealed",
-        scenario="services",
-        check="no sealed report lies open on the disk",
-        plant=disks.permuted_batch_copied,
-    ),
-    Fault(
         name="batch-key-from-name",
         says="the key of a batch is made of its public name",
         scenario="services",

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,6 @@ from common.runtime.state import StateDirectory
 from common.submission import Submission, unpack
 from common.task import Task
 from deploy.audit.faults import planting
-from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import BatchKey
 from shuffler.permutation import permute
 from shuffler.spool import Spool
@@ -153,16 +152,3 @@ def opened_reports_kept() -> AbstractContextManager[None]:
     return planting.both(
         _beside(Store, folders), planting.name_in(analyzer.intake, "in_order", other)
     )
-
-
-def permuted_batch_copied() -> AbstractContextManager[None]:
-    """Plant a shuffler that writes the permuted batch twice, once where nobody deletes it."""
-    honest = BatchFiles.save
-
-    def other(self: Any, chunks: Iterable[bytes]) -> None:
-        kept = list(chunks)
-        folder: Path = self._folder
-        (folder.parents[1] / f"permuted-{folder.name}.bak").write_bytes(b"".join(kept))
-        honest(self, kept)
-
-    return planting.method(BatchFiles, "save", other)

@@ -23,6 +23,7 @@ from common.wire import manifest_to_wire
 from deploy.audit.services import devices, disk
 from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.look import Look, columns, look
+from deploy.audit.services.metrics_page import metrics_page
 from deploy.audit.services.people import Dishonest, People
 from deploy.audit.services.plan import Plan
 from deploy.audit.services.record import Collection, Record
@@ -60,7 +61,13 @@ async def play(plan: Plan, directory: Path, lines: LogLines) -> Record:
     """
     course = _Course(plan, directory)
     with course.watch.watching():
-        await course.services_run()
+        async with course.trio as trio:
+            people = People(trio, course.rng, course.answers)
+            try:
+                async with trio.operator() as operator, trio.shuffler_operator() as other:
+                    await course.run(people, operator, other)
+            finally:
+                await people.close()
     course.look("stopped")
     await course.after_the_stop()
     return course.record(lines)
@@ -89,16 +96,6 @@ class _Course:
         self._patience = 0.0
         self.ledger: list[LedgerEntry] = []
         self._directory = directory
-
-    async def services_run(self) -> None:
-        """Start the services, play all of it, and stop them."""
-        async with self.trio:
-            people = People(self.trio, self.rng, self.answers)
-            try:
-                async with self.trio.operator() as operator, self.trio.shuffler_operator() as other:
-                    await self.run(people, operator, other)
-            finally:
-                await people.close()
 
     async def run(self, people: People, operator: OperatorClient, shuffler: ShufflerClient) -> None:
         """Play all of it."""
@@ -310,16 +307,8 @@ class _Course:
 
     async def _pages(self, moment: str) -> dict[str, str]:
         """Read the metrics of the three."""
-        found = {}
-        for party in METHODS:
-            address = (self.trio.state(party) / "metrics_address").read_text(encoding="ascii")
-            host, _, port = address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-            _, _, page = (await reader.read()).decode().partition("\r\n\r\n")
-            found[f"{moment} {party}"] = page
-            writer.close()
-        return found
+        states = {party: self.trio.state(party) for party in METHODS}
+        return {f"{moment} {party}": await metrics_page(state) for party, state in states.items()}
 
     async def after_the_stop(self) -> None:
         """Read what a device has kept; and try dishonest tasks on another."""
