@@ -23,6 +23,8 @@ _TITLES = {
     "Order and time of the delivery",
     "Logs, metrics and output",
     "The shuffler's disk",
+    "The analyzer's disk",
+    "Keys and files of the three parties",
     "Fewer users than planned",
     "Devices, retries and tasks",
     "Generators of the running services",

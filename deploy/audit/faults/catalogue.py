@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from common.errors import SettingsError
-from deploy.audit.faults import counting, deliveries, devices, orders, services
+from deploy.audit.faults import counting, deliveries, devices, disks, orders, services
 from deploy.audit.faults.analyzer_catalogue import ANALYZER_FAULTS
 from deploy.audit.faults.collecting import COLLECTING
 from deploy.audit.faults.fault import Fault
@@ -352,6 +352,69 @@ _FAULTS: Final = (
     ),
     *ANALYZER_FAULTS,
     *RULES,
+    Fault(
+        name="order-kept",
+        says="the shuffler keeps the order of each batch in a file",
+        scenario="services",
+        check="no file of the shuffler is of an unknown kind",
+        plant=disks.order_kept,
+    ),
+    Fault(
+        name="batch-key-from-name",
+        says="the key of a batch is made of its public name",
+        scenario="services",
+        check="the key of every batch is drawn from the operating system",
+        plant=disks.batch_key_from_name,
+    ),
+    Fault(
+        name="constant-nonce",
+        says="all rows of a batch are sealed under one nonce",
+        scenario="services",
+        check="no two rows of a batch are sealed under one nonce",
+        plant=disks.constant_nonce,
+    ),
+    Fault(
+        name="arrivals-kept",
+        says="the shuffler keeps the time and the hash of every report that comes",
+        scenario="services",
+        check="no hash of a report lies open on the disk",
+        plant=disks.arrivals_kept,
+    ),
+    Fault(
+        name="keys-unsealed",
+        says="keys lie in plain in the directories of their parties",
+        scenario="services",
+        check="every key of the shuffler lies sealed",
+        plant=disks.keys_unsealed,
+    ),
+    Fault(
+        name="keys-not-overwritten",
+        says="a key's file is deleted, and its place on the disk is left as it was",
+        scenario="services",
+        check="overwritten before its file is deleted",
+        plant=disks.keys_not_overwritten,
+    ),
+    Fault(
+        name="careless-databases",
+        says="what is deleted stays in free pages of the databases",
+        scenario="services",
+        check="what is deleted from spool.sqlite is overwritten",
+        plant=disks.careless_databases,
+    ),
+    Fault(
+        name="staged-reports-kept",
+        says="the analyzer keeps the sealed reports of a batch that was released",
+        scenario="services",
+        check="no report stays staged once its result is released",
+        plant=disks.staged_reports_kept,
+    ),
+    Fault(
+        name="opened-reports-kept",
+        says="the analyzer keeps opened reports in a file",
+        scenario="services",
+        check="no opened report lies on the analyzer's disk",
+        plant=disks.opened_reports_kept,
+    ),
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})

@@ -4,12 +4,16 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from common.batch import BatchId
 from common.runtime.state import StateDirectory
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import KEY_BYTES, BatchKey
 from shuffler.group import open_group
+
+_NONCE_BYTES: Final = 12
+_LENGTH_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +27,8 @@ class BatchDisk:
     there."""
     permuted: tuple[bytes, ...]
     """The permuted batch, chunk by chunk; nothing before it is permuted."""
+    nonces: tuple[bytes, ...]
+    """Of every row that lies sealed under the key, in the table and in the file."""
 
     @property
     def spooled(self) -> bytes:
@@ -39,7 +45,8 @@ def shuffler_batch(state: Path, digest: bytes) -> BatchDisk | None:
             return None
         batch_id = BatchId(row[0])
         groups = connection.execute(
-            "SELECT number, sealed FROM submission_groups WHERE batch_id = ? ORDER BY number",
+            "SELECT number, sealed, sealed_tags FROM submission_groups WHERE batch_id = ? "
+            "ORDER BY number",
             (batch_id,),
         ).fetchall()
     name = f"batch-{batch_id.hex()}.key"
@@ -47,13 +54,26 @@ def shuffler_batch(state: Path, digest: bytes) -> BatchDisk | None:
         return None
     raw = StateDirectory.open(state).secret(name, lambda: bytes(KEY_BYTES))
     key, folder = BatchKey(raw), state / "batches" / batch_id.hex()
-    files = BatchFiles(folder, key)
+    order = folder / "permuted"
+    rows = [row for _, *sealed in groups for row in sealed]
+    rows += _records(order.read_bytes()) if order.exists() else []
     return BatchDisk(
         batch_id=batch_id,
         key=raw,
-        groups=tuple(open_group(number, sealed, key) for number, sealed in groups),
-        permuted=tuple(files.saved()) if (folder / "permuted").exists() else (),
+        groups=tuple(open_group(number, sealed, key) for number, sealed, _ in groups),
+        permuted=tuple(BatchFiles(folder, key).saved()) if order.exists() else (),
+        nonces=tuple(bytes(row[:_NONCE_BYTES]) for row in rows),
     )
+
+
+def _records(content: bytes) -> list[bytes]:
+    """Take the sealed records of a batch's file apart: before each stands its length."""
+    found, start = [], 0
+    while start < len(content):
+        end = start + _LENGTH_BYTES + int.from_bytes(content[start : start + _LENGTH_BYTES])
+        found.append(content[start + _LENGTH_BYTES : end])
+        start = end
+    return found
 
 
 def staged_chunks(state: Path, digest: bytes) -> tuple[bytes, ...]:
@@ -86,15 +106,3 @@ def stored_groups(state: Path) -> int:
     with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
         [number] = connection.execute("SELECT count(*) FROM submission_groups").fetchone()
     return int(number)
-
-
-def files(state: Path) -> dict[str, bytes]:
-    """Read every file of a party; one that is deleted at that very moment is left out."""
-    found = {}
-    for path in sorted(state.rglob("*")):
-        try:
-            if path.is_file():
-                found[str(path.relative_to(state))] = path.read_bytes()
-        except FileNotFoundError:
-            continue
-    return found

@@ -22,6 +22,8 @@ from common.task_digest import TaskDigest
 from common.wire import manifest_to_wire
 from deploy.audit.services import devices, disk
 from deploy.audit.services.log_lines import LogLines
+from deploy.audit.services.look import Look, columns, look
+from deploy.audit.services.metrics_page import metrics_page
 from deploy.audit.services.people import Dishonest, People
 from deploy.audit.services.plan import Plan
 from deploy.audit.services.record import Collection, Record
@@ -29,6 +31,7 @@ from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import METHODS, Tape, tasks_of_calls
 from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.trio import Trio
+from deploy.audit.services.watch import Watch
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
 from protos.shuffledp.v1 import analyzer_pb2_grpc
@@ -57,13 +60,14 @@ async def play(plan: Plan, directory: Path, lines: LogLines) -> Record:
     Cost: some seconds to start the services, and a quarter of a millisecond a report.
     """
     course = _Course(plan, directory)
-    async with course.trio:
-        people = People(course.trio, course.rng, course.answers)
-        try:
-            async with course.trio.operator() as operator, course.trio.shuffler_operator() as other:
-                await course.run(people, operator, other)
-        finally:
-            await people.close()
+    with course.watch.watching():
+        async with course.trio as trio:
+            people = People(trio, course.rng, course.answers)
+            try:
+                async with trio.operator() as operator, trio.shuffler_operator() as other:
+                    await course.run(people, operator, other)
+            finally:
+                await people.close()
     course.look("stopped")
     await course.after_the_stop()
     return course.record(lines)
@@ -86,7 +90,8 @@ class _Course:
         self.mixed: dict[bytes, disk.BatchDisk | None] = {}
         self.staged: dict[bytes, tuple[bytes, ...]] = {}
         self.metrics: dict[str, str] = {}
-        self.disks: dict[str, dict[str, bytes]] = {}
+        self.looks: dict[tuple[str, str], Look] = {}
+        self.watch = Watch(directory.with_name(f"{directory.name}-links"))
         self.facts: dict[str, bool] = {}
         self._patience = 0.0
         self.ledger: list[LedgerEntry] = []
@@ -95,6 +100,7 @@ class _Course:
     async def run(self, people: People, operator: OperatorClient, shuffler: ShufflerClient) -> None:
         """Play all of it."""
         plan = self.plan
+        self.look("started")  # before anybody else opens a key: that would seal what lies open
         await self._publish_all(operator)
         await self._too_few(people, shuffler)
         await self._everybody(people, "first", lossy=True)
@@ -284,29 +290,25 @@ class _Course:
         await asyncio.sleep(0.1)  # the key goes once the state is written
 
     def look(self, moment: str) -> None:
-        """Copy the shuffler's files."""
-        self.disks[moment] = disk.files(self.trio.state("shuffler"))
+        """Copy the files of all parties; the first look of a moment counts."""
+        self.watch.hold(self.trio.state("shuffler"))
+        for party in METHODS:
+            if (moment, party) not in self.looks:
+                self.looks[moment, party] = look(self.trio.state(party), party, moment)
 
     def _before_delivery(self, digest: bytes) -> None:
         if digest not in self.mixed:
             self.mixed[digest] = disk.shuffler_batch(self.trio.state("shuffler"), digest)
-        self.disks.setdefault("delivering", disk.files(self.trio.state("shuffler")))
+        self.look("delivering")
 
     def _after_staging(self, digest: bytes) -> None:
         self.staged.setdefault(digest, disk.staged_chunks(self.trio.state("analyzer"), digest))
+        self.look("staged")
 
     async def _pages(self, moment: str) -> dict[str, str]:
         """Read the metrics of the three."""
-        found = {}
-        for party in METHODS:
-            address = (self.trio.state(party) / "metrics_address").read_text(encoding="ascii")
-            host, _, port = address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-            _, _, page = (await reader.read()).decode().partition("\r\n\r\n")
-            found[f"{moment} {party}"] = page
-            writer.close()
-        return found
+        states = {party: self.trio.state(party) for party in METHODS}
+        return {f"{moment} {party}": await metrics_page(state) for party, state in states.items()}
 
     async def after_the_stop(self) -> None:
         """Read what a device has kept; and try dishonest tasks on another."""
@@ -349,6 +351,7 @@ class _Course:
                 disk=self.spooled.get(digest),
                 mixed=self.mixed.get(digest),
                 staged=self.staged.get(digest, ()),
+                left_staged=disk.staged_chunks(self.trio.state("analyzer"), digest),
                 closed_at=self.closed.get(name),
                 state=states.get(digest, ""),
                 result=self.results[name],
@@ -371,7 +374,9 @@ class _Course:
             log_lines=tuple(lines.lines),
             output=b"",
             metrics=self.metrics,
-            disks=self.disks,
+            looks=tuple(self.looks.values()),
+            columns={party: columns(self.trio.state(party)) for party in METHODS},
+            watched=self.watch.watched(),
             groups_left=disk.stored_groups(self.trio.state("shuffler")),
             facts=self.facts,
         )

@@ -12,9 +12,11 @@ from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.services.disk import BatchDisk
+from deploy.audit.services.look import Look
 from deploy.audit.services.sources import Asked, Source
-from deploy.audit.services.tape import Heard
+from deploy.audit.services.tape import Heard, Party
 from deploy.audit.services.traced import TracedAnswer
+from deploy.audit.services.watch import Watched
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -36,6 +38,8 @@ class Collection:
     """The shuffler's, when the delivery began."""
     staged: tuple[bytes, ...]
     """The analyzer's, when the delivery had been staged."""
+    left_staged: tuple[bytes, ...]
+    """The analyzer's, at the end."""
     closed_at: float | None
     """When the operator asked the shuffler to close; None where nobody did."""
     state: str
@@ -99,12 +103,21 @@ class Record:
     """All that was written to standard output and standard error."""
     metrics: dict[str, str]
     """Pages by moment and party."""
-    disks: dict[str, dict[str, bytes]]
-    """The shuffler's files by moment."""
+    looks: tuple[Look, ...]
+    """At the files of all parties, moment by moment."""
+    columns: dict[Party, dict[str, tuple[str, ...]]]
+    """Of each party's databases at the end, by table."""
+    watched: Watched
+    """What was noted while the services ran."""
     groups_left: int
     """Groups of submissions in the shuffler's file at the end."""
     facts: dict[str, bool]
     """What was tried on the way, and came out as it must."""
+
+    @property
+    def disks(self) -> dict[str, dict[str, bytes]]:
+        """The shuffler's files by moment."""
+        return {one.moment: one.files for one in self.looks if one.party == "shuffler"}
 
     @property
     def collections(self) -> tuple[Collection, ...]:

@@ -11,8 +11,10 @@ from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.scenario import Scenario
 from deploy.audit.services import (
+    analyzer_disk,
     arrived,
     contents,
+    custody,
     lengths,
     message_count,
     order,
@@ -47,6 +49,8 @@ def findings(record: Record, rng: np.random.Generator) -> tuple[Finding, ...]:
         order.finding(record, views),
         traces.finding(record),
         storage.finding(record),
+        analyzer_disk.finding(record, views),
+        custody.finding(record),
         arrived.finding(record, views),
         refused.finding(record),
         sources.finding(record.sources, record.asked, drawn(record, views)),

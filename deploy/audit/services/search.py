@@ -2,14 +2,19 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
 from common.merkle import leaf
+from deploy.audit.services.look import Look
 
 _WORD: Final = 8
+_SIEVE: Final = np.uint64(0xFFFFF)
+"""Bits of a word by which nearly all that do not occur are left out at once."""
+_BEGINNING: Final = 18
+"""Bytes, a multiple of three: what follows does not change how they are written in base64."""
 
 
 def found(patterns: Iterable[bytes], haystack: bytes) -> list[bytes]:
@@ -26,10 +31,15 @@ def found(patterns: Iterable[bytes], haystack: bytes) -> list[bytes]:
     starts = np.unique(
         np.array([_start(one) for one in wanted if len(one) >= _WORD], dtype=np.uint64)
     )
+    likely = np.zeros(_SIEVE + 1, dtype=np.bool_)
+    likely[starts & _SIEVE] = True
     seen: set[int] = set()
     for offset in range(_WORD if len(starts) else 0):
-        whole = (len(haystack) - offset) // _WORD * _WORD
-        words = np.frombuffer(haystack[offset : offset + max(0, whole)], dtype="<u8")
+        count = max(0, len(haystack) - offset) // _WORD
+        if not count:
+            break
+        words = np.frombuffer(haystack, dtype="<u8", count=count, offset=offset)
+        words = words[likely[words & _SIEVE]]
         places = np.minimum(np.searchsorted(starts, words), len(starts) - 1)
         seen.update(words[starts[places] == words].tolist())
     return [
@@ -37,6 +47,18 @@ def found(patterns: Iterable[bytes], haystack: bytes) -> list[bytes]:
         for one in wanted
         if one and (len(one) < _WORD or _start(one) in seen) and one in haystack
     ]
+
+
+def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set[str]:
+    """
+    Give the kinds of patterns of which one occurs.
+
+    Args:
+        patterns: Byte strings by their kind.
+        haystack: Where they are looked for, all at once.
+    """
+    kinds: dict[bytes, str] = {one: kind for kind, ones in patterns.items() for one in ones}
+    return {kinds[one] for one in found(kinds, haystack)}
 
 
 def written(secret: bytes) -> list[bytes]:
@@ -51,6 +73,17 @@ def hashed(secret: bytes) -> list[bytes]:
         for digest in (hashlib.sha256(secret).digest(), leaf(secret))
         for way in (digest[:16], digest.hex()[:16].encode())
     ]
+
+
+def first_bytes(sealed: bytes) -> list[bytes]:
+    """Give the ways in which the beginning of something long may be written."""
+    return written(sealed[:_BEGINNING])
+
+
+def secret_ways(looks: Iterable[Look]) -> list[bytes]:
+    """Give the ways in which keys of any party may be written, opened as they were looked at."""
+    keys = {key for seen in looks for key in (*seen.secrets.values(), seen.state_key) if key}
+    return [way for key in sorted(keys) for way in written(key)]
 
 
 def _start(pattern: bytes) -> int:

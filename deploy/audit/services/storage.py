@@ -6,28 +6,39 @@ from common.merkle import HASH_BYTES
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.record import Record
-from deploy.audit.services.search import found, written
+from deploy.audit.services.search import (
+    first_bytes,
+    found,
+    hashed,
+    kinds_found,
+    secret_ways,
+    written,
+)
 
-_MOMENTS = ("collecting", "delivering", "over", "stopped")
+_MOMENTS = ("started", "collecting", "delivering", "staged", "over", "stopped")
 _DELIVERED = ("first", "again", "early", "marked")
 
 
 def finding(record: Record) -> Finding:
-    """Search copies of the shuffler's files, made at four moments."""
+    """Search copies of the shuffler's files, made at six moments."""
     checks = Checks()
-    checks.must("the shuffler's files were read at four moments", set(record.disks) >= {*_MOMENTS})
+    checks.must("the shuffler's files were read at six moments", set(record.disks) >= {*_MOMENTS})
+    looks = [one for one in record.looks if one.party == "shuffler"]
     answers = [answer for one in record.collections for answer in one.answers]
     reports = [report for one in answers for report in one.sealed]
-    envelopes = [one.envelope for one in answers]
-    ids = [way for one in answers for way in written(one.submission_id)]
-    for moment, files in record.disks.items():
-        haystack = b"\n".join(files.values())
-        for what, patterns in (
-            ("sealed report", reports),
-            ("envelope", envelopes),
-            ("submission id", ids),
-        ):
-            checks.must(f"no {what} lies open on the disk, {moment}", not found(patterns, haystack))
+    wanted = {
+        "sealed report": [way for one in reports for way in first_bytes(one)],
+        "envelope": [way for one in answers for way in first_bytes(one.envelope)],
+        "submission id": [way for one in answers for way in written(one.submission_id)],
+        "hash of a report": [way for one in reports for way in hashed(one)],
+        "hash of an envelope": [way for one in answers for way in hashed(one.envelope)],
+        "hash of a submission id": [way for one in answers for way in hashed(one.submission_id)],
+        "private key": secret_ways(record.looks),
+    }
+    for seen in looks:
+        there = kinds_found(wanted, b"\n".join(seen.files.values()))
+        for what in wanted:
+            checks.must(f"no {what} lies open on the disk, {seen.moment}", what not in there)
     _keys(checks, record)
     for moment in ("over", "stopped"):
         names = record.disks.get(moment, {})
@@ -50,9 +61,10 @@ def finding(record: Record) -> Finding:
         heading="anonymity",
         coalition="whoever takes the shuffler's disk",
         sentence=(
-            "While a batch is collected its reports lie encrypted on the shuffler's disk; once it "
-            "is delivered, or has expired, its key is gone, and neither the reports nor their "
-            "order can be read from anything that is left."
+            "No sealed report, submission or id of one lay open on the shuffler's disk at any of "
+            f"{len(looks)} moments, nor its unkeyed hash, nor a private key; once a batch is "
+            "delivered, or has expired, its rows, its order and its key are gone, and hashes that "
+            "are kept for devices lie sorted."
         ),
         trials=sum(len(files) for files in record.disks.values()),
     )

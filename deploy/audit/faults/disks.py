@@ -1,0 +1,154 @@
+"""Faults of what lies on disks: orders, keys and reports that are kept, or kept carelessly."""
+
+import hashlib
+import itertools
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+import analyzer.intake
+import analyzer.store
+import common.runtime.database
+from analyzer.ledger import charge
+from analyzer.store import Store
+from common.hpke_pool import in_order
+from common.runtime.state import StateDirectory
+from common.submission import Submission, unpack
+from common.task import Task
+from deploy.audit.faults import planting
+from shuffler.batch_key import BatchKey
+from shuffler.permutation import permute
+from shuffler.spool import Spool
+
+_CONSTANT: Final = b"no-nonce-yet"
+_OWNER_ONLY: Final = 0o600
+
+
+def _beside(owner: type, noted: list[Path]) -> AbstractContextManager[None]:
+    """Note the folder of the database that the owner opens."""
+    honest: Any = vars(owner)["__init__"]
+
+    def other(self: Any, path: Path, *arguments: Any, **more: Any) -> None:
+        noted.append(path.parent)
+        honest(self, path, *arguments, **more)
+
+    return planting.method(owner, "__init__", other)
+
+
+def order_kept() -> AbstractContextManager[None]:
+    """Plant a shuffler that keeps each batch's order in a file."""
+    folders, count = list[Path](), itertools.count()
+
+    def other(reports: Any, rng: np.random.Generator) -> Any:
+        order = rng.permutation(len(reports))
+        np.save(folders[-1] / f"order-{next(count)}.npy", order)
+        return reports[order]
+
+    return planting.both(_beside(Spool, folders), planting.function(permute, other))
+
+
+def key_from_name(self: StateDirectory, name: str, make: Callable[[], bytes]) -> bytes:
+    """Make the key of a batch of the batch's name, which everybody knows; others as they were."""
+    if name.startswith("batch-"):
+        return _SECRET(self, name, lambda: hashlib.sha256(name.encode()).digest())
+    return _SECRET(self, name, make)
+
+
+def unsealed(self: StateDirectory, name: str, make: Callable[[], bytes]) -> bytes:
+    """Keep a secret in plain."""
+    raw = _SECRET(self, name, make)
+    (self.path / name).unlink()
+    (self.path / name).write_bytes(raw)
+    (self.path / name).chmod(_OWNER_ONLY)
+    return raw
+
+
+_IN_ORDER: Final[Any] = in_order
+_SECRET: Final[Callable[[StateDirectory, str, Callable[[], bytes]], bytes]] = StateDirectory.secret
+
+
+def batch_key_from_name() -> AbstractContextManager[None]:
+    """Plant a shuffler that makes a batch's key of its name."""
+    return planting.method(StateDirectory, "secret", key_from_name)
+
+
+def keys_unsealed() -> AbstractContextManager[None]:
+    """Plant parties that keep their keys in plain."""
+    return planting.method(StateDirectory, "secret", unsealed)
+
+
+def constant_nonce() -> AbstractContextManager[None]:
+    """Plant a shuffler that seals all rows of a batch under one nonce."""
+
+    def other(self: Any, row: bytes, place: bytes = b"") -> bytes:
+        sealed: bytes = self._aead.encrypt(_CONSTANT, row, place)
+        return _CONSTANT + sealed
+
+    return planting.method(BatchKey, "seal", other)
+
+
+def arrivals_kept() -> AbstractContextManager[None]:
+    """Plant a shuffler that keeps when each sealed report came, by its hash."""
+    folders = list[Path]()
+
+    def other(plaintext: bytes, task: Task) -> Submission:
+        submission, size = unpack(plaintext, task), task.sealed_report_bytes
+        for folder in folders[-1:]:  # none where the audit opens what it has recorded
+            with (folder / "arrivals.log").open("a", encoding="ascii") as file:
+                for start in range(0, len(submission.sealed_reports), size):
+                    report = submission.sealed_reports[start : start + size]
+                    file.write(f"{time.time()} {hashlib.sha256(report).hexdigest()}\n")
+        return submission
+
+    return planting.both(_beside(Spool, folders), planting.function(unpack, other))
+
+
+def keys_not_overwritten() -> AbstractContextManager[None]:
+    """Plant parties that delete keys, and leave what was in their files on the disk."""
+    return planting.method(
+        StateDirectory, "destroy", lambda self, name: (self.path / name).unlink(missing_ok=True)
+    )
+
+
+def careless_databases() -> AbstractContextManager[None]:
+    """Plant databases that leave what was deleted in their free pages."""
+    honest: Any = vars(common.runtime.database)["_prepare"]
+
+    def other(connection: sqlite3.Connection, path: Path, schema: str) -> None:
+        honest(connection, path, schema)
+        connection.execute("PRAGMA secure_delete=OFF")
+
+    return planting.name_in(common.runtime.database, "_prepare", other)
+
+
+def staged_reports_kept() -> AbstractContextManager[None]:
+    """Plant an analyzer that keeps what was staged of a batch when its result is released."""
+
+    def other(
+        connection: sqlite3.Connection, manifest: Any, cells: bytes, result: bytes, cost: Any
+    ) -> None:
+        row = (manifest.task_digest, cells, result)
+        connection.execute("INSERT INTO results VALUES (?, ?, ?)", row)
+        charge(connection, manifest, cost)
+
+    return planting.name_in(analyzer.store, "_release", other)
+
+
+def opened_reports_kept() -> AbstractContextManager[None]:
+    """Plant an analyzer that keeps opened reports in a file."""
+    folders, honest = list[Path](), _IN_ORDER
+
+    def other(calls: Iterator[Any], *, ahead: int) -> Iterator[Any]:
+        for opened in honest(calls, ahead=ahead):
+            with (folders[-1] / "plain.bin").open("ab") as file:
+                file.write(opened.plaintexts)
+            yield opened
+
+    return planting.both(
+        _beside(Store, folders), planting.name_in(analyzer.intake, "in_order", other)
+    )

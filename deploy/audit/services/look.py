@@ -1,0 +1,91 @@
+"""A look at a party's state directory: its files, who may read them, what its keys open to."""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.errors import SettingsError
+from common.runtime.state_key import StateKey, is_sealed
+from deploy.audit.services.tape import Party
+
+DIRECTORY: Final = "."
+"""Name of the state directory itself, among its files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Look:
+    """A party's state directory as it was at one moment."""
+
+    party: Party
+    moment: str
+    files: dict[str, bytes]
+    """Contents by path within the directory."""
+    modes: dict[str, int]
+    """Who may read and write what, by path."""
+    secrets: dict[str, bytes | None]
+    """What lies sealed in the files of keys; None of one that is not sealed, or does not open."""
+    state_key: bytes
+    """That they are sealed under; its file lies beside the directory."""
+
+
+def look(state: Path, party: Party, moment: str) -> Look:
+    """Read a party's files; one that is deleted at that very moment is left out."""
+    files, modes = dict[str, bytes](), {DIRECTORY: _mode(state)}
+    for path in _paths(state):
+        name = str(path.relative_to(state))
+        try:
+            if path.is_file():
+                files[name], modes[name] = path.read_bytes(), _mode(path)
+        except FileNotFoundError:
+            continue
+    key_file = state.with_name(f"{state.name}.key")
+    raw = key_file.read_bytes() if key_file.exists() else b""
+    return Look(
+        party=party,
+        moment=moment,
+        files=files,
+        modes=modes,
+        secrets={
+            name: _opened(name, content, raw, key_file)
+            for name, content in files.items()
+            if name.endswith(".key")
+        },
+        state_key=raw,
+    )
+
+
+def columns(state: Path) -> dict[str, tuple[str, ...]]:
+    """Give the columns of every table of a party's databases, by table; SQLite's own left out."""
+    found = {}
+    for path in sorted(state.rglob("*.sqlite")):
+        with closing(sqlite3.connect(path)) as connection:
+            query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+            for (table,) in connection.execute(query).fetchall():
+                if not table.startswith("sqlite_"):
+                    rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+                    found[str(table)] = tuple(str(name) for (name,) in rows)
+    return found
+
+
+def _paths(state: Path) -> Iterator[Path]:
+    for folder, _, names in os.walk(state):
+        yield from (Path(folder) / name for name in sorted(names))
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _opened(name: str, content: bytes, raw: bytes, key_file: Path) -> bytes | None:
+    """Open a sealed secret, and leave its file as it is."""
+    if not is_sealed(content):
+        return None
+    try:
+        return StateKey(raw, key_file).open(name, content)
+    except SettingsError:
+        return None
