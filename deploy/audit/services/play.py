@@ -29,6 +29,7 @@ from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import METHODS, Tape, tasks_of_calls
 from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.trio import Trio
+from deploy.audit.services.watch import Watch
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
 from protos.shuffledp.v1 import analyzer_pb2_grpc
@@ -78,6 +79,7 @@ class _Course:
         self.tape, self.answers = Tape(), list[TracedAnswer]()
         self.sources = Sources(self.rng.spawn(1)[0])
         self.trio = Trio(directory, tape=self.tape, sources=self.sources, told=self.answers.append)
+        self.watch = Watch(self.trio, self.tape)
         self.tape.on_manifest, self.tape.on_staged = self._before_delivery, self._after_staging
         self.signed: dict[str, SignedTask] = {}
         self.results: dict[str, Result | None] = {}
@@ -97,6 +99,7 @@ class _Course:
         plan = self.plan
         await self._publish_all(operator)
         await self._too_few(people, shuffler)
+        await self.watch.while_collecting(people, self.signed["few"], plan.values)
         await self._everybody(people, "first", lossy=True)
         self.look("collecting")
         self.metrics |= await self._pages("collecting")
@@ -123,6 +126,7 @@ class _Course:
         self.ledger, _ = await operator.ledger()
         self.metrics |= await self._pages("over")
         self.look("over")
+        await self.watch.when_over(self._digest("first"))
 
     async def _publish_all(self, operator: OperatorClient) -> None:
         plan, now, key = self.plan, int(time.time()), self.trio.shuffler_key
@@ -297,16 +301,7 @@ class _Course:
 
     async def _pages(self, moment: str) -> dict[str, str]:
         """Read the metrics of the three."""
-        found = {}
-        for party in METHODS:
-            address = (self.trio.state(party) / "metrics_address").read_text(encoding="ascii")
-            host, _, port = address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
-            _, _, page = (await reader.read()).decode().partition("\r\n\r\n")
-            found[f"{moment} {party}"] = page
-            writer.close()
-        return found
+        return {f"{moment} {party}": await self.trio.metrics(party) for party in METHODS}
 
     async def after_the_stop(self) -> None:
         """Read what a device has kept; and try dishonest tasks on another."""
@@ -373,6 +368,7 @@ class _Course:
             metrics=self.metrics,
             disks=self.disks,
             groups_left=disk.stored_groups(self.trio.state("shuffler")),
+            seen=self.watch.seen(),
             facts=self.facts,
         )
 

@@ -15,6 +15,7 @@ from deploy.audit.services.disk import BatchDisk
 from deploy.audit.services.sources import Asked, Source
 from deploy.audit.services.tape import Heard
 from deploy.audit.services.traced import TracedAnswer
+from deploy.audit.services.watch import Seen
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -103,6 +104,8 @@ class Record:
     """The shuffler's files by moment."""
     groups_left: int
     """Groups of submissions in the shuffler's file at the end."""
+    seen: Seen
+    """From outside, while a batch collected and when all was over."""
     facts: dict[str, bool]
     """What was tried on the way, and came out as it must."""
 

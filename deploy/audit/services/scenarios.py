@@ -12,6 +12,7 @@ from deploy.audit.finding import Finding, Outcome
 from deploy.audit.scenario import Scenario
 from deploy.audit.services import (
     arrived,
+    callers,
     contents,
     lengths,
     message_count,
@@ -19,6 +20,7 @@ from deploy.audit.services import (
     refused,
     sources,
     storage,
+    telling,
     traces,
 )
 from deploy.audit.services.collect import collect
@@ -46,9 +48,11 @@ def findings(record: Record, rng: np.random.Generator) -> tuple[Finding, ...]:
         contents.finding(record, views),
         order.finding(record, views),
         traces.finding(record),
+        telling.finding(record),
         storage.finding(record),
         arrived.finding(record, views),
         refused.finding(record),
+        callers.finding(record),
         sources.finding(record.sources, record.asked, drawn(record, views)),
     )
 
