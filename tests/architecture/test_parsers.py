@@ -49,13 +49,14 @@ _AUDITED: Final = (
     "sources.finding",
     "storage._sorted",
     "tape.tasks_of_calls",
+    "telling._asked_once",
     "traces._fields",
     "traces._numbers",
     "trio.Trio._text",
-    "trio.Trio.metrics",
     "views.AnalyzerView.counted",
     "views.delivery",
     "views.received",
+    "watch.Watch._channel",
 )
 """Of deploy/audit/services."""
 

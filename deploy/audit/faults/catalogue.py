@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from common.errors import SettingsError
-from deploy.audit.faults import counting, deliveries, devices, orders, services
+from deploy.audit.faults import callers, counting, deliveries, devices, orders, services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +290,10 @@ _FAULTS: Final = (
         scenario="services",
         check="no report is lost in the first batch",
         plant=services.users_dropped,
+    ),
+    *(
+        Fault(name=name, says=says, scenario="services", check=check, plant=plant)
+        for name, says, check, plant in callers.FAULTS
     ),
 )
 

@@ -14,7 +14,7 @@ from deploy.audit.services.watch import Knock
 
 Who = Literal["anybody", "the shuffler", "the operator", "who holds the operator's token"]
 
-_RULES: Final[dict[Party, dict[str, Who]]] = {
+RULES: Final[dict[Party, dict[str, Who]]] = {
     "analyzer": {
         "CreateTask": "the operator",
         "RegisterSentinels": "the operator",
@@ -42,6 +42,7 @@ _RULES: Final[dict[Party, dict[str, Who]]] = {
         "Check": "anybody",
     },
 }
+"""Who is to be served, by service and call."""
 _NO_ENTRY: Final = frozenset({"none", "plaintext", "foreign"})
 _ASK_FOR_CERTIFICATES: Final = "analyzer"
 _SHUT: Final = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "UNAVAILABLE"})
@@ -55,14 +56,14 @@ _UNCLEAR: Final = frozenset(
 def finding(record: Record) -> Finding:
     """Compare who was let in with who may be."""
     checks = Checks()
-    for party, rules in _RULES.items():
+    for party, rules in RULES.items():
         named = {method.name for method in METHODS[party]}
         checks.must(f"there is a rule for every call of the {_called(party)}", named <= set(rules))
     for knock in record.seen.knocks:
         _judge(checks, knock)
     for fact, holds in record.seen.facts.items():
         checks.must(fact, holds)
-    n_calls = sum(len(rules) for rules in _RULES.values())
+    n_calls = sum(len(rules) for rules in RULES.values())
     return checks.finding(
         scenario="services",
         title="Who may call what",
@@ -90,7 +91,7 @@ def _judge(checks: Checks, knock: Knock) -> None:
             knock.status == "UNAVAILABLE",
         )
         return
-    who = _RULES[knock.party].get(name)
+    who = RULES[knock.party].get(name)
     if who is None:
         checks.must(f"the {party} serves no other calls", knock.status == "UNIMPLEMENTED")
         return

@@ -119,7 +119,7 @@ class Watch:
         lines = LogLines()
         async with self._channel("shuffler", "none") as channel:
             with lines.heard_too():
-                for prefix in (b"", b"\x5a" * PREFIX_BYTES, b"\xa5" * PREFIX_BYTES):
+                for prefix in (b"", bytes(PREFIX_BYTES), b"\x5a" * PREFIX_BYTES):
                     request = shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=prefix)
                     await _answer(channel, "GetInclusion", request.SerializeToString())
         self._asking += [line for who, line in lines.lines if who == "shuffler"]
@@ -272,7 +272,8 @@ class Watch:
     ) -> Knock:
         text = self._token(party, token)
         headers = () if text is None else (("authorization", f"Bearer {text}"),)
-        call: Any = channel.unary_unary(path)(request, timeout=_DEADLINE, metadata=headers)
+        multicallable: Any = channel.unary_unary(path)
+        call = multicallable(request, timeout=_DEADLINE, metadata=headers)
         try:
             await call
             status, told = "OK", ""
@@ -347,9 +348,9 @@ def _paths(party: Party) -> Iterator[str]:
 
 async def _answer(channel: grpc.aio.Channel, name: str, request: bytes) -> bytes:
     """Ask the shuffler; a refusal is an answer too."""
-    call: Any = channel.unary_unary(f"/shuffledp.v1.Shuffler/{name}")(request, timeout=_DEADLINE)
+    multicallable: Any = channel.unary_unary(f"/shuffledp.v1.Shuffler/{name}")
     try:
-        return bytes(await call)
+        return bytes(await multicallable(request, timeout=_DEADLINE))
     except grpc.aio.AioRpcError as error:
         return f"{error.code().name}: {error.details()}".encode()
 
