@@ -69,13 +69,15 @@ def finding(record: Record) -> Finding:
         title="Who may call what",
         heading="correctness",
         sentence=(
-            f"Each of {n_calls} calls of the running services was tried as several callers: "
-            "without a certificate, in plaintext, with that of another authority, the shuffler's, "
-            "the operator's and a device's, and with no token, an empty one, a part of the right "
-            "one, more than it, another service's and the right one. Served was who may be "
-            f"served, and nobody else. Plaintext is refused beyond one's own machine."
+            f"Each of {n_calls} calls of the running services was tried: the analyzer's without a "
+            "certificate, in plaintext, and with the certificate of another authority, of the "
+            "shuffler, of the operator and of a device; the shuffler's in plaintext, without a "
+            "certificate and with the operator's. Who could connect to these two showed no token, "
+            "an empty one, a part of the right one, more than it, another service's and the right "
+            "one. Served was who may be, and nobody else. Settings and connections in plaintext "
+            "beyond one's own machine were refused."
         ),
-        advice="Do not run this version where others can connect: see common/runtime/calls.py.",
+        advice="Do not run this version where others can connect.",
         trials=len(record.seen.knocks),
     )
 

@@ -51,12 +51,12 @@ def finding(record: Record) -> Finding:
         heading="anonymity",
         coalition="whoever asks",
         sentence=(
-            "Metrics, beside those of the process and its machine, and the shuffler's answers "
-            "about a batch that collects were the same before and after submissions, which left "
-            "no line in a log; the analyzer was asked once for each task. Answers carried nothing "
-            f"beside them but fixed words. {len(seen.failures)} calls were made to fail, and "
-            "libraries to log: neither the logs nor the callers heard what the errors said, and no "
-            "log named a caller's address."
+            "Metrics, but those of the process and its machine, and what the shuffler answers of a "
+            "batch that collects were the same before and after some submissions, which left no "
+            "line in a log, and neither did questions for proofs; the analyzer was asked once for "
+            "each task. Beside answers came fixed words alone. "
+            f"{len(seen.failures)} calls were made to fail, and libraries to log: what the errors "
+            "said was in no log and was told to no caller, and no log named who had called."
         ),
         advice="Do not let others read logs or metrics, or call, until this is mended.",
         trials=len(seen.failures),

@@ -62,9 +62,9 @@ def finding(record: Record) -> Finding:
         coalition="whoever reads the logs",
         sentence=(
             f"{len(record.log_lines)} log lines at level DEBUG, {len(record.metrics)} pages of "
-            "metrics and all output of the three services hold no value, name, report, "
-            "submission or address of anybody; what shuffler and analyzer both log are task and "
-            "batch."
+            "metrics and all output of the three services were searched for values that were "
+            "planted, names, tokens, ids, reports, envelopes, hashes of them and callers' ports: "
+            "none is there. What shuffler and analyzer both log are task and batch."
         ),
         trials=len(record.log_lines),
     )

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import grpc
 
@@ -34,6 +34,7 @@ from user_agent.settings import UserAgentSettings
 Certificate = Literal["none", "plaintext", "foreign", "shuffler", "operator", "user_agent"]
 Token = Literal["none", "empty", "a part", "and more", "another's", "right"]
 
+TOKENS: Final[tuple[Token, ...]] = get_args(Token)
 MARKER: Final = "the value is 7305914826"
 """In errors that are raised on purpose: neither a log nor a caller may hear of it."""
 
@@ -167,24 +168,12 @@ class Watch:
 
     async def _knock_everywhere(self) -> None:
         """Try every call of every service with every certificate and token, some at once."""
-        every: dict[Certificate, Sequence[Token]] = {
-            "shuffler": ("none", "empty", "a part", "and more", "another's", "right"),
-            "operator": ("none", "empty", "a part", "and more", "another's", "right"),
-            "user_agent": ("none", "right"),
-        }
-        nobody: dict[Certificate, Sequence[Token]] = {
-            "none": ("none", "right"),
-            "plaintext": ("right",),
-            "foreign": ("right",),
-        }
-        anybody: dict[Certificate, Sequence[Token]] = {
-            "none": every["operator"],
-            "operator": ("none", "right"),
-        }
+        shut_out: tuple[Certificate, ...] = ("none", "plaintext", "foreign")
         tried: list[tuple[Party, Certificate, Sequence[Token]]] = [
-            *(("analyzer", shown, tokens) for shown, tokens in {**every, **nobody}.items()),
-            *(("shuffler", shown, tokens) for shown, tokens in anybody.items()),
-            ("shuffler", "plaintext", ("right",)),
+            *(("analyzer", shown, TOKENS) for shown in ("shuffler", "operator", "user_agent")),
+            *(("analyzer", shown, ("none", "right")) for shown in shut_out),
+            *(("shuffler", shown, TOKENS) for shown in ("none", "operator")),
+            ("shuffler", "plaintext", ("none", "right")),
             ("user_agent", "none", ("none",)),
         ]
         await asyncio.gather(*(self._knock(*each) for each in tried))
