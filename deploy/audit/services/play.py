@@ -98,8 +98,8 @@ class _Course:
         """Play all of it."""
         plan = self.plan
         await self._publish_all(operator)
-        await self._too_few(people, shuffler)
-        await self.watch.while_collecting(people, self.signed["few"], plan.values)
+        await self.watch.while_collecting(people, self.signed["early"], plan.values)
+        await self._too_few(people, operator, shuffler)
         await self._everybody(people, "first", lossy=True)
         self.look("collecting")
         self.metrics |= await self._pages("collecting")
@@ -144,11 +144,15 @@ class _Course:
         }
         for name, draft in drafts.items():
             self.signed[name] = await operator.create_task(draft)
-        short = dataclasses.replace(common, deadline=int(time.time()) + _SHORT_LIFE)
-        self.signed["few"] = await operator.create_task(short)
 
-    async def _too_few(self, people: People, shuffler: ShufflerClient) -> None:
+    async def _too_few(
+        self, people: People, operator: OperatorClient, shuffler: ShufflerClient
+    ) -> None:
         """Let fewer users than n_min answer, and ask for their batch."""
+        draft, deadline = self.plan.draft, int(time.time()) + _SHORT_LIFE
+        key = self.trio.shuffler_key(draft.suite)
+        short = dataclasses.replace(draft, deadline=deadline, shuffler_key=key)
+        self.signed["few"] = await operator.create_task(short)
         await people.answer(self.signed["few"], self.plan.values[:_FEW], ())
         self.facts["a batch below n_min is not closed for its operator"] = not await _done(
             shuffler.close_batch(self._digest("few"))

@@ -19,6 +19,7 @@ from analyzer.settings import AnalyzerSettings
 from common.errors import SettingsError
 from common.inclusion import PREFIX_BYTES
 from common.runtime.clock import SystemClock
+from common.runtime.metrics_endpoint import PAGE_SECONDS
 from common.runtime.rpc import open_channel
 from common.runtime.tls import TlsIdentity, development_files
 from common.signing import SignedTask
@@ -39,6 +40,7 @@ MARKER: Final = "the value is 7305914826"
 """In errors that are raised on purpose: neither a log nor a caller may hear of it."""
 
 _DEADLINE: Final = 10.0
+_MARGIN: Final = 0.05
 _MORE: Final = 3
 """Who submit between two readings: one by itself, the others in bulk."""
 _AT_ONCE: Final = 2000
@@ -106,12 +108,13 @@ class Watch:
     async def while_collecting(
         self, people: People, signed: SignedTask, values: Sequence[int]
     ) -> None:
-        """Let some more users answer; read what can be read just before and just after."""
+        """Let some users answer; read what can be read just before and just after."""
         digest, lines = signed.digest(), LogLines()
         async with self._channel("shuffler", "none") as channel:
             await self._look(channel, digest)
             with lines.heard_too():
                 await people.answer(signed, values[:_MORE], ())
+                await asyncio.sleep(PAGE_SECONDS + _MARGIN)  # a page is kept for so long
             await self._look(channel, digest)
         self._collecting += [line for _, line in lines.lines]
 
@@ -153,11 +156,10 @@ class Watch:
         )
 
     async def _look(self, channel: grpc.aio.Channel, digest: TaskDigest) -> None:
-        """Read the metrics of all, and ask the shuffler all that anybody may ask."""
-        self._pages.append({party: await self._trio.metrics(party) for party in METHODS})
+        """Ask the shuffler all that anybody may ask, and read the metrics of all."""
         questions = {
+            "FetchTask": shuffler_pb2.FetchTaskRequest(task_digest=digest),  # begins a batch
             "GetBatchStatus": shuffler_pb2.GetBatchStatusRequest(task_digest=digest),
-            "FetchTask": shuffler_pb2.FetchTaskRequest(task_digest=digest),
             "GetInclusion": shuffler_pb2.GetInclusionRequest(task_digest=digest),
         }
         answers = [
@@ -165,6 +167,7 @@ class Watch:
             for name, request in questions.items()
         ]
         self._answers.append(tuple(answers))
+        self._pages.append({party: await self._trio.metrics(party) for party in METHODS})
 
     async def _knock_everywhere(self) -> None:
         """Try every call of every service with every certificate and token, some at once."""
