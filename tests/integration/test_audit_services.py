@@ -22,9 +22,11 @@ _TITLES = {
     "Contents of the batch",
     "Order and time of the delivery",
     "Logs, metrics and output",
+    "What services tell whoever asks",
     "The shuffler's disk",
     "Fewer users than planned",
     "Devices, retries and tasks",
+    "Who may call what",
     "Generators of the running services",
 }
 
