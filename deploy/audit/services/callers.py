@@ -10,7 +10,7 @@ from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.record import Record
 from deploy.audit.services.tape import METHODS, Party
-from deploy.audit.services.watch import Knock
+from deploy.audit.services.visits import Knock
 
 Who = Literal["anybody", "the shuffler", "the operator", "who holds the operator's token"]
 

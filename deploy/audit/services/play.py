@@ -29,7 +29,7 @@ from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import METHODS, Tape, tasks_of_calls
 from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.trio import Trio
-from deploy.audit.services.watch import Watch
+from deploy.audit.services.visits import Visits
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
 from protos.shuffledp.v1 import analyzer_pb2_grpc
@@ -79,7 +79,7 @@ class _Course:
         self.tape, self.answers = Tape(), list[TracedAnswer]()
         self.sources = Sources(self.rng.spawn(1)[0])
         self.trio = Trio(directory, tape=self.tape, sources=self.sources, told=self.answers.append)
-        self.watch = Watch(self.trio, self.tape)
+        self.visits = Visits(self.trio, self.tape)
         self.tape.on_manifest, self.tape.on_staged = self._before_delivery, self._after_staging
         self.signed: dict[str, SignedTask] = {}
         self.results: dict[str, Result | None] = {}
@@ -98,7 +98,7 @@ class _Course:
         """Play all of it."""
         plan = self.plan
         await self._publish_all(operator)
-        await self.watch.while_collecting(people, self.signed["early"], plan.values)
+        await self.visits.while_collecting(people, self.signed["early"], plan.values)
         await self._too_few(people, operator, shuffler)
         await self._everybody(people, "first", lossy=True)
         self.look("collecting")
@@ -126,7 +126,7 @@ class _Course:
         self.ledger, _ = await operator.ledger()
         self.metrics |= await self._pages("over")
         self.look("over")
-        await self.watch.when_over(self._digest("first"))
+        await self.visits.when_over(self._digest("first"))
 
     async def _publish_all(self, operator: OperatorClient) -> None:
         plan, now, key = self.plan, int(time.time()), self.trio.shuffler_key
@@ -372,7 +372,7 @@ class _Course:
             metrics=self.metrics,
             disks=self.disks,
             groups_left=disk.stored_groups(self.trio.state("shuffler")),
-            seen=self.watch.seen(),
+            seen=self.visits.seen(),
             facts=self.facts,
         )
 

@@ -15,7 +15,7 @@ from deploy.audit.services.disk import BatchDisk
 from deploy.audit.services.sources import Asked, Source
 from deploy.audit.services.tape import Heard
 from deploy.audit.services.traced import TracedAnswer
-from deploy.audit.services.watch import Seen
+from deploy.audit.services.visits import Seen
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

@@ -7,7 +7,7 @@ from typing import Final
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.record import Record
-from deploy.audit.services.watch import MARKER, Seen
+from deploy.audit.services.visits import MARKER, Seen
 from protos.shuffledp.v1 import analyzer_pb2
 
 _OF_PROCESS: Final = (

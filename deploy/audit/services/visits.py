@@ -95,7 +95,7 @@ class Seen:
     facts: Mapping[str, bool]
 
 
-class Watch:
+class Visits:
     """Looks at running services from outside, while a batch collects and when all is over."""
 
     def __init__(self, trio: Trio, tape: Tape) -> None:
