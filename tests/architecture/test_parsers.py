@@ -52,6 +52,7 @@ _AUDITED: Final = (
     "sources.finding",
     "storage._sorted",
     "tape.tasks_of_calls",
+    "telling._asked_once",
     "traces._fields",
     "traces._numbers",
     "trio.Trio._text",
@@ -59,6 +60,7 @@ _AUDITED: Final = (
     "views.delivery",
     "views.received",
     "watch.Watch.watched",
+    "visits.Visits._channel",
 )
 """Of deploy/audit/services."""
 

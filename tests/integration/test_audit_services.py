@@ -22,11 +22,13 @@ _TITLES = {
     "Contents of the batch",
     "Order and time of the delivery",
     "Logs, metrics and output",
+    "What services tell whoever asks",
     "The shuffler's disk",
     "The analyzer's disk",
     "Keys and files of the three parties",
     "Fewer users than planned",
     "Devices, retries and tasks",
+    "Who may call what",
     "Generators of the running services",
 }
 

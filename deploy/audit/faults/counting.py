@@ -1,7 +1,7 @@
 """Faults of the accountant, of estimates, and of what the shuffler draws."""
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from common.mechanisms.mechanism import Vector
 from common.mechanisms.support import debias
 from common.shuffler_spec import ShufflerSpec
 from deploy.audit.faults import planting
+from deploy.audit.faults.fault import Fault
 from shuffler.dummies import draw_item_dummies
 
 
@@ -53,3 +54,35 @@ def less_shuffler_noise() -> AbstractContextManager[None]:
         return drawn if spec.law == "none" else np.minimum(drawn, int(np.median(drawn)) + 3)
 
     return planting.function(draw_item_dummies, other)
+
+
+COUNTING: Final = (
+    Fault(
+        name="too-low-epsilon",
+        says="the accountant states nine tenths of ε",
+        scenario="accountant",
+        check="no less than by another program",
+        plant=nine_tenths_of_epsilon,
+    ),
+    Fault(
+        name="refused-reports-counted",
+        says="refused reports are not taken off the honest users",
+        scenario="accountant",
+        check="refused reports are taken off",
+        plant=refused_reports_counted,
+    ),
+    Fault(
+        name="biased-estimates",
+        says="every share is estimated 2 % too high",
+        scenario="estimates",
+        check="a common value",
+        plant=two_percent_too_high,
+    ),
+    Fault(
+        name="shuffler-noise",
+        says="the shuffler's dummies vary less than the task says",
+        scenario="draws",
+        check="the shuffler's",
+        plant=less_shuffler_noise,
+    ),
+)

@@ -1,7 +1,7 @@
 """Faults of shuffler, analyzer and devices in what they take from each other."""
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import analyzer.staging
 import analyzer.store
@@ -13,6 +13,7 @@ from common.hpke import SealContext
 from common.inclusion import BatchCommitment, InclusionProof
 from common.submission import Outcome
 from deploy.audit.faults import planting
+from deploy.audit.faults.fault import Fault
 from shuffler.collection import Collection
 
 
@@ -90,3 +91,77 @@ def second_batch_taken() -> AbstractContextManager[None]:
 def tokens_forgotten() -> AbstractContextManager[None]:
     """Plant a shuffler that remembers no token."""
     return planting.function(shuffler.submission_table._tokens, lambda *_: None)
+
+
+DELIVERIES: Final = (
+    Fault(
+        name="copies-counted",
+        says="the analyzer counts a report as often as it comes",
+        scenario="shuffler-duplicates",
+        check="every report is left once",
+        plant=copies_counted,
+    ),
+    Fault(
+        name="any-number-taken",
+        says="the shuffler takes submissions of more reports than the task says",
+        scenario="dishonest-clients",
+        check="more reports than the task's is refused",
+        plant=any_number_taken,
+    ),
+    Fault(
+        name="conflicts-taken",
+        says="the shuffler takes other bytes under an id that it has seen",
+        scenario="dishonest-clients",
+        check="other bytes under an id that was used are refused",
+        plant=conflicts_taken,
+    ),
+    Fault(
+        name="tokens-forgotten",
+        says="the shuffler takes one token twice",
+        scenario="dishonest-clients",
+        check="a second time it is refused",
+        plant=tokens_forgotten,
+    ),
+    Fault(
+        name="unbound-ciphertexts",
+        says="what is sealed does not name its task",
+        scenario="shuffler-replays",
+        check="reports of one task are none of another",
+        plant=unbound_ciphertexts,
+    ),
+    Fault(
+        name="second-batch-taken",
+        says="the analyzer takes a second batch of a task",
+        scenario="shuffler-replays",
+        check="a second batch of a task is refused",
+        plant=second_batch_taken,
+    ),
+    Fault(
+        name="every-proof-believed",
+        says="a device believes every proof that it was counted",
+        scenario="shuffler-drops",
+        check="the device concerned has proof of it",
+        plant=every_proof_believed,
+    ),
+    Fault(
+        name="every-signature-believed",
+        says="a device believes whatever the shuffler signs in the analyzer's place",
+        scenario="shuffler-drops",
+        check="no device believes what the shuffler signs",
+        plant=every_signature_believed,
+    ),
+    Fault(
+        name="sentinels-ignored",
+        says="the analyzer looks at sentinels and never objects",
+        scenario="shuffler-keeps-order",
+        check="a batch in the order of arrival is not released",
+        plant=sentinels_ignored,
+    ),
+    Fault(
+        name="batches-below-n-min",
+        says="the analyzer takes a batch of fewer users than n_min",
+        scenario="shuffler-injects",
+        check="a batch below n_min is refused",
+        plant=manifest_unchecked,
+    ),
+)

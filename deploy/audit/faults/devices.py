@@ -12,6 +12,7 @@ from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Reports
 from common.mechanisms.response_weights import ResponseWeights
 from deploy.audit.faults import planting
+from deploy.audit.faults.fault import Fault
 from user_agent.contribution import Answer, Contributor, draw_dummy_counts, pad
 
 _PERCENT: Final = 50
@@ -124,3 +125,63 @@ def uneven_items() -> AbstractContextManager[None]:
         return reports
 
     return planting.method(Grr, "dummies", other)
+
+
+DEVICES: Final = (
+    Fault(
+        name="probabilities-2-percent",
+        says="the truth is told 2 % oftener than the weights say",
+        scenario="randomizer",
+        check="supports its own item",
+        plant=two_percent_more_truth,
+    ),
+    Fault(
+        name="uneven-dummies",
+        says="2 % of the dummies name the first bucket or item",
+        scenario="randomizer",
+        check="a dummy",
+        plant=uneven_dummies,
+    ),
+    Fault(
+        name="no-seed-0",
+        says="seed 0 is never drawn, so that seeds are not pairwise independent",
+        scenario="randomizer",
+        check="seed 0 as often as any",
+        plant=no_seed_0,
+    ),
+    Fault(
+        name="value-dependent-length",
+        says="an envelope is one byte longer for every other value",
+        scenario="devices",
+        check="one length of every envelope",
+        plant=longer_for_odd_values,
+    ),
+    Fault(
+        name="reused-seeds",
+        says="a user's dummies carry the seed of the user's own report",
+        scenario="devices",
+        check="a seed of its own for every message",
+        plant=reused_seeds,
+    ),
+    Fault(
+        name="varying-dummies",
+        says="every other user leaves one dummy out, and fills it up with padding",
+        scenario="devices",
+        check="a fixed number of dummies",
+        plant=varying_dummies,
+    ),
+    Fault(
+        name="own-report-first",
+        says="a user's own report comes first in every submission",
+        scenario="devices",
+        check="the own report in every place",
+        plant=own_report_first,
+    ),
+    Fault(
+        name="device-generator",
+        says="a device draws from a generator that it seeds with the value",
+        scenario="devices",
+        check="another generator, another answer",
+        plant=seeded_with_value,
+    ),
+)

@@ -21,6 +21,7 @@ from common.runtime.state import StateDirectory
 from common.submission import Submission, unpack
 from common.task import Task
 from deploy.audit.faults import planting
+from deploy.audit.faults.fault import Fault
 from shuffler.batch_key import BatchKey
 from shuffler.permutation import permute
 from shuffler.spool import Spool
@@ -152,3 +153,70 @@ def opened_reports_kept() -> AbstractContextManager[None]:
     return planting.both(
         _beside(Store, folders), planting.name_in(analyzer.intake, "in_order", other)
     )
+
+
+DISKS: Final = (
+    Fault(
+        name="order-kept",
+        says="the shuffler keeps the order of each batch in a file",
+        scenario="services",
+        check="no file of the shuffler is of an unknown kind",
+        plant=order_kept,
+    ),
+    Fault(
+        name="batch-key-from-name",
+        says="the key of a batch is made of its public name",
+        scenario="services",
+        check="the key of every batch is drawn from the operating system",
+        plant=batch_key_from_name,
+    ),
+    Fault(
+        name="constant-nonce",
+        says="all rows of a batch are sealed under one nonce",
+        scenario="services",
+        check="no two rows of a batch are sealed under one nonce",
+        plant=constant_nonce,
+    ),
+    Fault(
+        name="arrivals-kept",
+        says="the shuffler keeps the time and the hash of every report that comes",
+        scenario="services",
+        check="no hash of a report lies open on the disk",
+        plant=arrivals_kept,
+    ),
+    Fault(
+        name="keys-unsealed",
+        says="keys lie in plain in the directories of their parties",
+        scenario="services",
+        check="every key of the shuffler lies sealed",
+        plant=keys_unsealed,
+    ),
+    Fault(
+        name="keys-not-overwritten",
+        says="a key's file is deleted, and its place on the disk is left as it was",
+        scenario="services",
+        check="overwritten before its file is deleted",
+        plant=keys_not_overwritten,
+    ),
+    Fault(
+        name="careless-databases",
+        says="what is deleted stays in free pages of the databases",
+        scenario="services",
+        check="what is deleted from spool.sqlite is overwritten",
+        plant=careless_databases,
+    ),
+    Fault(
+        name="staged-reports-kept",
+        says="the analyzer keeps the sealed reports of a batch that was released",
+        scenario="services",
+        check="no report stays staged once its result is released",
+        plant=staged_reports_kept,
+    ),
+    Fault(
+        name="opened-reports-kept",
+        says="the analyzer keeps opened reports in a file",
+        scenario="services",
+        check="no opened report lies on the analyzer's disk",
+        plant=opened_reports_kept,
+    ),
+)

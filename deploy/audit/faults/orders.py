@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from common.hpke import report_context
 from common.task_digest import TaskDigest
 from deploy.audit.faults import planting
+from deploy.audit.faults.fault import Fault
 from shuffler import group, mixing
 from shuffler.dummies import draw_kept
 from shuffler.mixing import Mixed, Mixing
@@ -243,3 +244,119 @@ def groups_numbered_by_time() -> AbstractContextManager[None]:
             return time.time_ns()
 
     return planting.name_in(group, "secrets", Clock)
+
+
+ORDERS: Final = (
+    Fault(
+        name="identity-permutation",
+        says="the shuffler passes batches on in the order in which they came",
+        scenario="orders",
+        check="neighbours stay",
+        plant=identity,
+    ),
+    Fault(
+        name="biased-permutation",
+        says="each report is swapped with any other, instead of with one that is not placed yet",
+        scenario="orders",
+        check="all orders of 3",
+        plant=biased,
+    ),
+    Fault(
+        name="chunked-permutation",
+        says="reports are permuted among those that came with them, a thousand at a time",
+        scenario="orders",
+        check="blocks spread",
+        plant=within_chunks,
+    ),
+    Fault(
+        name="chunks-kept-together",
+        says="chunks of ten reports are permuted, and keep their inner order",
+        scenario="orders",
+        check="neighbours stay",
+        plant=whole_chunks,
+    ),
+    Fault(
+        name="mersenne-twister",
+        says="the order is drawn by a Mersenne Twister, seeded with 32 bits",
+        scenario="orders",
+        check="as many random bits as there are orders",
+        plant=mersenne_twister,
+    ),
+    Fault(
+        name="global-generator",
+        says="the order is drawn by Python's own random, which nobody handed in",
+        scenario="orders",
+        check="the order follows from its generator",
+        plant=python_random,
+    ),
+    Fault(
+        name="large-batches-kept",
+        says="batches of 65,536 reports and more are not permuted",
+        scenario="mixing",
+        check="a batch in memory: neighbours stay",
+        plant=large_batches_kept,
+    ),
+    Fault(
+        name="one-report-first",
+        says="the report that lay first in the spool is always delivered first",
+        scenario="mixing",
+        check="a batch in memory: every report stands where its draws say",
+        plant=one_report_first,
+    ),
+    Fault(
+        name="one-order-for-all",
+        says="the shuffler draws one order, and uses it for every batch of that size",
+        scenario="mixing",
+        check="another batch, another order",
+        plant=one_order_for_all,
+    ),
+    Fault(
+        name="many-buckets-kept",
+        says="reports keep their order within a bucket where buckets are many",
+        scenario="mixing",
+        check="very many buckets: neighbours stay near",
+        plant=many_buckets_kept,
+    ),
+    Fault(
+        name="sorted-throws",
+        says="what came first is thrown into the first buckets",
+        scenario="mixing",
+        check="a batch in buckets: blocks spread",
+        plant=sorted_throws,
+    ),
+    Fault(
+        name="order-of-the-task",
+        says="the order follows from the task's digest, which everybody knows",
+        scenario="mixing",
+        check="every report stands where its draws say",
+        plant=order_of_the_task,
+    ),
+    Fault(
+        name="shuffler-dummies-last",
+        says="the shuffler lays its dummies behind all users' reports",
+        scenario="mixing",
+        check="added reports stand among the others",
+        plant=dummies_last,
+    ),
+    Fault(
+        name="nothing-dropped",
+        says="the shuffler keeps every report where a task lets it drop some",
+        scenario="mixing",
+        check="reports that are kept",
+        plant=nothing_dropped,
+    ),
+    Fault(
+        name="shuffler-dummies-elsewhere",
+        says="the shuffler seals its dummies for no task",
+        scenario="mixing",
+        check="added reports open as users' do",
+        plant=dummies_of_another_task,
+    ),
+    Fault(
+        name="groups-by-time",
+        says="submissions are numbered by the clock on the shuffler's disk",
+        scenario="services",
+        check="groups on disk in the order of arrival",
+        plant=groups_numbered_by_time,
+    ),
+)

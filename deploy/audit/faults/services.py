@@ -21,6 +21,7 @@ from common.submission import Outcome, Submission, unpack
 from common.task import Task
 from common.wire import manifest_to_wire
 from deploy.audit.faults import planting
+from deploy.audit.faults.fault import Fault
 from protos.shuffledp.v1 import analyzer_pb2
 from shuffler.batch import Event, asked_to_close, due
 from shuffler.collection import Collection
@@ -143,3 +144,77 @@ def users_dropped() -> AbstractContextManager[None]:
         return became
 
     return planting.method(Collection, "_take", other)
+
+
+SERVICES: Final = (
+    Fault(
+        name="value-logged",
+        says="a device logs its value",
+        scenario="services",
+        check="no planted value is in a log",
+        plant=value_logged,
+    ),
+    Fault(
+        name="submission-id-logged",
+        says="the shuffler logs submissions' ids",
+        scenario="services",
+        check="a submission id is not in a log",
+        plant=submission_id_logged,
+    ),
+    Fault(
+        name="submission-id-delivered",
+        says="the analyzer is sent a submission's id",
+        scenario="services",
+        check="no submission id reaches the analyzer",
+        plant=submission_id_delivered,
+    ),
+    Fault(
+        name="planned-users",
+        says="the guarantee counts on the users who were planned",
+        scenario="services",
+        check="guarantees of the early batch are those of the users who came",
+        plant=planned_users,
+    ),
+    Fault(
+        name="batch-key-kept",
+        says="the key of a delivered batch is kept",
+        scenario="services",
+        check="no key of a batch is left",
+        plant=batch_key_kept,
+    ),
+    Fault(
+        name="n-min-ignored",
+        says="the shuffler closes a batch of fewer users than n_min",
+        scenario="services",
+        check="nothing of a batch below n_min is delivered",
+        plant=n_min_ignored,
+    ),
+    Fault(
+        name="constant-key",
+        says="the generators of all parties have one key",
+        scenario="services",
+        check="no two generators have the same key",
+        plant=constant_key,
+    ),
+    Fault(
+        name="twister-everywhere",
+        says="all parties draw from a Mersenne Twister",
+        scenario="services",
+        check="the generator of the shuffler is ChaCha",
+        plant=twister_everywhere,
+    ),
+    Fault(
+        name="drawn-anew-on-retry",
+        says="a device randomizes again what was not acknowledged",
+        scenario="services",
+        check="one answer was sent twice, and byte for byte the same",
+        plant=drawn_anew_on_retry,
+    ),
+    Fault(
+        name="users-dropped",
+        says="the shuffler acknowledges users whom it does not store",
+        scenario="services",
+        check="no report is lost in the first batch",
+        plant=users_dropped,
+    ),
+)

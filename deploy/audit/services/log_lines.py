@@ -32,6 +32,23 @@ class LogLines:
         finally:
             own.handlers[:], own.level, own.propagate, root.handlers[:] = before
 
+    @contextmanager
+    def heard_too(self) -> Iterator[None]:
+        """Keep what is logged meanwhile, beside whoever keeps it already."""
+        added = [
+            (logger, _Keeping(handler, self.lines))
+            for logger in (logging.getLogger("shuffledp"), logging.getLogger())
+            for handler in logger.handlers
+            if not isinstance(handler, _Keeping)
+        ]
+        for logger, keeping in added:
+            logger.addHandler(keeping)
+        try:
+            yield
+        finally:
+            for logger, keeping in added:
+                logger.removeHandler(keeping)
+
 
 class _Keeping(logging.Handler):
     """Keeps what another handler writes."""

@@ -23,7 +23,6 @@ from common.wire import manifest_to_wire
 from deploy.audit.services import devices, disk
 from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.look import Look, columns, look
-from deploy.audit.services.metrics_page import metrics_page
 from deploy.audit.services.people import Dishonest, People
 from deploy.audit.services.plan import Plan
 from deploy.audit.services.record import Collection, Record
@@ -31,6 +30,7 @@ from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import METHODS, Tape, tasks_of_calls
 from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.trio import Trio
+from deploy.audit.services.visits import Visits
 from deploy.audit.services.watch import Watch
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
@@ -82,6 +82,7 @@ class _Course:
         self.tape, self.answers = Tape(), list[TracedAnswer]()
         self.sources = Sources(self.rng.spawn(1)[0])
         self.trio = Trio(directory, tape=self.tape, sources=self.sources, told=self.answers.append)
+        self.visits = Visits(self.trio, self.tape)
         self.tape.on_manifest, self.tape.on_staged = self._before_delivery, self._after_staging
         self.signed: dict[str, SignedTask] = {}
         self.results: dict[str, Result | None] = {}
@@ -102,7 +103,8 @@ class _Course:
         plan = self.plan
         self.look("started")  # before anybody else opens a key: that would seal what lies open
         await self._publish_all(operator)
-        await self._too_few(people, shuffler)
+        await self.visits.while_collecting(people, self.signed["early"], plan.values)
+        await self._too_few(people, operator, shuffler)
         await self._everybody(people, "first", lossy=True)
         self.look("collecting")
         self.metrics |= await self._pages("collecting")
@@ -129,6 +131,7 @@ class _Course:
         self.ledger, _ = await operator.ledger()
         self.metrics |= await self._pages("over")
         self.look("over")
+        await self.visits.when_over(self._digest("first"))
 
     async def _publish_all(self, operator: OperatorClient) -> None:
         plan, now, key = self.plan, int(time.time()), self.trio.shuffler_key
@@ -146,11 +149,15 @@ class _Course:
         }
         for name, draft in drafts.items():
             self.signed[name] = await operator.create_task(draft)
-        short = dataclasses.replace(common, deadline=int(time.time()) + _SHORT_LIFE)
-        self.signed["few"] = await operator.create_task(short)
 
-    async def _too_few(self, people: People, shuffler: ShufflerClient) -> None:
+    async def _too_few(
+        self, people: People, operator: OperatorClient, shuffler: ShufflerClient
+    ) -> None:
         """Let fewer users than n_min answer, and ask for their batch."""
+        draft, deadline = self.plan.draft, int(time.time()) + _SHORT_LIFE
+        key = self.trio.shuffler_key(draft.suite)
+        short = dataclasses.replace(draft, deadline=deadline, shuffler_key=key)
+        self.signed["few"] = await operator.create_task(short)
         await people.answer(self.signed["few"], self.plan.values[:_FEW], ())
         self.facts["a batch below n_min is not closed for its operator"] = not await _done(
             shuffler.close_batch(self._digest("few"))
@@ -307,8 +314,7 @@ class _Course:
 
     async def _pages(self, moment: str) -> dict[str, str]:
         """Read the metrics of the three."""
-        states = {party: self.trio.state(party) for party in METHODS}
-        return {f"{moment} {party}": await metrics_page(state) for party, state in states.items()}
+        return {f"{moment} {party}": await self.trio.metrics(party) for party in METHODS}
 
     async def after_the_stop(self) -> None:
         """Read what a device has kept; and try dishonest tasks on another."""
@@ -378,6 +384,7 @@ class _Course:
             columns={party: columns(self.trio.state(party)) for party in METHODS},
             watched=self.watch.watched(),
             groups_left=disk.stored_groups(self.trio.state("shuffler")),
+            seen=self.visits.seen(),
             facts=self.facts,
         )
 

@@ -16,6 +16,7 @@ from deploy.audit.services.look import Look
 from deploy.audit.services.sources import Asked, Source
 from deploy.audit.services.tape import Heard, Party
 from deploy.audit.services.traced import TracedAnswer
+from deploy.audit.services.visits import Seen
 from deploy.audit.services.watch import Watched
 
 
@@ -111,6 +112,8 @@ class Record:
     """What was noted while the services ran."""
     groups_left: int
     """Groups of submissions in the shuffler's file at the end."""
+    seen: Seen
+    """From outside, while a batch collected and when all was over."""
     facts: dict[str, bool]
     """What was tried on the way, and came out as it must."""
 

@@ -13,6 +13,7 @@ from deploy.audit.scenario import Scenario
 from deploy.audit.services import (
     analyzer_disk,
     arrived,
+    callers,
     contents,
     custody,
     lengths,
@@ -21,6 +22,7 @@ from deploy.audit.services import (
     refused,
     sources,
     storage,
+    telling,
     traces,
 )
 from deploy.audit.services.collect import collect
@@ -48,11 +50,13 @@ def findings(record: Record, rng: np.random.Generator) -> tuple[Finding, ...]:
         contents.finding(record, views),
         order.finding(record, views),
         traces.finding(record),
+        telling.finding(record),
         storage.finding(record),
         analyzer_disk.finding(record, views),
         custody.finding(record),
         arrived.finding(record, views),
         refused.finding(record),
+        callers.finding(record),
         sources.finding(record.sources, record.asked, drawn(record, views)),
     )
 

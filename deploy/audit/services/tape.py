@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -73,6 +73,14 @@ class Tape:
         """Told of the task whose delivery was staged, before the shuffler hears of it."""
         self.lose_acknowledgement = False
         """Of the next submission that is stored."""
+        self.beside: set[tuple[str, str, str]] = set()
+        """What servicers sent beside their answers: method, name and content."""
+        self.aside = False
+        """Calls that come meanwhile are tried by the audit itself: nothing of them is kept but"""
+        self.peers: set[str] = set()
+        """who made them."""
+        self.failure = ""
+        """What every servicer fails with, if anything."""
         self._calls = itertools.count()
 
     def tapped(self, servicer: type[Any], party: Party) -> type[Any]:
@@ -88,6 +96,10 @@ class Tape:
 
     def _unary(self, original: Any, party: Party, name: str) -> Any:  # noqa: ANN401  # a method
         async def call(servicer: object, request: Message, context: Any) -> Message:  # noqa: ANN401  # gRPC's
+            context = self._before(name, context)
+            if self.aside:
+                passed: Message = await original(servicer, request, context)
+                return passed
             number = next(self._calls)
             self._note(number, party, name, context, request, inward=True)
             answer: Message = await original(servicer, request, context)
@@ -105,6 +117,10 @@ class Tape:
             requests: AsyncIterator[analyzer_pb2.DeliverBatchRequest],
             context: Any,  # noqa: ANN401  # gRPC's
         ) -> Message:
+            context = self._before(name, context)
+            if self.aside:
+                passed: Message = await original(servicer, requests, context)
+                return passed
             number = next(self._calls)
             digests: list[bytes] = []
 
@@ -123,6 +139,14 @@ class Tape:
             return answer
 
         return call
+
+    def _before(self, name: str, context: Any) -> Any:  # noqa: ANN401  # gRPC's
+        """Give a context that notes what is sent beside the answer; or fail, if asked to."""
+        if self.aside:
+            self.peers.add(str(context.peer()))
+        if self.failure:
+            raise ValueError(self.failure)
+        return _Context(context, name, self.beside)
 
     def _note(
         self,
@@ -146,6 +170,34 @@ class Tape:
                 raw=message.SerializeToString(),
             )
         )
+
+
+class _Context:
+    """gRPC's context of a call, which notes what is sent beside the answer."""
+
+    def __init__(self, context: Any, name: str, beside: set[tuple[str, str, str]]) -> None:  # noqa: ANN401
+        self._context, self._name, self._beside = context, name, beside
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._context, name)
+
+    async def send_initial_metadata(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        """Send what stands before the answer."""
+        self._keep(metadata)
+        await self._context.send_initial_metadata(metadata)
+
+    def set_trailing_metadata(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        """Set what stands behind it."""
+        self._keep(metadata)
+        self._context.set_trailing_metadata(metadata)
+
+    def set_details(self, details: str) -> None:
+        """Set the sentence that stands beside the status."""
+        self._keep([("grpc-message", details)])
+        self._context.set_details(details)
+
+    def _keep(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        self._beside |= {(self._name, str(name), str(content)) for name, content in metadata}
 
 
 def tasks_of_calls(heard: tuple[Heard, ...]) -> dict[int, bytes]:

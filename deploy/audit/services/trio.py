@@ -1,5 +1,6 @@
 """The three real services in this process, on loopback, with taps where their messages come in."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -43,6 +44,8 @@ _CLAIMED: Final = 1e6
 _SURE: Final = 0.9
 """A cap on δ, likewise: where little is claimed for so few users, it is at a large δ."""
 _NO_LIMIT: Final = float("inf")
+SUBMISSIONS_EACH: Final = 20_000
+"""That one connection may make: more than the users of a play share one for."""
 _SELDOM: Final = 30.0
 """Seconds between questions of the device whether an answer was counted."""
 
@@ -92,7 +95,7 @@ class Trio:
                 analyzer=self.address("analyzer"),
                 analyzer_identity=self._text("analyzer", "identity.pub"),
                 opening_processes=1,
-                submissions_per_connection=0,
+                submissions_per_connection=SUBMISSIONS_EACH,
                 log_level=_LOUDEST,
                 metrics_listen=_ANY_PORT,
             )
@@ -168,6 +171,19 @@ class Trio:
     def shuffler_certificate(self) -> Any:  # noqa: ANN401  # a TlsIdentity, as open_channel takes it
         """Give the certificate that the shuffler shows the analyzer."""
         return development_files(self.authority.parent, "shuffler", SystemClock()).read()
+
+    def token(self, party: Party) -> str:
+        """Give the token of a party's operator."""
+        return self._text(party, "operator.token").strip()
+
+    async def metrics(self, party: Party) -> str:
+        """Read a party's page of metrics."""
+        host, _, port = self._text(party, "metrics_address").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        _, _, page = (await reader.read()).decode().partition("\r\n\r\n")
+        writer.close()
+        return page
 
     def _keys(self, party: Party) -> KeyStore:
         former = {"analyzer": "reports.key", "shuffler": "envelope.key"}[party]
