@@ -30,10 +30,10 @@ class Effort:
 
 QUICK = Effort(
     games=4_000_000,
-    crowds=4_000_000,
-    reports=2_000_000,
-    devices=20_000,
-    orders=2_000_000,
+    crowds=3_000_000,
+    reports=1_600_000,
+    devices=10_000,
+    orders=1_500_000,
     users=600,
 )
 FULL = Effort(

@@ -60,7 +60,7 @@ SCENARIOS: Final = (
     Scenario(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as OD-HP is printed",
-        seconds=2,
+        seconds=4,
         play=play_printed,
     ),
     Scenario(
@@ -87,7 +87,7 @@ SCENARIOS: Final = (
     Scenario(
         name="devices",
         title="Answers as devices make them",
-        seconds=4,
+        seconds=6,
         play=play_devices,
     ),
     Scenario(
@@ -96,7 +96,7 @@ SCENARIOS: Final = (
         seconds=2,
         play=play_randomizer,
     ),
-    Scenario(name="mechanisms", title="Every mechanism has its law", seconds=4, play=play_panel),
+    Scenario(name="mechanisms", title="Every mechanism has its law", seconds=6, play=play_panel),
     Scenario(name="draws", title="Numbers of dummies have their laws", seconds=2, play=play_draws),
     Scenario(
         name="estimates",
@@ -107,12 +107,12 @@ SCENARIOS: Final = (
     Scenario(
         name="accountant",
         title="Guarantees are computed rightly",
-        seconds=2,
+        seconds=5,
         play=play_accountant,
     ),
     *services.SCENARIOS,
     *integrity.SCENARIOS,
-    Scenario(name="mixing", title="A batch is mixed as it was drawn", seconds=2, play=play_mixing),
+    Scenario(name="mixing", title="A batch is mixed as it was drawn", seconds=1, play=play_mixing),
     Scenario(
         name="device-rules",
         title="A device's limits, one by one",

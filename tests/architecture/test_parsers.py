@@ -39,7 +39,6 @@ _AUDITED: Final = (
     "look.columns",
     "look.look",
     "message_count._within",
-    "metrics_page.metrics_page",
     "order._messages",
     "order.of_ascents",
     "people.Dishonest._impossible",

@@ -39,11 +39,11 @@ _ALL_PAIRS: Final = 12
 """Messages of one person up to which any two are compared, and not only neighbours."""
 _OPENED: Final = 20
 """Reports of one answer that are opened."""
-_OF_A_SAMPLE: Final = 10
+_OF_A_SAMPLE: Final = 20
 """As many times fewer answers are made of a sample task."""
 _LEAST_USERS: Final = 300
 _MOST_PLACES: Final = 12
-_REPEATS: Final = 60
+_REPEATS: Final = 55
 _USUAL: Final = 4
 """Messages of a person up to which as many answers are made as effort says."""
 _MOST_VALUES: Final = 400

@@ -18,7 +18,7 @@ from shuffler.permutation import permute
 
 _FORGED: Final = 200
 _BATCHES: Final = 50
-_SKIPPING: Final = {0.5: "half of them do", 1.0: "all but you do"}
+_SKIPPING: Final = {1.0: "all but you do"}
 """Shares of the users who add none, in words."""
 _SLOW_TRIALS: Final = 50_000
 

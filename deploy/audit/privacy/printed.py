@@ -112,7 +112,7 @@ def _groups(setting: _Setting, held: NDArray[np.int64], rng: np.random.Generator
 def _measured(audited: Audited, rng: np.random.Generator) -> Finding:
     """Play among few users: put the groups together, and ask each for its odds."""
     setting = _FEW
-    trials = max(2000, audited.effort.crowds // 1300)
+    trials = max(2000, audited.effort.crowds // 1500)
     together = max(1, 10**6 // (setting.n_users * (1 + setting.dummies)))
     worlds = []
     for item in (_X, _OTHER_X):
@@ -156,7 +156,7 @@ def _computed(audited: Audited, rng: np.random.Generator) -> Finding:
     """Compute the δ of one statistic at the paper's own size, and test its parts."""
     setting = _AS_PRINTED
     chances = {value: _suspect(setting, value) for value in (_X, _OTHER_X, _Z)}
-    n_groups = audited.effort.reports // (1 + setting.dummies)
+    n_groups = audited.effort.reports // (2 + 2 * setting.dummies)
     tests = []
     for value in (_X, _Z):
         groups = _groups(setting, np.full((1, n_groups), value, dtype=np.int64), rng)

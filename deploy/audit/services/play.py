@@ -40,7 +40,6 @@ from user_agent.budget import Budget
 _PATIENCE: Final = 120.0
 """Seconds that all results together may take."""
 _END_PATIENCE: Final = 15.0
-"""Seconds until batches are at their end, once there are results."""
 _LOOKS: Final = 20
 _SHORT_LIFE: Final = 6
 """Seconds until the deadline of the collection that nobody completes."""
@@ -107,7 +106,7 @@ class _Course:
         await self._too_few(people, operator, shuffler)
         await self._everybody(people, "first", lossy=True)
         self.look("collecting")
-        self.metrics |= await self._pages("collecting")
+        self.metrics |= {f"collecting {p}": await self.trio.metrics(p) for p in METHODS}
         await self._close(shuffler, "first")
         await self._everybody(people, "again", lossy=False)
         for person, value in zip(plan.persons, plan.marked_values, strict=False):
@@ -129,7 +128,7 @@ class _Course:
         with suppress(ShuffleDpError):
             self.results["few"] = await operator.result(self._digest("few"))
         self.ledger, _ = await operator.ledger()
-        self.metrics |= await self._pages("over")
+        self.metrics |= {f"over {p}": await self.trio.metrics(p) for p in METHODS}
         self.look("over")
         await self.visits.when_over(self._digest("first"))
 
@@ -311,10 +310,6 @@ class _Course:
     def _after_staging(self, digest: bytes) -> None:
         self.staged.setdefault(digest, disk.staged_chunks(self.trio.state("analyzer"), digest))
         self.look("staged")
-
-    async def _pages(self, moment: str) -> dict[str, str]:
-        """Read the metrics of the three."""
-        return {f"{moment} {party}": await self.trio.metrics(party) for party in METHODS}
 
     async def after_the_stop(self) -> None:
         """Read what a device has kept; and try dishonest tasks on another."""

@@ -206,12 +206,9 @@ def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
 
 def test_skipped_dummies_are_missed() -> None:
     """The more users skip theirs, the more is learned."""
-    half, nobody_adds = play_skippers(audited(), _rng()).findings
+    [nobody_adds] = play_skippers(audited(), _rng()).findings
 
-    _never_above((half, nobody_adds))
-    assert half.claim_epsilon is not None
-    assert nobody_adds.claim_epsilon is not None
-    assert half.claim_epsilon < nobody_adds.claim_epsilon
+    _never_above((nobody_adds,))
     no_dummies = sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)
     assert play_skippers(audited(no_dummies), _rng()).findings == ()
 
