@@ -9,7 +9,6 @@ interface behind which a batched X25519 can take its place.
 
 import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Final, ParamSpec, Protocol, TypeVar
 
 from common.hpke import HpkePrivateKey, HpkePublicKey, SealContext
 from common.suites import suite_named
+from common.workers import end_with_parent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -95,18 +95,6 @@ class _TravellingKey:
 @lru_cache(maxsize=_KEYS_KEPT)
 def _kept(key: _TravellingKey) -> HpkePrivateKey:
     return HpkePrivateKey(key.suite, key.private_bytes)
-
-
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def _exit_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _open_in_worker(
@@ -224,7 +212,7 @@ class HpkePool:
         return ProcessPoolExecutor(
             self.processes,
             mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_worker,
+            initializer=end_with_parent,
         )
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common.workers import end_with_parent
 from deploy.audit.audited import Audited
 from deploy.audit.faults.catalogue import planted
 from deploy.audit.finding import Finding, Outcome
@@ -98,7 +99,7 @@ def _at_once(
     """Keep so many processes busy; spawned, so that nothing of this one is in them."""
     left, going = list(order), dict[Future[Outcome], int]()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
         while left or going:
             while left and len(going) < processes:
                 place = left.pop(0)

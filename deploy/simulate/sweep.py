@@ -31,6 +31,7 @@ from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Counts, Mechanism
 from common.protocols import protocol_named
 from common.task import Task
+from common.workers import end_with_parent
 from deploy.datasets.catalogue import Dataset
 from deploy.simulate.collection import count, made_one_by_one, release
 from deploy.simulate.errors import Errors
@@ -104,7 +105,10 @@ def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
         for accounting in sweep.accounting
         for epsilon in sweep.central_epsilons
     ]
-    with _one_thread_each(), ProcessPoolExecutor(cores, mp_context=context) as pool:
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(cores, mp_context=context, initializer=end_with_parent) as pool,
+    ):
         finding = [
             pool.submit(find, protocol, sweep.wishes(epsilon), accounting, sweep.labels(protocol))
             for protocol, epsilon, accounting in asked
