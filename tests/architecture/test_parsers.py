@@ -94,6 +94,9 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.code.small_device.SmallDevice.kept": "its own device's budget, just written",
     "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
+    "deploy.audit.integrity.intake_rules._NoEncryption.open": "reports that it has just made",
+    "deploy.audit.integrity.intake_rules._overwrite": "a file that it has just staged itself",
+    "deploy.audit.integrity.ledger_rules._run": "a ledger that it has just written itself",
     "deploy.audit.integrity.spool_file.rows": "what a shuffler stored that it plays itself",
     "deploy.audit.integrity.spool_file.locked": "what a shuffler stored that it plays itself",
     "deploy.audit.integrity.spool_file.written_anywhere": "what a shuffler stored that it plays "

@@ -42,7 +42,7 @@ def test_the_false_alarm_rate_is_that_of_the_tests_that_were_made() -> None:
 
     assert MOST_TESTS == report.tests
     assert FAMILY_LEVEL == report.false_alarm
-    with pytest.raises(ValueError, match="at most 1000"):
+    with pytest.raises(ValueError, match="at most 2000"):
         report_of(demo_task(), (finding(tests=MOST_TESTS + 1),))
 
 

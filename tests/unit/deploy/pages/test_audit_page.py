@@ -181,7 +181,7 @@ def test_every_verdict_and_the_run_are_explained() -> None:
     for name, words in VERDICTS_IN_WORDS.items():
         assert f"{name} {words[:1].upper()}{words[1:]}." in told
     for part in (
-        *("1 in 454,545", "once in 10,000,000 runs", "no run exceeds 1 in 10,000."),
+        *("1 in 909,090", "once in 20,000,000 runs", "no run exceeds 1 in 10,000."),
         *("seed 20261121", "shuffledp audit task.json --quick --seed 20261121"),
     ):
         assert part in told, part
