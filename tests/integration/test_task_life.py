@@ -24,7 +24,7 @@ from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.services import Services
 from user_agent.contribution import Contributor
 
-_DEADLINE = 20.0
+_DEADLINE = 60.0
 
 
 def _envelopes(signed: SignedTask, count: int) -> list[bytes]:
