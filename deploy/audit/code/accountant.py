@@ -44,8 +44,6 @@ _DEVIATIONS: Final = 8.0
 _INNER: Final = 12.0
 _CLOSE: Final = 0.02
 """Relative error that the grid may have in δ; and how much more ε than need be is let pass."""
-_LARGEST: Final = 2_000_000
-"""Counts that are summed one by one."""
 
 
 def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -128,9 +126,7 @@ def _check_crowds(checks: Checks) -> None:
             assumed_honest_fraction=0.6,
         )
         claimed = terms.crowd(1000, 7)
-        checks.must(
-            "the assumed share of users, less the refused", claimed.users == 600 - 7
-        )  # three fifths
+        checks.must("the assumed share of users, less the refused", claimed.users == 600 - 7)
         for honest, adding, refused in ((1000, 1000, 0), (1000, 400, 0), (300, 300, 11), (5, 5, 9)):
             crowd = terms.crowd_of(1000, honest, adding, refused)
             most = max(1, adding - refused) * per_user

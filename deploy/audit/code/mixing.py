@@ -27,7 +27,7 @@ from common.task_digest import TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.orders import Memory, bits_taken, check_order, numbered, places_of
+from deploy.audit.code.orders import Memory, check_order, numbered, places_of
 from deploy.audit.code.replay import (
     Order,
     Recording,
@@ -35,6 +35,7 @@ from deploy.audit.code.replay import (
     ordered_at_once,
     ordered_in_buckets,
 )
+from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Outcome
 from deploy.audit.integrity.in_place import InPlace
 from deploy.audit.sample_task import sample_task

@@ -12,7 +12,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.replay import Order
+from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Outcome
 from shuffler.permutation import ExternalShuffle, Reports, permute
 
@@ -173,10 +174,3 @@ def _check_source(checks: Checks, name: str, ordering: Ordering) -> None:
 def _global_sources() -> tuple[object, str]:
     """Give the states of the generators that nobody hands in."""
     return random.getstate(), repr(np.random.get_state())  # noqa: NPY002  # to see it unused
-
-
-def bits_taken(source: np.random.Philox) -> int:
-    """Give how many random bits were taken: Philox counts its blocks of four words."""
-    state: Any = source.state
-    blocks = int(state["state"]["counter"][0])
-    return 64 * (4 * blocks - (4 - int(state["buffer_pos"])))

@@ -10,12 +10,10 @@ from typing import Final, Self
 import numpy as np
 
 from common.errors import ShuffleDpError
-from common.inclusion import InclusionProof
-from common.receipt import sign_receipt
-from common.signing import SignedTask, SigningIdentity
+from common.signing import SigningIdentity
 from common.task import Task
-from common.task_digest import TaskDigest
 from deploy.audit.integrity.still_clock import StillClock
+from deploy.audit.shuffler_in_memory import ShufflerInMemory
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
 from user_agent.policy import Policy
@@ -26,36 +24,6 @@ _SURE: Final = 0.9
 _BUDGET: Final = "budget.sqlite"
 _SEALED: Final = frozenset({"envelope", "leaves"})
 """Columns of what follows from ciphertexts."""
-
-
-class Shuffler:
-    """A shuffler that hands out what it was given, and fails if it is told to."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[TaskDigest, SignedTask] = {}
-        self.tried: list[bytes] = []
-        self.failing: ShuffleDpError | None = None
-        self.signs_with: SigningIdentity | None = None
-        self.signs_more = b""
-        """Put behind an envelope before its receipt is signed."""
-
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Give what it has for this digest."""
-        return self.tasks[digest]
-
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Note an envelope, and fail or acknowledge it."""
-        del token
-        self.tried.append(envelope)
-        if self.failing is not None:
-            raise self.failing
-        if self.signs_with is None:
-            return b""
-        return sign_receipt(self.signs_with, digest, envelope + self.signs_more)
-
-    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Prove nothing: nobody asks."""
-        raise NotImplementedError
 
 
 class SmallDevice:
@@ -79,7 +47,7 @@ class SmallDevice:
             "total_central_epsilon_cap": _NO_LIMIT,
             "total_delta_cap": _SURE,
         }
-        self.folder, self.clock, self.shuffler = folder, StillClock(), Shuffler()
+        self.folder, self.clock, self.shuffler = folder, StillClock(), ShufflerInMemory()
         self._identity, self._rng = identity, rng
         self._policy = Policy(identity=identity.public_identity(), **(no_limits | caps))
         self._budget = Budget(folder / _BUDGET)

@@ -1,15 +1,12 @@
-"""How many random bits something takes from the generator that it is handed."""
+"""How many random bits were taken from a generator."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 
-def bits_taken(draw: Callable[[np.random.Generator], object], key: int = 3) -> int:
-    """Give how many bits a call takes: Philox counts its blocks of four words."""
-    source = np.random.Philox(key=key)
-    draw(np.random.Generator(source))
+def bits_taken(source: np.random.Philox) -> int:
+    """Give how many bits a new generator has given: Philox counts its blocks of four words."""
     state: Any = source.state
     blocks = int(state["state"]["counter"][0])
     return 64 * (4 * blocks - (4 - int(state["buffer_pos"])))

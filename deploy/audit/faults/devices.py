@@ -7,7 +7,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Reports
 from common.mechanisms.response_weights import ResponseWeights
@@ -115,18 +114,6 @@ def seeded_with_value() -> AbstractContextManager[None]:
     return planting.method(Contributor, "answer", other)
 
 
-def uneven_items() -> AbstractContextManager[None]:
-    """Plant dummies of which 2 % name the first item."""
-    honest = Grr.dummies
-
-    def other(self: Grr, count: int, rng: np.random.Generator) -> Reports:
-        reports = honest(self, count, rng)
-        reports["item"][rng.integers(0, _PERCENT, size=count) == 0] = 0
-        return reports
-
-    return planting.method(Grr, "dummies", other)
-
-
 DEVICES: Final = (
     Fault(
         name="probabilities-2-percent",
@@ -137,7 +124,7 @@ DEVICES: Final = (
     ),
     Fault(
         name="uneven-dummies",
-        says="2 % of the dummies name the first bucket or item",
+        says="2 % of the dummies name the first bucket",
         scenario="randomizer",
         check="a dummy",
         plant=uneven_dummies,

@@ -4,22 +4,20 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.attack import epsilon_lower
 from common.accounting.coalitions import LOCAL, central_epsilon, claimed_guarantee
-from common.accounting.release import CrowdRelease
+from common.accounting.crowd import Crowd
 from common.guarantee import rounded_up
 from common.mechanisms.mechanism import Reports
 from deploy.audit.audited import Audited
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Outcome
 from deploy.audit.game import play
+from deploy.audit.privacy.crowd_attack import proven_epsilon
 from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
 from deploy.audit.privacy.rows import computed_row, game_row
 from shuffler.permutation import permute
 
 _FORGED: Final = 200
 _BATCHES: Final = 50
-_SKIPPING: Final = {1.0: "all but you do"}
-"""Shares of the users who add none, in words."""
 _SLOW_TRIALS: Final = 50_000
 
 
@@ -49,8 +47,8 @@ def play_n_minus_one(audited: Audited, rng: np.random.Generator) -> Outcome:
     delta = 0.0 if helped else task.delta
     row = game_row(
         play(worlds[0], worlds[1], delta),
-        claim=task.local_epsilon if helped else _left_alone(audited),
-        exact=mechanism.local_epsilon if helped else _attack(audited, honest=1, adding=1),
+        claim=task.local_epsilon if helped else central_epsilon(audited.terms, _alone(audited)),
+        exact=mechanism.local_epsilon if helped else proven_epsilon(audited.terms, _alone(audited)),
         scenario="n-1",
         title="All reports but one person's replaced",
         heading="anonymity",
@@ -86,43 +84,31 @@ def _rows(reports: Reports) -> np.ndarray:
     return np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
 
 
-def _left_alone(audited: Audited) -> float:
-    """Give what is claimed where all users but the victim collude."""
-    return central_epsilon(audited.terms, audited.terms.crowd_of(audited.n_users, 1, 1, 0))
+def _alone(audited: Audited) -> Crowd:
+    """Give the crowd where all users but the victim collude."""
+    return audited.terms.crowd_of(audited.n_users, 1, 1, 0)
 
 
 def play_skippers(audited: Audited, rng: np.random.Generator) -> Outcome:
-    """Compute what is left where users do not add the dummies that they should."""
+    """Compute what is left where only the victim adds the dummies that all should."""
     del rng  # nothing is drawn
     if not audited.task.dummies.maximum or audited.terms.reduction is None:
         return Outcome(findings=())
-    return Outcome(findings=tuple(_skipping(audited, share) for share in _SKIPPING))
-
-
-def _skipping(audited: Audited, share: float) -> Finding:
     n_users = audited.n_users
-    adding = max(1, n_users - int(share * n_users))
-    claim = central_epsilon(audited.terms, audited.terms.crowd_of(n_users, n_users, adding, 0))
-    attack = _attack(audited, honest=n_users, adding=adding)
-    return computed_row(
+    crowd = audited.terms.crowd_of(n_users, n_users, 1, 0)
+    claim = central_epsilon(audited.terms, crowd)
+    row = computed_row(
         claim=claim,
-        exact=attack,
+        exact=proven_epsilon(audited.terms, crowd),
         scenario="skippers",
-        title=f"{n_users - adding:,} of {n_users:,} users add no dummies",
+        title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
         heading="anonymity",
         coalition="analyzer+skippers",
         delta=audited.task.delta,
         theorem=claimed_guarantee(audited.terms, n_users).theorem,
         sentence="Users who save their dummies leave less to hide among: ε = "
-        f"{rounded_up(claim)} if {_SKIPPING[share]}.",
+        f"{rounded_up(claim)} if all but you do.",
         advice="Set assumed_honest_fraction below 1: the task then claims only what those who "
         "follow it bring.",
     )
-
-
-def _attack(audited: Audited, *, honest: int, adding: int) -> float | None:
-    crowd = audited.terms.crowd_of(audited.n_users, honest, adding, 0)
-    release = audited.terms.release(crowd)
-    if not isinstance(release, CrowdRelease) or release.crowd.random_dummies is not None:
-        return None
-    return epsilon_lower(release.reduction, release.crowd, audited.task.delta) or None
+    return Outcome(findings=(row,))

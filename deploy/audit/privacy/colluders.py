@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.accounting.attack import epsilon_lower
 from common.accounting.coalitions import LOCAL, central_epsilon, claimed_guarantee
-from common.accounting.release import CrowdRelease
+from common.accounting.crowd import Crowd
 from common.guarantee import rounded_up
 from common.mechanisms.mechanism import Vector
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
 from deploy.audit.game import Played, play
+from deploy.audit.privacy.crowd_attack import FEW, proven_epsilon
 from deploy.audit.privacy.messages import (
     count_scores,
     own_dummies,
@@ -34,7 +34,7 @@ _SHARES: Final = (0.0, 0.9, 0.99)
 """Colluding shares of the users for which claim and attack are computed."""
 _CLAIMED_ALONE: Final = (0.1, 0.25, 0.5, 0.75)
 """Shares for which the curve shows the claim alone: each attack takes seconds."""
-_FEW: Final = (100, 10, 1)
+_FEW: Final = (FEW, 10, 1)
 """Honest users with whom the game is played."""
 _MORE_USERS: Final = (
     "Ask more people, or raise n_min: the more answer, the less each one shows. Ask for tokens, so "
@@ -52,7 +52,7 @@ def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
     between = {max(1, n_users - int(share * n_users)) for share in _CLAIMED_ALONE} - honest
     points, rows = [_point(audited, left) for left in between], list[Finding]()
     for left in sorted(honest, reverse=True):
-        claim, attack = _claim(audited, left), _attack(audited, left)
+        claim, attack = _claim(audited, left), proven_epsilon(audited.terms, _left(audited, left))
         played = _game(audited, left, rng) if left in _FEW else None
         points.append(
             dataclasses.replace(
@@ -79,20 +79,13 @@ def _point(audited: Audited, honest: int, claim: float | None = None) -> CurvePo
     )
 
 
+def _left(audited: Audited, honest: int) -> Crowd:
+    """Give the crowd of so many honest users."""
+    return audited.terms.crowd_of(audited.n_users, honest, honest, 0)
+
+
 def _claim(audited: Audited, honest: int) -> float:
-    crowd = audited.terms.crowd_of(audited.n_users, honest, honest, 0)
-    return central_epsilon(audited.terms, crowd)
-
-
-def _attack(audited: Audited, honest: int) -> float | None:
-    """Compute what the attack proves; None for noise that it knows no law of."""
-    crowd = audited.terms.crowd_of(audited.n_users, honest, honest, 0)
-    release = audited.terms.release(crowd)
-    if not isinstance(release, CrowdRelease):
-        return None
-    if release.crowd.random_dummies is not None and honest > _FEW[0]:
-        return None  # minutes, where the number of dummies varies widely
-    return epsilon_lower(release.reduction, release.crowd, audited.task.delta) or None
+    return central_epsilon(audited.terms, _left(audited, honest))
 
 
 def _row(

@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from common.accounting.attack import epsilon_lower
 from common.accounting.coalitions import claimed_guarantee
-from common.accounting.release import CrowdRelease
 from common.guarantee import rounded_up
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome
+from deploy.audit.privacy.crowd_attack import proven_epsilon
 from deploy.audit.privacy.rows import computed_row
 
 
@@ -24,14 +23,9 @@ def play_partition(audited: Audited, rng: np.random.Generator) -> Outcome:
 
 def _smallest_group(audited: Audited) -> Finding:
     task, terms = audited.task, audited.terms
-    crowd = terms.crowd(task.n_min)
-    release = terms.release(crowd)
-    attack = None
-    if isinstance(release, CrowdRelease) and release.crowd.random_dummies is None:
-        attack = epsilon_lower(release.reduction, release.crowd, task.delta) or None
     return computed_row(
         claim=task.central_epsilon,
-        exact=attack,
+        exact=proven_epsilon(terms, terms.crowd(task.n_min)),
         scenario="partition",
         title=f"Users cut into groups of n_min = {task.n_min:,}",
         heading="anonymity",

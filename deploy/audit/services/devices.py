@@ -10,11 +10,11 @@ import numpy as np
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import ShuffleDpError, TaskError
-from common.inclusion import InclusionProof
 from common.runtime.clock import SystemClock
 from common.signing import SignedTask, SigningIdentity
 from common.task import Task
 from common.task_digest import TaskDigest
+from deploy.audit.shuffler_in_memory import ShufflerInMemory
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.policy import Policy
@@ -26,35 +26,13 @@ _TOO_LOW: Final = 0.99
 """Of an ε: further below the truth than a claim has room."""
 
 
-class _HandsOn:
-    """A shuffler that hands out what it was given, and takes everything."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[TaskDigest, SignedTask] = {}
-        self.taken: list[bytes] = []
-
-    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
-        """Give what it has for this digest."""
-        return self.tasks[digest]
-
-    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
-        """Take an envelope."""
-        del digest, token
-        self.taken.append(envelope)
-        return b""
-
-    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Prove nothing: nobody asks."""
-        raise NotImplementedError
-
-
 class Device:
     """An agent of one person, with a budget file of its own."""
 
     def __init__(self, folder: Path, identity: SigningIdentity, rng: np.random.Generator) -> None:
         folder.mkdir(exist_ok=True)
         self._folder, self._identity, self._rng = folder, identity, rng
-        self.shuffler = _HandsOn()
+        self.shuffler = ShufflerInMemory()
         self.policy = Policy(
             identity=identity.public_identity(),
             local_epsilon_cap=_NO_LIMIT,
@@ -72,7 +50,7 @@ class Device:
         """Say whether the device, started anew, answers a task; and sends it, or nothing."""
         digest = as_digest or signed.digest()
         self.shuffler.tasks[digest] = signed
-        budget, before = Budget(self._folder / "budget.sqlite"), len(self.shuffler.taken)
+        budget, before = Budget(self._folder / "budget.sqlite"), len(self.shuffler.tried)
         agent = Agent(
             shuffler=self.shuffler,
             budget=budget,
@@ -85,7 +63,7 @@ class Device:
             await agent.contribute(digest, 0, "")
         except ShuffleDpError:
             # It says no; if it spent or sent something all the same, it answered.
-            return len(self.shuffler.taken) > before or await budget.find("", digest) is not None
+            return len(self.shuffler.tried) > before or await budget.find("", digest) is not None
         finally:
             budget.close()
         return True

@@ -1,0 +1,40 @@
+"""A shuffler that lies in memory, for devices that are tried without services."""
+
+from common.errors import PeerError, ShuffleDpError
+from common.inclusion import InclusionProof
+from common.receipt import sign_receipt
+from common.signing import SignedTask, SigningIdentity
+from common.task_digest import TaskDigest
+
+
+class ShufflerInMemory:
+    """Hands out the tasks that it was given and takes every envelope, or fails if told to."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[TaskDigest, SignedTask] = {}
+        self.tried: list[bytes] = []
+        """Envelopes that came, whether or not it failed."""
+        self.failing: ShuffleDpError | None = None
+        self.signs_with: SigningIdentity | None = None
+        """Of its receipts; without one it gives an empty one."""
+        self.signs_more = b""
+        """Put behind an envelope before its receipt is signed."""
+
+    async def fetch_task(self, digest: TaskDigest) -> SignedTask:
+        """Give what it has for this digest."""
+        return self.tasks[digest]
+
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
+        """Note an envelope, and fail or acknowledge it."""
+        del token
+        self.tried.append(envelope)
+        if self.failing is not None:
+            raise self.failing
+        if self.signs_with is None:
+            return b""
+        return sign_receipt(self.signs_with, digest, envelope + self.signs_more)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
+        """Refuse: it keeps no proofs."""
+        del digest, prefix
+        raise PeerError("a shuffler in memory keeps no proofs of inclusion")
