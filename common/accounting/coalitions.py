@@ -189,13 +189,14 @@ def guarantees_under(terms: Terms, n_users: int, n_refused: int = 0) -> tuple[Gu
     """
     if terms.reduction is None:
         _check_users(n_users)
-        return (_alone("analyzer", terms), _alone("shuffler+analyzer", terms), *_outside(terms))
+        coalitions: tuple[Coalition, ...] = ("analyzer", "shuffler+analyzer")
+        return (*(local_guarantee(each, terms) for each in coalitions), *_outside(terms))
     honest = honest_share(n_users, terms.assumed_honest_fraction)
-    rows = [_against_analyzer("analyzer", terms, n_users, n_refused, honest=n_users)]
+    rows = [analyzer_guarantee(terms, n_users, n_users, n_refused)]
     if honest < n_users:
         rows.append(claimed_guarantee(terms, n_users, n_refused))
         if terms.dummies.maximum:
-            rows.append(_against_skippers(terms, n_users, n_refused, honest))
+            rows.append(skippers_guarantee(terms, n_users, honest, n_refused))
     rows.extend(_against_shuffler_and_analyzer(terms))
     rows.extend(_outside(terms))
     return tuple(rows)
@@ -209,15 +210,17 @@ def claimed_guarantee(terms: Terms, n_users: int, n_refused: int = 0) -> Guarant
     """
     if terms.reduction is None:
         _check_users(n_users)
-        return _alone("analyzer", terms)
+        return local_guarantee("analyzer", terms)
     honest = honest_share(n_users, terms.assumed_honest_fraction)
-    coalition: Coalition = "analyzer" if honest == n_users else "analyzer+users"
-    return _against_analyzer(coalition, terms, n_users, n_refused, honest=honest)
+    return analyzer_guarantee(terms, n_users, honest, n_refused)
 
 
-def _against_analyzer(
-    coalition: Coalition, terms: Terms, n_users: int, n_refused: int, *, honest: int
-) -> Guarantee:
+def analyzer_guarantee(terms: Terms, n_users: int, honest: int, n_refused: int = 0) -> Guarantee:
+    """
+    Give what holds against the analyzer, if so many users are honest and the others collude.
+
+    Cost: one search for ε, tenths of a second.
+    """
     crowd = terms.crowd_of(n_users, honest, honest, n_refused)
     others = (
         "nobody else knows which reports are theirs"
@@ -225,7 +228,7 @@ def _against_analyzer(
         else f"the other {n_users - crowd.users} may do and tell the analyzer what they like"
     )
     return _amplified(
-        coalition,
+        "analyzer" if honest == n_users else "analyzer+users",
         terms,
         crowd,
         f"{crowd.users} of the {n_users} users, you among them, randomize as the task says"
@@ -259,14 +262,19 @@ def _over_rounds(terms: Terms) -> tuple[str, ...]:
     return (f"the same users answer {terms.rounds} such tasks, and so many in each",)
 
 
-def _against_skippers(terms: Terms, n_users: int, n_refused: int, honest: int) -> Guarantee:
-    crowd = terms.crowd_of(n_users, n_users, honest, n_refused)
+def skippers_guarantee(terms: Terms, n_users: int, adding: int, n_refused: int = 0) -> Guarantee:
+    """
+    Give what holds against the analyzer, if all users are honest but only some add dummies.
+
+    Cost: one search for ε, tenths of a second.
+    """
+    crowd = terms.crowd_of(n_users, n_users, adding, n_refused)
     return _amplified(
         "analyzer+skippers",
         terms,
         crowd,
         f"{crowd.users} of the {n_users} users, you among them, randomize as the task says",
-        f"{honest} of them{and_add(terms.dummies).removeprefix(' and')}; the others add none",
+        f"{adding} of them{and_add(terms.dummies).removeprefix(' and')}; the others add none",
     )
 
 
@@ -294,7 +302,7 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     Dummies never mend the pure ε. A number that is certain improves (ε, δ), by formula 1 with
     the victim alone; one that is drawn does not, since it is visible and may be least.
     """
-    local = _alone("shuffler+analyzer", terms)
+    local = local_guarantee("shuffler+analyzer", terms)
     own = terms.dummies.per_user
     if not own or not terms.dummies.uniform or not terms.shuffler.idle:
         return [local]
@@ -316,8 +324,8 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     return [local, dummies]
 
 
-def _alone(coalition: Coalition, terms: Terms) -> Guarantee:
-    """Say what holds whoever else is dishonest: the pure local ε."""
+def local_guarantee(coalition: Coalition, terms: Terms) -> Guarantee:
+    """Give what holds whoever else is dishonest: the pure local ε."""
     uncounted = []
     if terms.dummies.maximum:
         uncounted.append("your dummies are not counted")

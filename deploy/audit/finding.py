@@ -70,6 +70,10 @@ class Finding:
     """At which all of the row's ε are to be read."""
     theorem: str = ""
     """What the claim follows from."""
+    neighbouring: str = ""
+    """Which two data sets the claim tells apart."""
+    assumptions: tuple[str, ...] = ()
+    """What must be true for the claim to hold, in words."""
     exact_epsilon: float | None = None
     """What the attack gains, computed; where only a bound from below can be, that."""
     empirical_epsilon_lower: float | None = None
@@ -100,6 +104,12 @@ class Finding:
         ):
             if figure is not None and not figure >= 0:
                 raise ValueError(f"{name} of {self.scenario} is {figure}; it must be at least 0")
+        known = (self.theorem, self.neighbouring, self.assumptions, self.delta is not None)
+        if self.claim_epsilon is not None and not all(known):
+            raise ValueError(
+                f"the claim of {self.scenario} needs its delta, neighbouring, theorem and "
+                "assumptions"
+            )
 
     @property
     def passed(self) -> bool:

@@ -276,6 +276,10 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
     yield "Scenario", finding.scenario
     if finding.theorem:
         yield "Theorem", finding.theorem
+    if finding.neighbouring:
+        yield "Neighbouring", finding.neighbouring
+    if finding.assumptions:
+        yield "Assumes", "; ".join(finding.assumptions)
     if finding.statistic:
         yield "Statistic", finding.statistic
     if finding.trials:

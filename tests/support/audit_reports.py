@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from analyzer.registry import complete
 from common.accounting.coalitions import guarantees
+from common.guarantee import REPLACE_ONE
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
@@ -42,6 +43,13 @@ def finding(**changes: Any) -> Finding:
         "confidence": CONFIDENCE,
         "tests": 3,
     }
+    if "claim_epsilon" in changes:
+        fields |= {
+            "delta": 0.0,
+            "theorem": "a theorem",
+            "neighbouring": REPLACE_ONE,
+            "assumptions": ("the encryption holds",),
+        }
     return Finding(**fields | changes)
 
 

@@ -1,11 +1,16 @@
 """One person left alone: the n-1 attack, and users who do not add their dummies."""
 
+import dataclasses
 from typing import Final
 
 import numpy as np
 
-from common.accounting.coalitions import LOCAL, central_epsilon, claimed_guarantee
-from common.accounting.crowd import Crowd
+from common.accounting.assumptions import ENCRYPTED
+from common.accounting.coalitions import (
+    analyzer_guarantee,
+    local_guarantee,
+    skippers_guarantee,
+)
 from common.guarantee import rounded_up
 from common.mechanisms.mechanism import Reports
 from deploy.audit.audited import Audited
@@ -19,6 +24,12 @@ from shuffler.permutation import permute
 _FORGED: Final = 200
 _BATCHES: Final = 50
 _SLOW_TRIALS: Final = 50_000
+_LEFT_ALONE: Final = (
+    "your own device randomizes as the task says, and adds its dummies",
+    "the analyzer shows the shuffler the counts that it publishes, and nothing else",
+    ENCRYPTED,
+)
+"""What the n-1 attack leaves to rely on."""
 
 
 def play_n_minus_one(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -44,17 +55,23 @@ def play_n_minus_one(audited: Audited, rng: np.random.Generator) -> Outcome:
             sent = sent.joined(own_dummies(task, mechanism, trials, rng))
         worlds.append(scores(mechanism, sent, (first, second)))
     found = sum(_recovered(audited, rng) for _ in range(_BATCHES))
-    delta = 0.0 if helped else task.delta
+    alone = audited.terms.crowd_of(audited.n_users, 1, 1, 0)
+    claimed = (
+        local_guarantee("analyzer", audited.terms)
+        if helped
+        else dataclasses.replace(
+            analyzer_guarantee(audited.terms, audited.n_users, honest=1),
+            assumptions=_LEFT_ALONE,
+        )
+    )
     row = game_row(
-        play(worlds[0], worlds[1], delta),
-        claim=task.local_epsilon if helped else central_epsilon(audited.terms, _alone(audited)),
-        exact=mechanism.local_epsilon if helped else proven_epsilon(audited.terms, _alone(audited)),
+        play(worlds[0], worlds[1], claimed.delta),
+        claimed=claimed,
+        exact=mechanism.local_epsilon if helped else proven_epsilon(audited.terms, alone),
         scenario="n-1",
         title="All reports but one person's replaced",
         heading="anonymity",
         coalition="shuffler+users",
-        delta=delta,
-        theorem=LOCAL if helped else claimed_guarantee(audited.terms, audited.n_users).theorem,
         statistic=f"likelihood ratio of the two values' counts; {found} of {_BATCHES} forged "
         "batches came down to the victim's messages",
         sentence="A shuffler that replaces everybody else's reports by its own finds yours in the "
@@ -84,30 +101,22 @@ def _rows(reports: Reports) -> np.ndarray:
     return np.ascontiguousarray(reports).view(np.uint8).reshape(len(reports), -1)
 
 
-def _alone(audited: Audited) -> Crowd:
-    """Give the crowd where all users but the victim collude."""
-    return audited.terms.crowd_of(audited.n_users, 1, 1, 0)
-
-
 def play_skippers(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Compute what is left where only the victim adds the dummies that all should."""
     del rng  # nothing is drawn
     if not audited.task.dummies.maximum or audited.terms.reduction is None:
         return Outcome(findings=())
     n_users = audited.n_users
+    claimed = skippers_guarantee(audited.terms, n_users, adding=1)
     crowd = audited.terms.crowd_of(n_users, n_users, 1, 0)
-    claim = central_epsilon(audited.terms, crowd)
     row = computed_row(
-        claim=claim,
+        claimed=claimed,
         exact=proven_epsilon(audited.terms, crowd),
         scenario="skippers",
         title=f"{n_users - 1:,} of {n_users:,} users add no dummies",
         heading="anonymity",
-        coalition="analyzer+skippers",
-        delta=audited.task.delta,
-        theorem=claimed_guarantee(audited.terms, n_users).theorem,
         sentence="Users who save their dummies leave less to hide among: ε = "
-        f"{rounded_up(claim)} if all but you do.",
+        f"{rounded_up(claimed.epsilon)} if all but you do.",
         advice="Set assumed_honest_fraction below 1: the task then claims only what those who "
         "follow it bring.",
     )

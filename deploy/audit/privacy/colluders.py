@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.accounting.coalitions import LOCAL, central_epsilon, claimed_guarantee
-from common.accounting.crowd import Crowd
-from common.guarantee import rounded_up
+from common.accounting.coalitions import analyzer_guarantee, local_guarantee
+from common.guarantee import Guarantee, rounded_up
 from common.mechanisms.mechanism import Vector
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
@@ -52,16 +51,17 @@ def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
     between = {max(1, n_users - int(share * n_users)) for share in _CLAIMED_ALONE} - honest
     points, rows = [_point(audited, left) for left in between], list[Finding]()
     for left in sorted(honest, reverse=True):
-        claim, attack = _claim(audited, left), proven_epsilon(audited.terms, _left(audited, left))
+        claimed = analyzer_guarantee(audited.terms, n_users, left)
+        attack = proven_epsilon(audited.terms, audited.terms.crowd_of(n_users, left, left, 0))
         played = _game(audited, left, rng) if left in _FEW else None
         points.append(
             dataclasses.replace(
-                _point(audited, left, claim),
+                _point(audited, left, claimed),
                 attack=attack,
                 measured=played.epsilon_lower if played else None,
             )
         )
-        rows.append(_row(audited, left, claim, attack, played))
+        rows.append(_row(audited, left, claimed, attack, played))
     curve = Curve(
         title=f"The analyzer and colluding users, of {n_users:,}",
         delta=task.delta,
@@ -70,56 +70,43 @@ def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
     return Outcome(findings=tuple(rows), curves=(curve,))
 
 
-def _point(audited: Audited, honest: int, claim: float | None = None) -> CurvePoint:
+def _point(audited: Audited, honest: int, claimed: Guarantee | None = None) -> CurvePoint:
+    known = claimed or analyzer_guarantee(audited.terms, audited.n_users, honest)
     return CurvePoint(
         colluding=(audited.n_users - honest) / audited.n_users,
         honest=honest,
-        claim=_claim(audited, honest) if claim is None else claim,
+        claim=known.epsilon,
         attack=None,
     )
 
 
-def _left(audited: Audited, honest: int) -> Crowd:
-    """Give the crowd of so many honest users."""
-    return audited.terms.crowd_of(audited.n_users, honest, honest, 0)
-
-
-def _claim(audited: Audited, honest: int) -> float:
-    return central_epsilon(audited.terms, _left(audited, honest))
-
-
 def _row(
-    audited: Audited, honest: int, claim: float, attack: float | None, played: Played | None
+    audited: Audited,
+    honest: int,
+    claimed: Guarantee,
+    attack: float | None,
+    played: Played | None,
 ) -> Finding:
-    colluders = audited.n_users - honest
-    coalition = "analyzer+users" if colluders else "analyzer"
+    colluders, most = audited.n_users - honest, rounded_up(claimed.epsilon)
     fields: dict[str, Any] = {
-        "scenario": coalition,
+        "scenario": claimed.coalition,
         "title": f"{honest:,} of {audited.n_users:,} users honest"
         if colluders
         else f"All {honest:,} users honest",
         "heading": "anonymity",
-        "coalition": coalition,
-        "delta": audited.task.delta,
-        "theorem": _theorem(audited),
         "sentence": (
             f"If the analyzer and {colluders:,} of {audited.n_users:,} users pool what they know, "
-            f"your value changes the odds of anything they see by ε = {rounded_up(claim)} at most."
+            f"your value changes the odds of anything they see by ε = {most} at most."
             if colluders
             else "The analyzer, which reads every report but not whose it is, learns of you what "
-            f"ε = {rounded_up(claim)} allows, at most."
+            f"ε = {most} allows, at most."
         ),
         "advice": _MORE_USERS,
     }
     if played is not None:
         statistic = "likelihood ratio of all messages that do not support the third value"
-        return game_row(played, claim=claim, exact=attack, statistic=statistic, **fields)
-    return computed_row(claim=claim, exact=attack, **fields)
-
-
-def _theorem(audited: Audited) -> str:
-    """Give what the claim follows from."""
-    return claimed_guarantee(audited.terms, audited.n_users).theorem
+        return game_row(played, claimed=claimed, exact=attack, statistic=statistic, **fields)
+    return computed_row(claimed=claimed, exact=attack, **fields)
 
 
 def _game(audited: Audited, honest: int, rng: np.random.Generator) -> Played:
@@ -149,15 +136,12 @@ def _game(audited: Audited, honest: int, rng: np.random.Generator) -> Played:
 
 def _not_relied_on(audited: Audited) -> Finding:
     """Say that no shuffler is counted on: the analyzer is told no more than the local ε allows."""
-    return Finding(
+    return computed_row(
+        claimed=local_guarantee("analyzer", audited.terms),
+        exact=None,
         scenario="analyzer",
         title="No shuffler is counted on",
         heading="anonymity",
-        coalition="analyzer",
-        verdict="not contradicted",
-        claim_epsilon=audited.task.local_epsilon,
-        delta=0.0,
-        theorem=LOCAL,
         statistic="played against shuffler and analyzer together",
         sentence="This protocol promises the noise of your own report, with or without a shuffler.",
     )

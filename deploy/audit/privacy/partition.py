@@ -24,14 +24,14 @@ def play_partition(audited: Audited, rng: np.random.Generator) -> Outcome:
 def _smallest_group(audited: Audited) -> Finding:
     task, terms = audited.task, audited.terms
     return computed_row(
-        claim=task.central_epsilon,
+        claimed=dataclasses.replace(
+            claimed_guarantee(terms, task.n_min), epsilon=task.central_epsilon
+        ),
         exact=proven_epsilon(terms, terms.crowd(task.n_min)),
         scenario="partition",
         title=f"Users cut into groups of n_min = {task.n_min:,}",
         heading="anonymity",
         coalition="analyzer",
-        delta=task.delta,
-        theorem=claimed_guarantee(terms, task.n_min).theorem,
         sentence="However the analyzer cuts its users into tasks, none is released with fewer than "
         f"n_min users, and every device has checked what holds then: "
         f"ε = {rounded_up(task.central_epsilon)}.",

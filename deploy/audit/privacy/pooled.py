@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.coalitions import LOCAL, NO_LOCAL_NOISE, guarantees_under
+from common.accounting.coalitions import guarantees_under, local_guarantee
 from common.accounting.crowd import Crowd
+from common.guarantee import Coalition
 from common.mechanisms.mechanism import Vector
 from deploy.audit.audited import Audited
 from deploy.audit.code.laws import support_law
@@ -28,7 +29,7 @@ _LOST: Final = 0.07
 """Share of the local ε that bounds on two rare probabilities may cost."""
 _SIGMAS: Final = 5.5
 """Standard deviations that a bound lies below what was seen."""
-_COALITION: Final = "shuffler+analyzer"
+_COALITION: Final[Coalition] = "shuffler+analyzer"
 _LOWER: Final = (
     "Lower local_epsilon: it is all that holds against these two together. Have the two run by "
     "people who do not work together. Dummies do not help here: they buy accuracy by letting "
@@ -50,14 +51,11 @@ def _one_report(audited: Audited, rng: np.random.Generator) -> Finding:
     noisy = math.isfinite(task.local_epsilon)
     return game_row(
         play(*drawn),
-        claim=task.local_epsilon,
+        claimed=local_guarantee(_COALITION, audited.terms),
         exact=audited.mechanism.local_epsilon,
         scenario=_COALITION,
         title="Your own report, recognised",
         heading="anonymity",
-        coalition=_COALITION,
-        delta=0.0,
-        theorem=LOCAL if noisy else NO_LOCAL_NOISE,
         statistic="likelihood ratio of the one report",
         sentence=(
             "If shuffler and analyzer pool what they saw, they know which report is yours; only "
@@ -94,14 +92,11 @@ def _with_dummies(audited: Audited, rng: np.random.Generator) -> Finding:
     )
     return game_row(
         play(*_draw(audited, rng, dummies=True), delta=claimed.delta),
-        claim=claimed.epsilon,
+        claimed=claimed,
         exact=exact,
         scenario=_COALITION,
         title="Your report among your own dummies",
         heading="anonymity",
-        coalition=_COALITION,
-        delta=claimed.delta,
-        theorem=claimed.theorem,
         statistic=f"likelihood ratio of all {1 + certain} messages or more of one person",
         sentence=(
             "Your own dummies make it a little less certain which of your messages is the true "

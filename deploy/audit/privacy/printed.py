@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from common.accounting.assumptions import HONEST_SHUFFLER
 from common.accounting.crowd import Crowd
 from common.accounting.published import od_hp_theorem_1
+from common.guarantee import REPLACE_ONE
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.string_hashing import StringHashing
@@ -36,6 +38,10 @@ _DELTA: Final = 1e-6
 _X, _OTHER_X, _Z = 0, 1, 2
 _ITEMS: Final = ("x", "x'", "z")
 _THEOREM: Final = "OD-HP, Theorem 1, as printed: dummies reuse their user's seed [CC24]"
+_ASSUMED: Final = (
+    HONEST_SHUFFLER,
+    "all users randomize and add dummies as is printed",
+)
 _ADVICE: Final = (
     "Nothing to change here: every dummy of this project has a fresh seed. Do not deploy the "
     "algorithm as it is printed."
@@ -146,6 +152,8 @@ def _measured(audited: Audited, rng: np.random.Generator) -> Finding:
         coalition="analyzer",
         delta=_DELTA,
         theorem=_THEOREM,
+        neighbouring=REPLACE_ONE,
+        assumptions=_ASSUMED,
         sentence="Printed as it is, the algorithm lets the analyzer put each user's messages "
         "together again, and its theorem promises more than it keeps.",
         advice=_ADVICE,
@@ -186,6 +194,8 @@ def _computed(audited: Audited, rng: np.random.Generator) -> Finding:
         coalition="analyzer",
         delta=_DELTA,
         theorem=_THEOREM,
+        neighbouring=REPLACE_ONE,
+        assumptions=_ASSUMED,
         sentence=f"At the size of the paper the promise is broken {proven / _DELTA:,.0f} times "
         "more often than it says.",
         advice=_ADVICE,

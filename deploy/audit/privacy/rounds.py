@@ -1,13 +1,13 @@
 """The same people asked again and again, each time with a task of its own."""
 
+import dataclasses
 import math
 from typing import Final
 
 import numpy as np
 from scipy import fft
 
-from common.accounting.coalitions import COMPOSED, LOCAL, NO_LOCAL_NOISE
-from common.accounting.composition import composed_epsilon
+from common.accounting.coalitions import analyzer_guarantee, local_guarantee
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
 from common.guarantee import rounded_up, sum_upper
@@ -52,14 +52,16 @@ def _pooled(audited: Audited, rng: np.random.Generator) -> Finding:
     ]
     return game_row(
         play(np.asarray(worlds[0]), np.asarray(worlds[1])),
-        claim=sum_upper([task.local_epsilon] * _POOLED_ROUNDS),
+        claimed=dataclasses.replace(
+            local_guarantee(
+                "shuffler+analyzer", dataclasses.replace(audited.terms, rounds=_POOLED_ROUNDS)
+            ),
+            epsilon=sum_upper([task.local_epsilon] * _POOLED_ROUNDS),
+        ),
         exact=_POOLED_ROUNDS * mechanism.local_epsilon,
         scenario="rounds",
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         heading="anonymity",
-        coalition="shuffler+analyzer",
-        delta=0.0,
-        theorem=LOCAL if math.isfinite(task.local_epsilon) else NO_LOCAL_NOISE,
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
         sentence=f"Whoever can link your reports learns from {_POOLED_ROUNDS} rounds twice what "
         "one gives away.",
@@ -68,23 +70,20 @@ def _pooled(audited: Audited, rng: np.random.Generator) -> Finding:
 
 
 def _against_analyzer(audited: Audited, rounds: int) -> Finding:
-    task, terms = audited.task, audited.terms
-    release = terms.release(terms.crowd_of(audited.n_users, audited.n_users, audited.n_users, 0))
-    claim = min(composed_epsilon([release] * rounds, task.delta), rounds * terms.local_epsilon)
+    terms, n_users = dataclasses.replace(audited.terms, rounds=rounds), audited.n_users
+    release = terms.release(terms.crowd_of(n_users, n_users, n_users, 0))
+    claimed = analyzer_guarantee(terms, n_users, honest=n_users)
     attack = None
     if isinstance(release, CrowdRelease) and release.crowd.random_dummies is None:
-        attack = epsilon_of_rounds(release.reduction, release.crowd, rounds, task.delta)
+        attack = epsilon_of_rounds(release.reduction, release.crowd, rounds, terms.delta)
     return computed_row(
-        claim=claim,
+        claimed=claimed,
         exact=attack,
         scenario="rounds",
-        title=f"{rounds} rounds of the same {audited.n_users:,} users",
+        title=f"{rounds} rounds of the same {n_users:,} users",
         heading="anonymity",
-        coalition="analyzer",
-        delta=task.delta,
-        theorem=COMPOSED,
         sentence=f"After {rounds} such rounds the analyzer alone has learned what "
-        f"ε = {rounded_up(claim)} allows, at most.",
+        f"ε = {rounded_up(claimed.epsilon)} allows, at most.",
         advice=_ADVICE,
     )
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any, Final
 
+from common.guarantee import Guarantee
 from deploy.audit.finding import Finding, Verdict
 from deploy.audit.game import Played
 from deploy.audit.significance import CONFIDENCE
@@ -28,7 +29,7 @@ def verdict(claim: float, reachable: float, shown: float) -> Verdict:
 def game_row(
     played: Played,
     *,
-    claim: float,
+    claimed: Guarantee,
     exact: float | None,
     **fields: Any,  # noqa: ANN401  # a Finding's
 ) -> Finding:
@@ -37,15 +38,15 @@ def game_row(
 
     Args:
         played: What the attack got.
-        claim: What is claimed of it; infinite where nothing is.
+        claimed: What is claimed of it; of an infinite ε where nothing is.
         exact: What the attack should get, computed; None where that cannot be computed.
         **fields: The finding's others.
     """
+    claim = claimed.epsilon
     reachable = played.ceiling if math.isinf(claim) else claim
     too_much = exact is not None and exact > claim
     return Finding(
         verdict="contradicted" if too_much else verdict(claim, reachable, played.epsilon_lower),
-        claim_epsilon=claim,
         exact_epsilon=exact,
         empirical_epsilon_lower=played.epsilon_lower,
         ceiling=played.ceiling,
@@ -54,26 +55,39 @@ def game_row(
         advantage=played.advantage,
         tests=1,
         roc=played.roc,
-        **fields,
+        **_of(claimed) | fields,
     )
 
 
-def computed_row(*, claim: float, exact: float | None, **fields: Any) -> Finding:  # noqa: ANN401  # a Finding's
+def computed_row(*, claimed: Guarantee, exact: float | None, **fields: Any) -> Finding:  # noqa: ANN401  # a Finding's
     """
     Make the row of an attack that is computed from its exact law, and not measured.
 
     Args:
-        claim: What is claimed.
+        claimed: What is claimed.
         exact: A lower bound of ε that the attack proves; None where its law is not known here.
         **fields: The finding's others.
     """
-    known = exact is not None
-    return Finding(
-        verdict=verdict(claim, claim, exact) if exact is not None else "not contradicted",
-        claim_epsilon=claim,
-        exact_epsilon=exact,
-        statistic="computed from the exact law of the counts; no number of trials would show it"
-        if known
-        else "no attack on this law of noise is computed",
-        **fields,
+    claim = claimed.epsilon
+    statistic = (
+        "no attack on this law of noise is computed"
+        if exact is None
+        else "computed from the exact law of the counts; no number of trials would show it"
     )
+    return Finding(
+        verdict="not contradicted" if exact is None else verdict(claim, claim, exact),
+        exact_epsilon=exact,
+        **{"statistic": statistic} | _of(claimed) | fields,
+    )
+
+
+def _of(claimed: Guarantee) -> dict[str, Any]:
+    """Give what a row says of its claim."""
+    return {
+        "coalition": claimed.coalition,
+        "claim_epsilon": claimed.epsilon,
+        "delta": claimed.delta,
+        "theorem": claimed.theorem,
+        "neighbouring": claimed.neighbouring,
+        "assumptions": claimed.assumptions,
+    }

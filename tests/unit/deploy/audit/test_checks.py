@@ -1,8 +1,11 @@
 """Several tests and facts that make one row."""
 
+import pytest
+
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.significance import TEST_LEVEL
+from tests.support.audit_reports import finding
 
 
 def _row(checks: Checks) -> Finding:
@@ -39,3 +42,13 @@ def test_what_does_not_hold_is_named() -> None:
     assert row.verdict == "broken"
     assert row.sentence == "Not so: a fact; a law."
     assert row.advice == "Mend it."
+
+
+@pytest.mark.parametrize(
+    ("field", "nothing"),
+    [("delta", None), ("theorem", ""), ("neighbouring", ""), ("assumptions", ())],
+)
+def test_no_claim_is_a_bare_number(field: str, nothing: object) -> None:
+    """It is told with its δ, its neighbours, its theorem and what it assumes."""
+    with pytest.raises(ValueError, match="needs its delta, neighbouring, theorem"):
+        finding(claim_epsilon=1.0, **{field: nothing})

@@ -1,5 +1,6 @@
 """What the privacy games find, at little effort. Seeds are fixed; a bound errs with 1e-7."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from common.accounting.attack import epsilon_lower
 from common.accounting.composition import composed_epsilon
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
+from common.guarantee import Guarantee
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.string_hashing import StringHashing
 from deploy.audit.finding import Finding
@@ -101,10 +103,13 @@ def test_colluders_take_away_what_the_curve_says() -> None:
 
 def test_a_claim_that_is_too_low_is_contradicted(monkeypatch: pytest.MonkeyPatch) -> None:
     """By what is computed: a tenth less than is true shows at every size."""
-    claimed = coalitions.central_epsilon
-    monkeypatch.setattr(
-        colluders, "central_epsilon", lambda terms, crowd: 0.9 * claimed(terms, crowd)
-    )
+    claimed = coalitions.analyzer_guarantee
+
+    def less(terms: coalitions.Terms, n_users: int, honest: int) -> Guarantee:
+        right = claimed(terms, n_users, honest)
+        return dataclasses.replace(right, epsilon=0.9 * right.epsilon)
+
+    monkeypatch.setattr(colluders, "analyzer_guarantee", less)
     rows = play_colluders(audited(), _rng()).findings
 
     assert [row.verdict for row in rows] == ["contradicted"] * len(rows)
