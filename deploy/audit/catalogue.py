@@ -3,6 +3,7 @@
 from typing import Final
 
 from deploy.audit.code.accountant import play_accountant
+from deploy.audit.code.batches import play_batches
 from deploy.audit.code.covert_bits import play_covert_bits
 from deploy.audit.code.devices import play_devices
 from deploy.audit.code.draws import play_draws
@@ -97,6 +98,12 @@ SCENARIOS: Final = (
         play=play_randomizer,
     ),
     Scenario(name="mechanisms", title="Every mechanism has its law", seconds=6, play=play_panel),
+    Scenario(
+        name="batches",
+        title="Whole batches have their law",
+        seconds=3,
+        play=play_batches,
+    ),
     Scenario(name="draws", title="Numbers of dummies have their laws", seconds=2, play=play_draws),
     Scenario(
         name="estimates",

@@ -1,5 +1,6 @@
 """Several tests and facts that make one row of an audit."""
 
+import math
 from typing import Any
 
 from deploy.audit.finding import Finding, Heading
@@ -14,10 +15,17 @@ class Checks:
         self._n_tests = 0
         self._facts: dict[str, bool] = {}
 
-    def test(self, name: str, p_value: float) -> None:
-        """Note a test of something that must be true; of one name the least p counts."""
+    def test(self, name: str, p_value: float | None) -> None:
+        """
+        Note a test of something that must be true; of one name the least p counts.
+
+        None is of a test that could not be made: it is not counted. What is no number is broken.
+        """
+        if p_value is None:
+            return
         self._n_tests += 1
-        self._tests[name] = min(p_value, self._tests.get(name, 1.0))
+        level = 0.0 if math.isnan(p_value) else p_value
+        self._tests[name] = min(level, self._tests.get(name, 1.0))
 
     def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
         """Note a fact that must be true, whatever was drawn."""

@@ -98,9 +98,18 @@ def play_rehearsal(options: AuditOptions, console: Console) -> bool:
     Returns:
         Whether all were.
     """
+    if options.plant:
+        raise SettingsError("give --rehearse, which plants every fault, or --plant, not both")
+    if options.full:
+        raise SettingsError("a rehearsal draws as little as shows the faults: leave --full out")
+    named = {scenario.name for scenario in scenarios_named(options.scenarios)}
     with _bar(console) as progress:
         rehearsed = rehearse(
-            _audited(options), seed=options.seed, processes=options.processes, progress=progress
+            _audited(options),
+            seed=options.seed,
+            faults=[fault for fault in FAULTS.values() if fault.scenario in named],
+            processes=options.processes,
+            progress=progress,
         )
     if options.json:
         fields = [

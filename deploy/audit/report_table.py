@@ -71,8 +71,8 @@ def show_rehearsal(rehearsed: Sequence[Rehearsed], console: Console) -> None:
     for each in rehearsed:
         fault = each.fault
         by = f"{fault.scenario}: {fault.check}"
-        style = _STYLES[each.caught]
-        table.add_row(fault.name, fault.says, by, "yes" if each.caught else "NO", style=style)
+        found = "yes" if each.caught else "NO: fails without it" if each.said_before else "NO"
+        table.add_row(fault.name, fault.says, by, found, style=_STYLES[each.caught])
     print_whole(table, console)
     missed = sum(not each.caught for each in rehearsed)
     verdict = f"{missed} NOT FOUND" if missed else "every one found"

@@ -102,11 +102,13 @@ class Rehearsed:
     fault: Fault
     said: tuple[str, ...]
     """What the scenario found, in its words; nothing if it passed."""
+    said_before: tuple[str, ...]
+    """What it finds without the fault, and as little effort: nothing, or it shows nothing."""
 
     @property
     def caught(self) -> bool:
-        """Whether the check that must see the fault is what said so."""
-        return any(self.fault.check in sentence for sentence in self.said)
+        """Whether the check that must see the fault is what said so, and says so of it alone."""
+        return not self.said_before and any(self.fault.check in sentence for sentence in self.said)
 
 
 def rehearse(
@@ -117,23 +119,30 @@ def rehearse(
     processes: int = 0,
     progress: Progress = silent,
 ) -> tuple[Rehearsed, ...]:
-    """Plant each fault by itself, and play the scenario that must see it; see `audit`."""
-    scenarios = {scenario.name: scenario for scenario in SCENARIOS}
+    """
+    Plant each fault by itself, and play the scenario that must see it; see `audit`.
+
+    Each of these scenarios is played once without a fault as well, and must pass.
+    """
     little = dataclasses.replace(audited, effort=_LITTLE)
-    jobs = [
+    needed = scenarios_named(tuple(fault.scenario for fault in faults))
+    by_name = {scenario.name: scenario for scenario in needed}
+    honest = [Job(scenario=scenario, audited=little, seed=seed) for scenario in needed]
+    faulty = [
         Job(
-            scenario=dataclasses.replace(scenarios[fault.scenario], title=fault.says),
+            scenario=dataclasses.replace(by_name[fault.scenario], title=fault.says),
             audited=little,
             seed=seed,
             fault=fault.name,
         )
         for fault in faults
     ]
-    outcomes = play_all(jobs, processes, progress)
+    said = [
+        tuple(row.sentence for row in outcome.findings if not row.passed)
+        for outcome in play_all([*honest, *faulty], processes, progress)
+    ]
+    before = dict(zip(by_name, said[: len(honest)], strict=True))
     return tuple(
-        Rehearsed(
-            fault=fault,
-            said=tuple(row.sentence for row in outcome.findings if not row.passed),
-        )
-        for fault, outcome in zip(faults, outcomes, strict=True)
+        Rehearsed(fault=fault, said=words, said_before=before[fault.scenario])
+        for fault, words in zip(faults, said[len(honest) :], strict=True)
     )

@@ -55,7 +55,9 @@ def audit(
     rehearsal: Annotated[
         bool,
         typer.Option(
-            "--rehearse", help="Plant every fault in turn instead, and see that each is found."
+            "--rehearse",
+            help="Plant every fault in turn instead, or those of --scenario, and see that each is "
+            "found; writes no files.",
         ),
     ] = False,
     list_them: Annotated[

@@ -105,6 +105,11 @@ def audit_page(report: AuditReport) -> str:
         report=report,
         digest=report.task_digest.hex(),
         passed=report.passed,
+        attacked=any(
+            finding.empirical_epsilon_lower is not None or finding.exact_epsilon is not None
+            for finding in report.findings
+            if not finding.subject
+        ),
         n_rows=len(report.findings),
         n_failed=len(report.failed),
         n_limits=sum(finding.verdict == "known limit" for finding in report.findings),
@@ -299,7 +304,7 @@ def _confidence(confidence: float) -> str:
 
 def _one_in(chance: float) -> str:
     """Write of how many one is a chance, rounded down; nothing for no chance."""
-    # Six digits are meant: 1 - .9999999 is 1.0000000005838672e-07.
+    # Six digits are meant: 1 - .99999995 is 4.9999999973737e-08.
     return "" if chance <= 0 else figures.count(math.floor(1 / float(f"{chance:.6g}") + 1e-6))
 
 

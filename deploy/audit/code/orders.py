@@ -28,6 +28,8 @@ Ordering = Callable[[int, np.random.Generator], Order]
 
 _SMALL: Final = (2, 3, 4, 5)
 _MATRIX: Final = 30
+_EACH: Final = 105
+"""Times that each order of a few is expected at least, and half as often each place of many."""
 _LARGE: Final = 20_000
 _BLOCKS: Final = 20
 _NEAR: Final = 10
@@ -84,8 +86,11 @@ def play_orders(audited: Audited, rng: np.random.Generator) -> Outcome:
         ("in buckets", in_buckets, 0.1),
     ):
         for size in _SMALL:
-            _check_every_order(checks, name, ordering, int(share * effort / 20), size, rng)
-        _check_places(checks, name, ordering, int(share * effort / 20 / _MATRIX), rng)
+            least = _EACH * math.factorial(size)
+            orders = max(least, int(share * effort / 20))
+            _check_every_order(checks, name, ordering, orders, size, rng)
+        orders = max(_EACH * _MATRIX // 2, int(share * effort / 20 / _MATRIX))
+        _check_places(checks, name, ordering, orders, rng)
         for _ in range(max(2, int(share * effort / 10) // _LARGE)):
             check_order(checks, name, ordering(_LARGE, rng))
         _check_source(checks, name, ordering)
@@ -156,10 +161,10 @@ def check_order(checks: Checks, name: str, order: Order) -> None:
 
 def _check_source(checks: Checks, name: str, ordering: Ordering) -> None:
     """Check that an order follows from the generator handed in, and takes enough from it."""
+    before = _global_sources()
     first, again, other = (
         ordering(_LARGE, np.random.Generator(np.random.Philox(key=key))) for key in (1, 1, 2)
     )
-    before = _global_sources()
     checks.must(f"{name}: the order follows from its generator", bool((first == again).all()))
     checks.must(f"{name}: another generator, another order", bool((first != other).any()))
     counted = np.random.Philox(key=3)

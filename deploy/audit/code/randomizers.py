@@ -38,16 +38,22 @@ _LEAST_BITS: Final = 8
 """Random bits that a report takes at the least."""
 _FEW: Final = 12
 """Items up to which every one is looked at."""
-_MOST_CELLS: Final = 20_000
+_SEEDS_EACH: Final = 200
+"""At least expected in a part of all seeds."""
+_SURELY: Final = 8.0
+"""Standard deviations: 5.5 until a test fails, and 2.5 for chance."""
 _SMALL_FAMILY: Final = 2**16
+_NAMING: Final = frozenset({"grr", "warner", "square-wave"})
+"""Mechanisms whose reports name one of the items, or of the places on a line."""
 
 
 def play_randomizer(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Test the audited task's own randomizer and dummies."""
     finding = _tested(
         (audited.task,),
-        audited.effort.reports,
+        (audited.effort.reports, audited.effort.reports),
         rng,
+        scenario="randomizer",
         title="This task's reports and dummies have their laws",
         sentence="The running code draws reports and dummies with the very probabilities that all "
         "guarantees are computed from.",
@@ -61,8 +67,9 @@ def play_panel(audited: Audited, rng: np.random.Generator) -> Outcome:
     names = {task.mechanism.name for task in tasks}
     finding = _tested(
         tasks,
-        audited.effort.reports // 4,
+        (audited.effort.reports // 4, audited.effort.reports),
         rng,
+        scenario="mechanisms",
         title=f"All {len(names)} mechanisms have their laws, in {len(tasks)} small tasks",
         sentence="Every randomizer that a task may name draws with the probabilities that its "
         "paper states, at the local ε and sizes that were tried.",
@@ -76,58 +83,77 @@ def _law(task: Task) -> tuple[str, float, int, int]:
 
 
 def _tested(
-    tasks: Sequence[Task], reports: int, rng: np.random.Generator, *, title: str, sentence: str
+    tasks: Sequence[Task],
+    drawn: tuple[int, int],
+    rng: np.random.Generator,
+    *,
+    scenario: str,
+    title: str,
+    sentence: str,
 ) -> Finding:
-    checks = Checks()
+    checks, seen = Checks(), 0.0
     for task in tasks:
-        check_randomizer(checks, task, reports, rng)
+        seen = max(seen, check_randomizer(checks, task, drawn, rng))
     return checks.finding(
-        scenario="randomizers",
+        scenario=scenario,
         title=title,
         heading="correctness",
-        sentence=sentence,
-        trials=reports,
+        sentence=f"{sentence} A truth that is told {seen:.1%} too often or too seldom would nearly "
+        "certainly be seen.",
+        trials=drawn[1],
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
 
 
-def check_randomizer(checks: Checks, task: Task, reports: int, rng: np.random.Generator) -> None:
+def check_randomizer(
+    checks: Checks, task: Task, drawn: tuple[int, int], rng: np.random.Generator
+) -> float:
     """
     Test one task's reports and dummies against the law of its mechanism.
 
     Args:
         checks: Where the tests are noted, under the mechanism's name.
         task: Whose mechanism.
-        reports: Of each kind; fewer where they are long.
+        drawn: Reports of each kind, fewer where they are long; and of those of every value.
         rng: Of all draws.
+
+    Returns:
+        By how much of itself the chance of telling the truth must be off to be surely seen.
     """
     mechanism, law = mechanism_of(task), support_law(task)
-    reports = min(reports, _MOST_BYTES // mechanism.report_dtype.itemsize)
+    reports = min(drawn[0], _MOST_BYTES // mechanism.report_dtype.itemsize)
     name, last = task.mechanism.name, task.domain_size - 1
-    _check_every_value(checks, name, mechanism, law, (reports, rng))
+    own = _check_every_value(checks, name, mechanism, law, (drawn[1], rng))
     _check_alone(checks, name, mechanism, law, rng)
     _check_source(checks, name, mechanism)
     for value in (0, last):
-        drawn = _draw(mechanism, value, reports, rng)
-        _check_support(checks, f"{name}, a report", mechanism, drawn, (value, law, last))
-        _check_pair(checks, f"{name}, a report", mechanism, drawn, (value, law))
-        _check_seeds(checks, f"{name}, a report", mechanism, drawn)
-        _check_buckets(checks, f"{name}, a report", mechanism, drawn, (value, law.own))
+        sent = _draw(mechanism, value, reports, rng)
+        _check_support(checks, f"{name}, a report", mechanism, sent, (value, law, last))
+        _check_pair(checks, f"{name}, a report", mechanism, sent, (value, law))
+        _check_seeds(checks, f"{name}, a report", mechanism, sent)
+        _check_buckets(checks, f"{name}, a report", mechanism, sent, (value, law.own))
+        _check_places(checks, f"{name}, a report", task, sent, (value, law.own))
     if task.composition.dummy_laws:
         dummies = mechanism.dummies(reports, rng)
         _check_support(checks, f"{name}, a dummy", mechanism, dummies, (None, law, last))
         _check_seeds(checks, f"{name}, a dummy", mechanism, dummies)
         _check_buckets(checks, f"{name}, a dummy", mechanism, dummies, (0, law.dummy))
         _check_even_buckets(checks, f"{name}, a dummy", mechanism, dummies)
+        _check_places(checks, f"{name}, a dummy", task, dummies, None)
     if isinstance(mechanism, LocalHashing):
         _check_family(checks, mechanism, rng)
+    return _SURELY * math.sqrt((1 - law.own) / law.own / own)
 
 
 def _draw(mechanism: Mechanism, value: int, count: int, rng: np.random.Generator) -> Reports:
-    parts = (min(_AT_ONCE, count - start) for start in range(0, count, _AT_ONCE))
     return np.concatenate(
-        [mechanism.randomize(np.full(part, value, dtype=np.int64), rng) for part in parts]
+        [mechanism.randomize(np.full(part, value, dtype=np.int64), rng) for part in _parts(count)]
     )
+
+
+def _parts(count: int) -> list[int]:
+    """Cut a number of reports into what is drawn together."""
+    return [min(_AT_ONCE, count - start) for start in range(0, count, _AT_ONCE)]
 
 
 def _check_every_value(
@@ -136,16 +162,25 @@ def _check_every_value(
     mechanism: Mechanism,
     law: SupportLaw,
     drawing: tuple[int, np.random.Generator],
-) -> None:
-    """Test that every value is as often its report's own as any other: of a large domain, some."""
+) -> int:
+    """
+    Test that every value is as often its report's own as any other: of a large domain, some.
+
+    Returns:
+        How many reports were drawn.
+    """
     reports, rng = drawing
     values = np.unique(np.linspace(0, mechanism.domain_size - 1, _MOST_VALUES).astype(np.int64))
-    each = max(1, min(reports, _AT_ONCE * 2) // len(values))
+    each = max(1, reports // len(values))
     own = [
-        int(mechanism.supports(mechanism.randomize(np.full(each, v), rng), int(v)).sum())
+        sum(
+            int(mechanism.supports(mechanism.randomize(np.full(part, v), rng), int(v)).sum())
+            for part in _parts(each)
+        )
         for v in values
     ]
     checks.test(f"{name}, a report: every value alike", fit.of_shares(own, each, law.own))
+    return each * len(values)
 
 
 def _check_alone(
@@ -234,7 +269,8 @@ def _check_seeds(checks: Checks, what: str, mechanism: Mechanism, drawn: Reports
         return
     seeds = drawn["seed"].astype(np.uint64)
     number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
-    cells = min(number, _MOST_CELLS)
+    # A power of two, so that parity is seen; as many as expect some hundreds of seeds each.
+    cells = min(number, 1 << max(1, (len(seeds) // _SEEDS_EACH).bit_length() - 1))
     # Equal parts of the range, and what is left over by the number of parts: high and low digits.
     low = (seeds % np.uint64(cells)).astype(np.int64)
     evenly = np.full(cells, number // cells, dtype=np.float64)
@@ -276,6 +312,24 @@ def _check_even_buckets(checks: Checks, what: str, mechanism: Mechanism, dummies
     g = _buckets(mechanism)
     named = np.bincount(dummies["bucket"].astype(np.int64), minlength=g)
     checks.test(f"{what}: every bucket as likely", fit.of_cells(named, np.ones(g)))
+
+
+def _check_places(
+    checks: Checks, what: str, task: Task, sent: Reports, own: tuple[int, float] | None
+) -> None:
+    """Test which place a report names that names one: near its value, or any other as likely."""
+    size = task.domain_size
+    if "item" not in (sent.dtype.names or ()) or task.mechanism.name not in _NAMING:
+        return
+    places = max(size, task.mechanism.buckets)
+    named = np.bincount(sent["item"].astype(np.int64), minlength=places)
+    law = np.ones(places)
+    if own is not None:
+        item, chance = own
+        near = slice(item, item + places - size + 1)
+        law[:] = (1 - chance) / (size - 1)
+        law[near] = chance / (places - size + 1)
+    checks.test(f"{what}: every place as its law says", fit.of_cells(named, law))
 
 
 def _buckets(mechanism: LocalHashing | StringHashing) -> int:

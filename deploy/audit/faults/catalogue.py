@@ -14,6 +14,7 @@ from deploy.audit.faults.deliveries import DELIVERIES
 from deploy.audit.faults.devices import DEVICES
 from deploy.audit.faults.disks import DISKS
 from deploy.audit.faults.fault import Fault
+from deploy.audit.faults.laws import LAWS
 from deploy.audit.faults.orders import ORDERS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
@@ -21,6 +22,7 @@ from deploy.audit.faults.services import SERVICES
 _FAULTS: Final = (
     *ORDERS,
     *DEVICES,
+    *LAWS,
     *COUNTING,
     *DELIVERIES,
     *SERVICES,

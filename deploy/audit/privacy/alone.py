@@ -79,6 +79,13 @@ def play_n_minus_one(audited: Audited, rng: np.random.Generator) -> Outcome:
         advice="Ask for tokens and send sentinels, and let devices check that they were counted: "
         "they notice that reports went missing.",
     )
+    if found < _BATCHES:
+        row = dataclasses.replace(
+            row,
+            verdict="broken",
+            sentence=f"Of {_BATCHES} forged batches only {found} came apart into what was forged "
+            "and what the victim sent.",
+        )
     return Outcome(findings=(row,))
 
 

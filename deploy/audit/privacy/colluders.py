@@ -34,7 +34,7 @@ _SHARES: Final = (0.0, 0.9, 0.99)
 _CLAIMED_ALONE: Final = (0.1, 0.25, 0.5, 0.75)
 """Shares for which the curve shows the claim alone: each attack takes seconds."""
 _FEW: Final = (FEW, 10, 1)
-"""Honest users with whom the game is played."""
+"""Honest users with whom the game is played, beside other numbers as small."""
 _MORE_USERS: Final = (
     "Ask more people, or raise n_min: the more answer, the less each one shows. Ask for tokens, so "
     "that nobody can answer under many names."
@@ -53,7 +53,7 @@ def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
     for left in sorted(honest, reverse=True):
         claimed = analyzer_guarantee(audited.terms, n_users, left)
         attack = proven_epsilon(audited.terms, audited.terms.crowd_of(n_users, left, left, 0))
-        played = _game(audited, left, rng) if left in _FEW else None
+        played = _game(audited, left, rng) if left <= FEW else None
         points.append(
             dataclasses.replace(
                 _point(audited, left, claimed),
@@ -89,14 +89,15 @@ def _row(
 ) -> Finding:
     colluders, most = audited.n_users - honest, rounded_up(claimed.epsilon)
     fields: dict[str, Any] = {
-        "scenario": claimed.coalition,
+        "scenario": "colluders",
         "title": f"{honest:,} of {audited.n_users:,} users honest"
         if colluders
         else f"All {honest:,} users honest",
         "heading": "anonymity",
         "sentence": (
             f"If the analyzer and {colluders:,} of {audited.n_users:,} users pool what they know, "
-            f"your value changes the odds of anything they see by ε = {most} at most."
+            f"anything they see is at most e^ε times as likely under one value of yours as under "
+            f"another, ε = {most}, but for a chance of δ."
             if colluders
             else "The analyzer, which reads every report but not whose it is, learns of you what "
             f"ε = {most} allows, at most."
@@ -139,7 +140,7 @@ def _not_relied_on(audited: Audited) -> Finding:
     return computed_row(
         claimed=local_guarantee("analyzer", audited.terms),
         exact=None,
-        scenario="analyzer",
+        scenario="colluders",
         title="No shuffler is counted on",
         heading="anonymity",
         statistic="played against shuffler and analyzer together",

@@ -35,7 +35,7 @@ def play_linking(audited: Audited, rng: np.random.Generator) -> Outcome:
                 heading="anonymity",
                 coalition="analyzer",
                 sentence="Every message has a fresh random seed, so that no two messages of one "
-                "person, of one round or of two, can be told to belong together.",
+                "person, of one round or of two, can be told by their seeds to belong together.",
                 trials=_USERS,
                 expected=1 / seeds,
                 measured=linked / _USERS,

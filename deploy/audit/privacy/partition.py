@@ -31,7 +31,6 @@ def _smallest_group(audited: Audited) -> Finding:
         scenario="partition",
         title=f"Users cut into groups of n_min = {task.n_min:,}",
         heading="anonymity",
-        coalition="analyzer",
         sentence="However the analyzer cuts its users into tasks, none is released with fewer than "
         f"n_min users, and every device has checked what holds then: "
         f"ε = {rounded_up(task.central_epsilon)}.",

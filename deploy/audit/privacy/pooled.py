@@ -6,15 +6,15 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.amplification import epsilon_upper
 from common.accounting.coalitions import guarantees_under, local_guarantee
-from common.accounting.crowd import Crowd
 from common.guarantee import Coalition
 from common.mechanisms.mechanism import Vector
+from common.shuffler_spec import PERMUTES
 from deploy.audit.audited import Audited
 from deploy.audit.code.laws import support_law
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
+from deploy.audit.privacy.crowd_attack import proven_epsilon
 from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
 from deploy.audit.privacy.rows import game_row
 
@@ -48,11 +48,13 @@ def play_pooled(audited: Audited, rng: np.random.Generator) -> Outcome:
 def _one_report(audited: Audited, rng: np.random.Generator) -> Finding:
     task = audited.task
     drawn = _draw(audited, rng, dummies=False)
+    needed, most = _trials(audited)
     noisy = math.isfinite(task.local_epsilon)
     return game_row(
         play(*drawn),
         claimed=local_guarantee(_COALITION, audited.terms),
         exact=audited.mechanism.local_epsilon,
+        must_reach=not noisy or needed <= most,
         scenario=_COALITION,
         title="Your own report, recognised",
         heading="anonymity",
@@ -83,17 +85,15 @@ def _with_dummies(audited: Audited, rng: np.random.Generator) -> Finding:
         ),
         key=lambda guarantee: guarantee.epsilon,
     )
-    counted = claimed.delta > 0
-    reduction, certain = audited.reduction, task.dummies.per_user
-    exact = (
-        epsilon_upper(reduction, Crowd(users=1, dummies=certain), TESTED_DELTA)
-        if counted and reduction is not None
-        else None
+    certain = task.dummies.per_user
+    terms = dataclasses.replace(
+        audited.terms, reduction=audited.reduction, shuffler=PERMUTES, delta=TESTED_DELTA
     )
+    alone = terms.crowd_of(audited.n_users, 1, 1, 0)
     return game_row(
         play(*_draw(audited, rng, dummies=True), delta=claimed.delta),
         claimed=claimed,
-        exact=exact,
+        exact=proven_epsilon(terms, alone) if claimed.delta > 0 else None,
         scenario=_COALITION,
         title="Your report among your own dummies",
         heading="anonymity",
@@ -110,7 +110,7 @@ def _draw(audited: Audited, rng: np.random.Generator, *, dummies: bool) -> tuple
     """Draw scores in the two worlds: the victim holds the first item, or the last."""
     task, mechanism = audited.task, audited.mechanism
     first, second = 0, task.domain_size - 1
-    trials = _enough(audited)
+    trials = min(_trials(audited))
     if dummies:
         trials = audited.effort.games
         messages = 1 + task.dummies.expected_per_user
@@ -126,15 +126,15 @@ def _draw(audited: Audited, rng: np.random.Generator, *, dummies: bool) -> tuple
     return worlds[0], worlds[1]
 
 
-def _enough(audited: Audited) -> int:
+def _trials(audited: Audited) -> tuple[int, int]:
     """
-    Give the trials that show nine tenths of the local ε, within what effort allows.
+    Give the trials that show nine tenths of the local ε, and how many effort allows.
 
     The bounds on the chances p and q of supporting the value cost about z/√(np) and z/√(nq) of ε.
     """
     law, epsilon = support_law(audited.task), audited.task.local_epsilon
     least, most = audited.effort.games, _MOST_OF_EFFORT * audited.effort.games
     if math.isinf(epsilon):
-        return least
+        return least, most
     spread = 1 / math.sqrt(law.own) + 1 / math.sqrt(law.own * math.exp(-epsilon))
-    return int(min(most, max(least, (_SIGMAS * spread / (_LOST * epsilon)) ** 2)))
+    return max(least, int((_SIGMAS * spread / (_LOST * epsilon)) ** 2)), most

@@ -74,7 +74,8 @@ def _against_analyzer(audited: Audited, rounds: int) -> Finding:
     release = terms.release(terms.crowd_of(n_users, n_users, n_users, 0))
     claimed = analyzer_guarantee(terms, n_users, honest=n_users)
     attack = None
-    if isinstance(release, CrowdRelease) and release.crowd.random_dummies is None:
+    third = terms.reduction is not None and terms.reduction.third_value != "none"
+    if third and isinstance(release, CrowdRelease) and release.crowd.random_dummies is None:
         attack = epsilon_of_rounds(release.reduction, release.crowd, rounds, terms.delta)
     return computed_row(
         claimed=claimed,
@@ -99,7 +100,12 @@ def epsilon_of_rounds(
     blanket reports, and each dummy, supports x alone or x' alone with the same chance; the victim's
     does so in each round with its own: a sum of independent numbers in -1, 0, 1, whose law is one
     Fourier transform.
+
+    Raises:
+        ValueError: The mechanism has no third value.
     """
+    if reduction.third_value == "none":
+        raise ValueError("the others hold a third value, of which this mechanism has none")
     l, collision = reduction.answers, reduction.collision  # noqa: E741  # as in the formula
     apart = (1 - collision) / l
     independent = reduction.third_value == "independent"
@@ -112,14 +118,10 @@ def epsilon_of_rounds(
     size = fft.next_fast_len(2 * reach + 1)
     angle = 2 * np.pi * np.arange(size) / size
     turn = 1 - np.cos(angle)
-    logs = rounds * (
-        crowd.others * np.log1p(-2 * reduction.blanket * kept * apart * turn)
-        + crowd.dummies * np.log1p(-2 * kept * apart * turn)
-    )
-    own = rounds * np.log(
-        1 - plus - minus + plus * np.exp(-1j * angle) + minus * np.exp(1j * angle)
-    )
-    one: Vector = np.maximum(np.fft.ifft(np.exp(logs + own)).real, 0.0)
+    noise = _less_to_the(2 * reduction.blanket * kept * apart * turn, rounds * crowd.others)
+    noise *= _less_to_the(2 * kept * apart * turn, rounds * crowd.dummies)
+    own = 1 - plus - minus + plus * np.exp(-1j * angle) + minus * np.exp(1j * angle)
+    one: Vector = np.maximum(np.fft.ifft(noise * own**rounds).real, 0.0)
     other = np.roll(one[::-1], 1)  # x' for x: the difference has the other sign
     trusted = (one > _ROUNDING) & (other > _ROUNDING)
 
@@ -133,3 +135,11 @@ def epsilon_of_rounds(
         middle = (low + high) / 2
         low, high = (middle, high) if proven(middle) > delta else (low, middle)
     return low
+
+
+def _less_to_the(less: Vector, number: int) -> Vector:
+    """Give (1 - less)^number of each; from its logarithm where that keeps digits."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        small = np.exp(number * np.log1p(-np.minimum(less, 0.5)))
+    powers: Vector = np.where(less < 0.5, small, (1 - less) ** number)  # noqa: PLR2004  # either is exact there
+    return powers

@@ -1,15 +1,19 @@
 """Rows of games: what was claimed beside what an attack got."""
 
+import dataclasses
 import math
 from typing import Any, Final
 
-from common.guarantee import Guarantee
+from common.guarantee import Guarantee, rounded_down
 from deploy.audit.finding import Finding, Verdict
 from deploy.audit.game import Played
 from deploy.audit.significance import CONFIDENCE
 
 _NEARLY_ALL: Final = 0.9
 """Share of a claim from which an attack has reached it."""
+_SURELY: Final = 0.75
+"""Share of a claim that an attack which is known to reach it shows in any run that is long enough
+to be asked for it: what is seen in such a run lies ten standard deviations above."""
 
 
 def verdict(claim: float, reachable: float, shown: float) -> Verdict:
@@ -31,6 +35,7 @@ def game_row(
     *,
     claimed: Guarantee,
     exact: float | None,
+    must_reach: bool = False,
     **fields: Any,  # noqa: ANN401  # a Finding's
 ) -> Finding:
     """
@@ -40,12 +45,14 @@ def game_row(
         played: What the attack got.
         claimed: What is claimed of it; of an infinite ε where nothing is.
         exact: What the attack should get, computed; None where that cannot be computed.
+        must_reach: The attack is known to get what is claimed, and was played long enough to show
+            it: if it does not, it is the audit that is wrong.
         **fields: The finding's others.
     """
     claim = claimed.epsilon
     reachable = played.ceiling if math.isinf(claim) else claim
     too_much = exact is not None and exact > claim
-    return Finding(
+    row = Finding(
         verdict="contradicted" if too_much else verdict(claim, reachable, played.epsilon_lower),
         exact_epsilon=exact,
         empirical_epsilon_lower=played.epsilon_lower,
@@ -56,6 +63,19 @@ def game_row(
         tests=1,
         roc=played.roc,
         **_of(claimed) | fields,
+    )
+    failed = must_reach and row.passed and played.epsilon_lower < _SURELY * reachable
+    return not_reached(row) if failed else row
+
+
+def not_reached(row: Finding) -> Finding:
+    """Say of a game's row that its attack is known to succeed, and did not."""
+    shown = rounded_down(row.empirical_epsilon_lower or 0.0)
+    return dataclasses.replace(
+        row,
+        verdict="not reached",
+        sentence=f"Not so: an attack that is known to succeed got no more than ε = {shown}.",
+        advice="Believe no figure of this audit.",
     )
 
 
@@ -70,9 +90,11 @@ def computed_row(*, claimed: Guarantee, exact: float | None, **fields: Any) -> F
     """
     claim = claimed.epsilon
     statistic = (
-        "no attack on this law of noise is computed"
+        "no attack is computed: none is known on this law of noise, none proves anything, or it "
+        "takes minutes"
         if exact is None
-        else "computed from the exact law of the counts; no number of trials would show it"
+        else "computed from the exact law of the counts; to measure it would take more trials than "
+        "there is time for"
     )
     return Finding(
         verdict="not contradicted" if exact is None else verdict(claim, claim, exact),

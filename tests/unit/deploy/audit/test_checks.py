@@ -1,5 +1,7 @@
 """Several tests and facts that make one row."""
 
+import math
+
 import pytest
 
 from deploy.audit.checks import Checks
@@ -52,3 +54,22 @@ def test_no_claim_is_a_bare_number(field: str, nothing: object) -> None:
     """It is told with its δ, its neighbours, its theorem and what it assumes."""
     with pytest.raises(ValueError, match="needs its delta, neighbouring, theorem"):
         finding(claim_epsilon=1.0, **{field: nothing})
+
+
+def test_what_is_no_number_is_broken_and_hides_nothing() -> None:
+    """An estimator that gives NaN has not passed; nor is an earlier failure forgotten."""
+    checks = Checks()
+    checks.test("a law", 1e-30)
+    checks.test("a law", math.nan)
+    checks.test("another law", math.nan)
+
+    assert checks.broken == ["a law", "another law"]
+
+
+def test_what_could_not_be_tested_is_not_counted() -> None:
+    """A row says how many decisions it made."""
+    checks = Checks()
+    checks.test("a law", None)
+    checks.must("a fact", True)  # noqa: FBT003  # what is noted
+
+    assert _row(checks).tests == 0

@@ -43,14 +43,39 @@ def test_cells_of_a_law_pass_and_of_another_fail(cells: int) -> None:
     law = rng.dirichlet(np.ones(cells))
     other = law * rng.uniform(0.9, 1.1, cells)
 
-    assert _even([fit.of_cells(rng.multinomial(20_000, law), law) for _ in range(_REPEATS)])
-    assert fit.of_cells(rng.multinomial(10**7, other / other.sum()), law) < TEST_LEVEL
+    assert _even([_of_cells(rng.multinomial(20_000, law), law) for _ in range(_REPEATS)])
+    assert _of_cells(rng.multinomial(10**7, other / other.sum()), law) < TEST_LEVEL
+
+
+def test_rare_cells_are_tested_with_their_neighbours() -> None:
+    """Of 20,000 cells with five draws each: halves, and every second hundred; not every second."""
+    rng = np.random.default_rng(7)
+    even = np.ones(20_000)
+    drawn = np.bincount(rng.integers(0, 20_000, 100_000), minlength=20_000)
+    half = np.bincount(rng.integers(0, 10_000, 100_000), minlength=20_000)
+    stripes = np.bincount(rng.integers(0, 10_000, 100_000) // 100 * 200, minlength=20_000)
+
+    assert _of_cells(drawn, even) > TEST_LEVEL
+    assert _of_cells(half, even) < TEST_LEVEL
+    assert _of_cells(stripes, even) < TEST_LEVEL
+
+
+def test_too_few_draws_are_no_test() -> None:
+    """Rather than one that passes whatever is drawn."""
+    assert fit.of_cells(np.array([120, 0]), np.array([1.0, 1.0])) is None
+    assert fit.of_cells(np.array([7]), np.array([1.0])) is None
+
+
+def _of_cells(observed: np.ndarray, law: np.ndarray) -> float:
+    level = fit.of_cells(observed, law)
+    assert level is not None
+    return level
 
 
 def test_what_cannot_happen_must_not() -> None:
     """One draw in a cell of chance 0 is enough."""
     assert fit.of_cells(np.array([10**6, 10**6, 1]), np.array([0.5, 0.5, 0.0])) == 0
-    assert fit.of_cells(np.array([10**6, 10**6 + 10, 0]), np.array([0.5, 0.5, 0.0])) > 0.5
+    assert _of_cells(np.array([10**6, 10**6 + 10, 0]), np.array([0.5, 0.5, 0.0])) > 0.5
 
 
 def test_two_samples_of_one_law_pass() -> None:
@@ -60,9 +85,15 @@ def test_two_samples_of_one_law_pass() -> None:
     def sample(size: int, shift: int = 0) -> np.ndarray:
         return np.bincount(rng.binomial(6, 0.3, size) + shift, minlength=8)
 
-    assert _even([fit.of_two_samples(sample(5000), sample(9000)) for _ in range(_REPEATS)])
-    assert fit.of_two_samples(sample(5000), sample(5000, shift=1)) < TEST_LEVEL
-    assert fit.of_two_samples(np.array([0, 50, 0]), np.array([0, 70, 0])) == 1
+    def compared(one: np.ndarray, other: np.ndarray) -> float:
+        level = fit.of_two_samples(one, other)
+        assert level is not None
+        return level
+
+    assert _even([compared(sample(5000), sample(9000)) for _ in range(_REPEATS)])
+    assert compared(sample(5000), sample(5000, shift=1)) < TEST_LEVEL
+    assert compared(np.array([0, 50]), np.array([40, 10])) < TEST_LEVEL
+    assert fit.of_two_samples(np.array([0, 50, 0]), np.array([0, 70, 0])) is None
 
 
 def test_tables_of_orders_pass_and_of_lazy_ones_fail() -> None:
@@ -95,3 +126,24 @@ def test_a_sum_of_many_draws_is_tested_by_the_normal_law() -> None:
     assert fit.of_normal(0.0, 0.0, 1.0) == 1
     assert fit.of_normal(6.0, 0.0, 1.0) < TEST_LEVEL
     assert fit.of_normal(-6.0, 0.0, 1.0) < TEST_LEVEL
+
+
+def test_a_sum_of_unlike_parts_is_never_too_sure() -> None:
+    """Bennett's bound lies above the exact law of small sums, and sees what the normal law does."""
+    for trials, chance in ((3000, 0.001), (200, 0.02), (64, 0.5)):
+        deviation = float(np.sqrt(trials * chance * (1 - chance)))
+        for number in range(trials // 2):
+            level = fit.of_sum(number, trials * chance, deviation, 1.0)
+            assert level >= min(1.0, fit.of_chance(number, trials, chance)) * (1 - 1e-9)
+    assert fit.of_sum(5000 + 6.5 * 50, 5000, 50.0, 1.0) < TEST_LEVEL
+    assert fit.of_sum(0.0, 0.0, 0.0, 1.0) == 1
+    assert fit.of_sum(1.0, 0.0, 0.0, 1.0) == 0
+
+
+def test_sums_that_vary_otherwise_than_they_should_fail() -> None:
+    """Twice as much, and half as much, of 64 sums."""
+    rng = np.random.default_rng(8)
+
+    assert _even([fit.of_squares(list(rng.normal(size=64))) for _ in range(_REPEATS)])
+    assert fit.of_squares(list(2 * rng.normal(size=64))) < TEST_LEVEL
+    assert fit.of_squares(list(rng.normal(size=64) / 2)) < TEST_LEVEL

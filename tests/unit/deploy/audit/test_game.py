@@ -1,4 +1,4 @@
-"""The distinguishing game, on laws whose ε is known. Seeds are fixed; a bound errs with 1e-7."""
+"""The distinguishing game, on laws whose ε is known. Fixed seeds; a bound errs with TEST_LEVEL."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is checked of the running code, at little effort. Seeds are fixed; a test errs with 1e-7."""
+"""Checks of the running code, at little effort. Fixed seeds; a test errs with TEST_LEVEL."""
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ _OF_THE_CODE = (
     "devices",
     "randomizer",
     "mechanisms",
+    "batches",
     "draws",
     "estimates",
     "accountant",
