@@ -14,15 +14,18 @@ from common.accounting.coalitions import (
 from common.guarantee import rounded_up
 from common.mechanisms.mechanism import Reports
 from deploy.audit.audited import Audited
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
 from deploy.audit.privacy.crowd_attack import proven_epsilon
+from deploy.audit.privacy.crowd_game import STATISTIC, play_crowd
 from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
 from deploy.audit.privacy.rows import computed_row, game_row
 from shuffler.permutation import permute
 
 _FORGED: Final = 200
 _BATCHES: Final = 50
+_FEW: Final = 10
+"""Users among whom dummies that are missing are measured."""
 _SLOW_TRIALS: Final = 50_000
 _LEFT_ALONE: Final = (
     "your own device randomizes as the task says, and adds its dummies",
@@ -109,8 +112,7 @@ def _rows(reports: Reports) -> np.ndarray:
 
 
 def play_skippers(audited: Audited, rng: np.random.Generator) -> Outcome:
-    """Compute what is left where only the victim adds the dummies that all should."""
-    del rng  # nothing is drawn
+    """Compute, and among few play, what is left where only the victim adds its dummies."""
     if not audited.task.dummies.maximum or audited.terms.reduction is None:
         return Outcome(findings=())
     n_users = audited.n_users
@@ -127,4 +129,20 @@ def play_skippers(audited: Audited, rng: np.random.Generator) -> Outcome:
         advice="Set assumed_honest_fraction below 1: the task then claims only what those who "
         "follow it bring.",
     )
-    return Outcome(findings=(row,))
+    return Outcome(findings=(row, _skippers_played(audited, rng)))
+
+
+def _skippers_played(audited: Audited, rng: np.random.Generator) -> Finding:
+    """Play among so few that it can be measured."""
+    terms, crowd = audited.terms, audited.terms.crowd_of(_FEW, _FEW, 1, 0)
+    return game_row(
+        play_crowd(audited, _FEW, 1, rng),
+        claimed=skippers_guarantee(terms, _FEW, adding=1),
+        exact=proven_epsilon(terms, crowd),
+        scenario="skippers",
+        title=f"{_FEW - 1} of {_FEW} users add no dummies",
+        heading="anonymity",
+        statistic=STATISTIC,
+        sentence=f"Among {_FEW} users of whom one adds dummies an attack gets no more than is "
+        "computed for so few.",
+    )

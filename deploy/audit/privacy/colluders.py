@@ -15,18 +15,11 @@ import numpy as np
 
 from common.accounting.coalitions import analyzer_guarantee, local_guarantee
 from common.guarantee import Guarantee, rounded_up
-from common.mechanisms.mechanism import Vector
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
-from deploy.audit.game import Played, play
+from deploy.audit.game import Played
 from deploy.audit.privacy.crowd_attack import FEW, proven_epsilon
-from deploy.audit.privacy.messages import (
-    count_scores,
-    own_dummies,
-    own_reports,
-    scores,
-    slow_to_draw,
-)
+from deploy.audit.privacy.crowd_game import STATISTIC, play_crowd
 from deploy.audit.privacy.rows import computed_row, game_row
 
 _SHARES: Final = (0.0, 0.9, 0.99)
@@ -53,7 +46,7 @@ def play_colluders(audited: Audited, rng: np.random.Generator) -> Outcome:
     for left in sorted(honest, reverse=True):
         claimed = analyzer_guarantee(audited.terms, n_users, left)
         attack = proven_epsilon(audited.terms, audited.terms.crowd_of(n_users, left, left, 0))
-        played = _game(audited, left, rng) if left <= FEW else None
+        played = play_crowd(audited, left, left, rng) if left <= FEW else None
         points.append(
             dataclasses.replace(
                 _point(audited, left, claimed),
@@ -105,34 +98,8 @@ def _row(
         "advice": _MORE_USERS,
     }
     if played is not None:
-        statistic = "likelihood ratio of all messages that do not support the third value"
-        return game_row(played, claimed=claimed, exact=attack, statistic=statistic, **fields)
+        return game_row(played, claimed=claimed, exact=attack, statistic=STATISTIC, **fields)
     return computed_row(claimed=claimed, exact=attack, **fields)
-
-
-def _game(audited: Audited, honest: int, rng: np.random.Generator) -> Played:
-    """Play among few honest users: all but the victim hold one value."""
-    task, mechanism = audited.task, audited.mechanism
-    first, second = 0, task.domain_size - 1
-    third = task.domain_size // 2 if task.domain_size > 2 else second  # noqa: PLR2004
-    messages = honest * (1 + task.dummies.expected_per_user)
-    trials = max(1000, int(audited.effort.crowds / messages))
-    if slow_to_draw(task.dummies):
-        trials = min(trials, max(1000, 50_000 // honest))
-    worlds: list[Vector] = []
-    for item in (first, second):
-        sent = own_reports(mechanism, item, trials, rng)
-        sent = sent.joined(own_reports(mechanism, third, trials, rng, each=honest - 1))
-        if task.dummies.maximum:
-            sent = sent.joined(own_dummies(task, mechanism, trials, rng, each=honest))
-        if third != second and honest > 1:
-            sent = sent.without(mechanism.supports(sent.reports, third))
-        worlds.append(
-            scores(mechanism, sent, (first, second))
-            if task.shuffler.idle
-            else count_scores(task, mechanism, sent, (first, second), rng)
-        )
-    return play(worlds[0], worlds[1], task.delta)
 
 
 def _not_relied_on(audited: Audited) -> Finding:

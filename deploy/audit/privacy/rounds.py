@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from scipy import fft
 
-from common.accounting.coalitions import analyzer_guarantee, local_guarantee
+from common.accounting.coalitions import Terms, analyzer_guarantee, local_guarantee
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
 from common.guarantee import rounded_up, sum_upper
@@ -16,11 +16,14 @@ from common.mechanisms.reduction import MatchCountReduction
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
+from deploy.audit.privacy.crowd_game import STATISTIC, play_crowd
 from deploy.audit.privacy.messages import own_reports, scores
 from deploy.audit.privacy.rows import computed_row, game_row
 
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
+_FEW: Final = 10
+"""Honest users among whom rounds are played against the analyzer."""
 _DEVIATIONS: Final = 40.0
 _ROUNDING: Final = 1e-13
 """What a Fourier transform leaves of a probability: nothing below this."""
@@ -36,6 +39,7 @@ def play_rounds(audited: Audited, rng: np.random.Generator) -> Outcome:
     rows = [_pooled(audited, rng)]
     if audited.terms.reduction is not None and audited.task.shuffler.idle:
         rows.extend(_against_analyzer(audited, rounds) for rounds in _ROUNDS)
+        rows.append(_among_few(audited, rng))
     return Outcome(findings=tuple(rows))
 
 
@@ -71,12 +75,8 @@ def _pooled(audited: Audited, rng: np.random.Generator) -> Finding:
 
 def _against_analyzer(audited: Audited, rounds: int) -> Finding:
     terms, n_users = dataclasses.replace(audited.terms, rounds=rounds), audited.n_users
-    release = terms.release(terms.crowd_of(n_users, n_users, n_users, 0))
     claimed = analyzer_guarantee(terms, n_users, honest=n_users)
-    attack = None
-    third = terms.reduction is not None and terms.reduction.third_value != "none"
-    if third and isinstance(release, CrowdRelease) and release.crowd.random_dummies is None:
-        attack = epsilon_of_rounds(release.reduction, release.crowd, rounds, terms.delta)
+    attack = _attack(terms, terms.crowd_of(n_users, n_users, n_users, 0))
     return computed_row(
         claimed=claimed,
         exact=attack,
@@ -85,6 +85,34 @@ def _against_analyzer(audited: Audited, rounds: int) -> Finding:
         heading="anonymity",
         sentence=f"After {rounds} such rounds the analyzer alone has learned what "
         f"ε = {rounded_up(claimed.epsilon)} allows, at most.",
+        advice=_ADVICE,
+    )
+
+
+def _attack(terms: Terms, crowd: Crowd) -> float | None:
+    """Compute what one statistic of all rounds proves; None where its law is not known."""
+    release = terms.release(crowd)
+    if not isinstance(release, CrowdRelease) or release.crowd.random_dummies is not None:
+        return None
+    if release.reduction.third_value == "none":
+        return None
+    return epsilon_of_rounds(release.reduction, release.crowd, terms.rounds, terms.delta)
+
+
+def _among_few(audited: Audited, rng: np.random.Generator) -> Finding:
+    """Play two rounds among so few honest users that it can be measured."""
+    terms = dataclasses.replace(audited.terms, rounds=_POOLED_ROUNDS)
+    honest = min(_FEW, audited.n_users)
+    return game_row(
+        play_crowd(audited, honest, honest, rng, rounds=_POOLED_ROUNDS),
+        claimed=analyzer_guarantee(terms, audited.n_users, honest=honest),
+        exact=_attack(terms, terms.crowd_of(audited.n_users, honest, honest, 0)),
+        scenario="rounds",
+        title=f"{_POOLED_ROUNDS} rounds, {honest} of {audited.n_users:,} users honest",
+        heading="anonymity",
+        statistic=f"{STATISTIC}, over {_POOLED_ROUNDS} rounds",
+        sentence=f"With {honest} honest users left an attack on {_POOLED_ROUNDS} rounds gets no "
+        "more than is computed for so few.",
         advice=_ADVICE,
     )
 
