@@ -25,6 +25,12 @@ from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 60.0
+_AT_A_TERMINAL = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from deploy.cli import main; main()"
+)
+"""A command that Ctrl-C ends, where these tests are a shell's background job too: such a job, and
+whatever it starts, ignores SIGINT."""
 
 
 def _envelopes(signed: SignedTask, count: int) -> list[bytes]:
@@ -216,23 +222,28 @@ async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Ser
         )
         await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-u", "-c", "from deploy.cli import main; main()", "live"),
+        *(sys.executable, "-u", "-c", _AT_A_TERMINAL, "live"),
         *(signed.digest().hex(), "--shuffler", services.shuffler.address),
         *("--token-file", str(services.directory / "shuffler" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
-    async with asyncio.timeout(_DEADLINE):
-        address = (await process.stdout.readline()).decode().split()[-1]
-        page = await asyncio.to_thread(_read, address)
-        told = '"batch": null'
-        while '"batch": null' in told:
-            await asyncio.sleep(0.1)
-            told = await asyncio.to_thread(_read, f"{address}progress.json")
-        process.send_signal(signal.SIGINT)
-        await process.wait()
+    try:
+        async with asyncio.timeout(_DEADLINE):
+            address = (await process.stdout.readline()).decode().split()[-1]
+            page = await asyncio.to_thread(_read, address)
+            told = '"batch": null'
+            while '"batch": null' in told:
+                await asyncio.sleep(0.1)
+                told = await asyncio.to_thread(_read, f"{address}progress.json")
+            process.send_signal(signal.SIGINT)
+            await process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
 
+    assert 130 == process.returncode
     assert signed.digest().hex()[:12] in page
     assert "3" == json.loads(told)["batch"]["users"]
 
