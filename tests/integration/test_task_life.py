@@ -21,6 +21,7 @@ from common.task_digest import TaskDigest
 from common.task_summary import TaskState
 from deploy.shuffler_client import ShufflerClient
 from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.command_line import run_command
 from tests.support.services import Services
 from user_agent.contribution import Contributor
 
@@ -47,24 +48,19 @@ def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  #
     )
 
 
-async def _run(services: Services, *arguments: str) -> tuple[int | None, bytes, bytes]:
+async def _run(services: Services, *arguments: str) -> tuple[int | None, str, str]:
     """Run a command as the analyzer's operator does: its status, and what it said."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from deploy.cli import main; main()", *arguments),
-        *("--analyzer", services.analyzer.address),
+    return await run_command(
+        *(*arguments, "--analyzer", services.analyzer.address),
         *("--token-file", str(services.directory / "analyzer" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
     )
-    printed, complaint = await process.communicate()
-    return process.returncode, printed, complaint
 
 
 async def _command(services: Services, *arguments: str) -> str:
     status, printed, complaint = await _run(services, *arguments)
     assert 0 == status, complaint
-    return printed.decode()
+    return printed
 
 
 async def test_the_shufflers_operator_sees_how_far_a_batch_is(services: Services) -> None:
@@ -201,8 +197,8 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     programs = json.loads(await _command(services, *shown, str(identity), "--json"))
     unchecked = await _command(services, "task", "show", digest)
 
-    assert (1, b"") == (refused[0], refused[1])
-    assert b"signature is not by the analyzer identity" in refused[2]
+    assert (1, "") == (refused[0], refused[1])
+    assert "signature is not by the analyzer identity" in refused[2]
     assert not unwritten
     assert "It is signed by the identity in" in told
     assert programs["signature_checked"] is True
@@ -256,14 +252,11 @@ def _read(address: str) -> str:
 async def test_a_wrong_token_is_said_before_a_page_is_served(services: Services) -> None:
     """In a sentence, on the terminal."""
     signed = await services.publish(n_min=4, target_size=9)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from deploy.cli import main; main()", "live"),
-        *(signed.digest().hex(), "--shuffler", services.shuffler.address),
+    status, _, complaint = await run_command(
+        *("live", signed.digest().hex(), "--shuffler", services.shuffler.address),
         *("--token-file", str(services.directory / "analyzer" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
-        stderr=asyncio.subprocess.PIPE,
     )
-    _, complaint = await process.communicate()
 
-    assert 1 == process.returncode
-    assert b"is not this service" in complaint
+    assert 1 == status
+    assert "is not this service" in complaint

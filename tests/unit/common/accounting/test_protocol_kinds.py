@@ -79,7 +79,14 @@ def _table(protocol: str) -> tuple[Guarantee, ...]:
     return guarantees(_task(protocol), 2000, 0)
 
 
-@pytest.mark.parametrize("protocol", sorted(_KINDS))
+_DEAR: Final = {"hp-sdp", "od-hp"}
+"""Kinds that take seconds: as MURS is, and with dummies whose law the tests of results have too."""
+_EVERY_KIND: Final = [
+    pytest.param(kind, marks=pytest.mark.slow if kind in _DEAR else ()) for kind in sorted(_KINDS)
+]
+
+
+@pytest.mark.parametrize("protocol", _EVERY_KIND)
 def test_every_kind_of_protocol_claims_what_its_table_says(protocol: str) -> None:
     """The claim holds at n_min, by what the device recomputes."""
     task = _task(protocol)
@@ -99,7 +106,7 @@ def test_every_kind_of_protocol_claims_what_its_table_says(protocol: str) -> Non
     assert "computational" in by_coalition["shuffler"].theorem
 
 
-@pytest.mark.parametrize("protocol", sorted(_KINDS))
+@pytest.mark.parametrize("protocol", _EVERY_KIND)
 def test_rounds_of_every_kind_compose(protocol: str) -> None:
     """Two cost more than one, and about twice as much at most."""
     task = _task(protocol)
