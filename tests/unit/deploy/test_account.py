@@ -91,10 +91,11 @@ def test_a_question_that_breaks_a_rule_is_refused_by_name(
 ) -> None:
     """The sentence names the number or the key; the other questions are answered all the same."""
     good: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "delta": 1e-3}
-    answers = _answer(tmp_path, [good | change, good, "no question"])
+    quick: dict[str, object] = {"kind": "grr", "n": 1, "k": 4, "eps_l": 2, "eps": 1.0}
+    answers = _answer(tmp_path, [good | change, quick, "no question"])
 
     assert message in str(answers[0]["error"])
-    assert "epsilon_upper" in answers[1]
+    assert "delta_upper" in answers[1]
     assert "error" in answers[2]
 
 
@@ -158,10 +159,10 @@ def test_what_users_add_is_what_honest_users_add(
     tmp_path: Path, spoken: dict[str, object], said: dict[str, object]
 ) -> None:
     """Colluders and skippers take theirs along, nobody the shuffler's."""
-    base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "delta": 1e-3}
+    base: dict[str, object] = {"kind": "olh", "n": 100, "k": 8, "eps_l": 2, "eps": 0.3}
     one, other = _answer(tmp_path, [base | spoken, base | said])
 
-    assert "epsilon_upper" in one
+    assert 0 < float(str(one["delta_upper"])) < 1
     assert one == other
 
 
