@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 
 import grpc
 import numpy as np
@@ -16,6 +15,7 @@ from common.signing import SignedTask
 from common.task import Task
 from common.wire import status_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from tests.support.command_line import run_command
 from tests.support.services import Services
 from user_agent.contribution import Contributor
 
@@ -50,16 +50,13 @@ async def _final_state(services: Services, signed: SignedTask) -> BatchState:
 
 async def _run_cli(services: Services, *arguments: str) -> str:
     """Run the command as an operator does, and give what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from deploy.cli import main; main()", *arguments),
-        *("--analyzer", services.analyzer.address),
+    status, printed, complaint = await run_command(
+        *(*arguments, "--analyzer", services.analyzer.address),
         *("--token-file", str(services.directory / "analyzer" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
-        stdout=asyncio.subprocess.PIPE,
     )
-    printed, _ = await process.communicate()
-    assert 0 == process.returncode
-    return printed.decode()
+    assert 0 == status, complaint
+    return printed
 
 
 async def test_a_batch_over_its_populations_budget_is_quarantined(services: Services) -> None:

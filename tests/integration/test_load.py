@@ -90,7 +90,7 @@ async def _load(
     "plan",
     [
         pytest.param(LoadPlan(fetch_task=True, rate=400.0, seed=1), id="users"),
-        pytest.param(LoadPlan(mode="bulk", concurrency=2), id="bulk"),
+        pytest.param(LoadPlan(mode="bulk", concurrency=2), id="bulk", marks=pytest.mark.slow),
     ],
 )
 async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(

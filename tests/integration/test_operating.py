@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 
 import grpc
@@ -13,24 +12,15 @@ from common.signing import SignedTask
 from common.task import Task
 from common.user_token import TokenIssuer
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from tests.support.command_line import run_command
 from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0
 
 
-async def _run(*arguments: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from deploy.cli import main; main()", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    printed, complaint = await process.communicate()
-    return process.returncode, printed.decode(), complaint.decode()
-
-
 async def _close(services: Services, digest: bytes, token: str) -> tuple[int | None, str, str]:
-    return await _run(
+    return await run_command(
         *("task", "close", digest.hex(), "--shuffler", services.shuffler.address, "--json"),
         *("--token-file", str(services.directory / token / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
@@ -72,7 +62,7 @@ async def test_an_operator_closes_a_batch_and_nobody_else_does(services: Service
 async def test_a_shuffler_that_asks_for_tokens_takes_no_one_without(services: Services) -> None:
     """A device with the right file takes part once; the token reaches no log and no analyzer."""
     directory = services.directory
-    status, printed, _ = await _run(
+    status, printed, _ = await run_command(
         *("tokens", "make", "3", "--out", str(directory / "tokens.txt"), "--json"),
         *("--key-directory", str(directory / "issuer")),
     )
@@ -126,7 +116,7 @@ async def _plant(services: Services, digest: bytes, *more: str) -> tuple[int | N
     authority = directory / "elsewhere" / "authority.pem"
     authority.parent.mkdir(exist_ok=True)
     authority.write_bytes((directory / "tls" / "authority.pem").read_bytes())
-    return await _run(
+    return await run_command(
         *("sentinels", "plant", "--task", digest.hex(), "--count", "3", "--json"),
         *("--shuffler", services.shuffler.address, "--analyzer", services.analyzer.address),
         *("--token-file", str(directory / "analyzer" / "operator.token")),
@@ -138,7 +128,7 @@ async def _plant(services: Services, digest: bytes, *more: str) -> tuple[int | N
 async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services: Services) -> None:
     """With a certificate from anywhere; refused without tokens, the same ones are sent with."""
     directory = services.directory
-    status, printed, _ = await _run(
+    status, printed, _ = await run_command(
         *("tokens", "make", "3", "--out", str(directory / "tokens.txt"), "--json"),
         *("--key-directory", str(directory / "issuer")),
     )

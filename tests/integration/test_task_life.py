@@ -21,10 +21,17 @@ from common.task_digest import TaskDigest
 from common.task_summary import TaskState
 from deploy.shuffler_client import ShufflerClient
 from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.command_line import run_command
 from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 60.0
+_AT_A_TERMINAL = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from deploy.cli import main; main()"
+)
+"""A command that Ctrl-C ends, where these tests are a shell's background job too: such a job, and
+whatever it starts, ignores SIGINT."""
 
 
 def _envelopes(signed: SignedTask, count: int) -> list[bytes]:
@@ -41,24 +48,19 @@ def _shuffler(services: Services, token: str = "shuffler") -> ShufflerClient:  #
     )
 
 
-async def _run(services: Services, *arguments: str) -> tuple[int | None, bytes, bytes]:
+async def _run(services: Services, *arguments: str) -> tuple[int | None, str, str]:
     """Run a command as the analyzer's operator does: its status, and what it said."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from deploy.cli import main; main()", *arguments),
-        *("--analyzer", services.analyzer.address),
+    return await run_command(
+        *(*arguments, "--analyzer", services.analyzer.address),
         *("--token-file", str(services.directory / "analyzer" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
     )
-    printed, complaint = await process.communicate()
-    return process.returncode, printed, complaint
 
 
 async def _command(services: Services, *arguments: str) -> str:
     status, printed, complaint = await _run(services, *arguments)
     assert 0 == status, complaint
-    return printed.decode()
+    return printed
 
 
 async def test_the_shufflers_operator_sees_how_far_a_batch_is(services: Services) -> None:
@@ -195,8 +197,8 @@ async def test_an_operator_checks_a_task_s_signature_and_saves_its_bytes(
     programs = json.loads(await _command(services, *shown, str(identity), "--json"))
     unchecked = await _command(services, "task", "show", digest)
 
-    assert (1, b"") == (refused[0], refused[1])
-    assert b"signature is not by the analyzer identity" in refused[2]
+    assert (1, "") == (refused[0], refused[1])
+    assert "signature is not by the analyzer identity" in refused[2]
     assert not unwritten
     assert "It is signed by the identity in" in told
     assert programs["signature_checked"] is True
@@ -216,23 +218,28 @@ async def test_the_shufflers_operator_watches_a_batch_in_a_browser(services: Ser
         )
         await shuffler.SubmitBulk(bulk, timeout=_DEADLINE)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-u", "-c", "from deploy.cli import main; main()", "live"),
+        *(sys.executable, "-u", "-c", _AT_A_TERMINAL, "live"),
         *(signed.digest().hex(), "--shuffler", services.shuffler.address),
         *("--token-file", str(services.directory / "shuffler" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
         stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
-    async with asyncio.timeout(_DEADLINE):
-        address = (await process.stdout.readline()).decode().split()[-1]
-        page = await asyncio.to_thread(_read, address)
-        told = '"batch": null'
-        while '"batch": null' in told:
-            await asyncio.sleep(0.1)
-            told = await asyncio.to_thread(_read, f"{address}progress.json")
-        process.send_signal(signal.SIGINT)
-        await process.wait()
+    try:
+        async with asyncio.timeout(_DEADLINE):
+            address = (await process.stdout.readline()).decode().split()[-1]
+            page = await asyncio.to_thread(_read, address)
+            told = '"batch": null'
+            while '"batch": null' in told:
+                await asyncio.sleep(0.1)
+                told = await asyncio.to_thread(_read, f"{address}progress.json")
+            process.send_signal(signal.SIGINT)
+            await process.wait()
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
 
+    assert 130 == process.returncode
     assert signed.digest().hex()[:12] in page
     assert "3" == json.loads(told)["batch"]["users"]
 
@@ -245,14 +252,11 @@ def _read(address: str) -> str:
 async def test_a_wrong_token_is_said_before_a_page_is_served(services: Services) -> None:
     """In a sentence, on the terminal."""
     signed = await services.publish(n_min=4, target_size=9)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from deploy.cli import main; main()", "live"),
-        *(signed.digest().hex(), "--shuffler", services.shuffler.address),
+    status, _, complaint = await run_command(
+        *("live", signed.digest().hex(), "--shuffler", services.shuffler.address),
         *("--token-file", str(services.directory / "analyzer" / "operator.token")),
         *("--authority", str(services.directory / "tls" / "authority.pem")),
-        stderr=asyncio.subprocess.PIPE,
     )
-    _, complaint = await process.communicate()
 
-    assert 1 == process.returncode
-    assert b"is not this service" in complaint
+    assert 1 == status
+    assert "is not this service" in complaint

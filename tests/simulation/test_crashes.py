@@ -91,6 +91,8 @@ _STORIES: Final[Mapping[str, Callable[[World], Awaitable[None]]]] = MappingProxy
     {"released": _released, "expired": _expired, "refused": _refused}
 )
 
+_FIRST: Final = next(iter(_STORIES))
+
 
 def _count_from_here(world: World) -> None:
     """Let the crash that was asked for count from here."""
@@ -132,12 +134,17 @@ async def test_a_crash_at_any_boundary_changes_nothing(
     """
     Same histogram, same states, no key left behind: the story's own assertions hold.
 
-    A boundary is crossed many times; the short form crashes at the first of each kind.
+    A boundary is crossed many times; the short form crashes at the first of each kind, and leaves
+    to the first story what all of them begin with: until the batch collects no more.
     """
     boundaries = await _tell(tmp_path / "calm", story, None)
+    ended = next(n for n, boundary in enumerate(boundaries) if boundary.act.startswith("set "))
+    alike = 0 if story == _FIRST else ended
     first: dict[Boundary, int] = {}
     for number, boundary in enumerate(boundaries):
         first.setdefault(boundary, number)
-    numbers = range(len(boundaries)) if every else first.values()
+    short = [number for number in first.values() if number >= alike]
+    numbers = range(len(boundaries)) if every else short
+    assert numbers
     for number in numbers:
         await _tell(tmp_path / f"crash {number}", story, number)

@@ -21,6 +21,8 @@ _DUMMIES: Final = 10
 _RUNS: Final = 8000
 _LIMIT: Final = 7.0
 
+_ALIKE: Final = {"binary-hashing", "wide square-wave"}
+"""Drawn by the same lines as another example."""
 _EVERY = pytest.mark.parametrize("name", EXAMPLES)
 
 
@@ -59,7 +61,10 @@ def _moments(cells: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[n
     return np.concatenate([cells.astype(np.float64), apart[:, rows] * apart[:, columns]], axis=1)
 
 
-@_EVERY
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in _ALIKE else ()) for name in EXAMPLES],
+)
 def test_sampled_cells_have_the_law_of_reports_made_one_by_one(name: str) -> None:
     """
     Means, variances and covariances of all cells agree, over 8,000 collections each way.

@@ -79,12 +79,14 @@ async def test_the_shuffler_never_holds_a_key_that_opens_a_report(cluster: Clust
 
     assert private in _memory(cluster.analyzer.process.pid)
     assert private not in _written(cluster.analyzer.state)
+    held = _memory(cluster.shuffler.process.pid)
+    assert private not in held
+    assert private not in _memory(cluster.user_agent.process.pid)
     for child in (cluster.shuffler, cluster.user_agent):
-        assert private not in _memory(child.process.pid)
         assert private not in _written(child.state) + child.log.read_bytes()
     # The same look finds the shuffler's own key, so it does see what the shuffler holds.
     own = active_key(cluster.shuffler.state).private_bytes()
-    assert own in _memory(cluster.shuffler.process.pid)
+    assert own in held
 
 
 async def test_nothing_that_the_shuffler_writes_contains_a_report_or_an_id(

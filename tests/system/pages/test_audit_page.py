@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -11,11 +12,17 @@ from playwright.sync_api import Browser, ViewportSize
 
 from deploy.audit.report import AuditReport
 from deploy.pages.audit_page import audit_page
-from tests.support.audit_reports import demo_report, demo_task, failed_report, finding, report_of
+from tests.support.audit_reports import demo_report, failed_report, finding, report_of
 from tests.support.browser import DESKTOP, PHONE, Scheme, show
 from tests.support.contrast import FAINT_TEXT
+from tests.support.protocol_tasks import every_protocol_task
 
 _WIDE: Final = "document.scrollingElement.scrollWidth - innerWidth"
+
+
+@cache
+def _page(make: Callable[[], AuditReport]) -> str:
+    return audit_page(make())
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -29,7 +36,7 @@ def test_a_page_asks_for_nothing_fits_and_can_be_read(
     scheme: Scheme,
 ) -> None:
     """No request, no complaint, nothing too wide or too faint; with all details open."""
-    watched = show(browser, audit_page(make()), tmp_path, size=size, scheme=scheme)
+    watched = show(browser, _page(make), tmp_path, size=size, scheme=scheme)
     watched.page.evaluate("document.querySelectorAll('details').forEach(x => x.open = true)")
     wide: Any = watched.page.evaluate(_WIDE)
     paper: Any = watched.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -45,7 +52,7 @@ def test_a_page_asks_for_nothing_fits_and_can_be_read(
 
 def test_headings_are_in_order_and_tables_have_captions(browser: Browser, tmp_path: Path) -> None:
     """One main part, one title, one level at a time; pictures have a name."""
-    watched = show(browser, audit_page(demo_report()), tmp_path)
+    watched = show(browser, _page(demo_report), tmp_path)
     page = watched.page
     levels: Any = page.evaluate(
         "[...document.querySelectorAll('h1,h2,h3,h4')].map((x) => Number(x.tagName[1]))"
@@ -63,7 +70,7 @@ def test_headings_are_in_order_and_tables_have_captions(browser: Browser, tmp_pa
 
 def test_no_names_in_a_chart_lie_over_each_other(browser: Browser, tmp_path: Path) -> None:
     """However close the points are."""
-    watched = show(browser, audit_page(demo_report()), tmp_path, size=PHONE)
+    watched = show(browser, _page(demo_report), tmp_path, size=PHONE)
     touching: Any = watched.page.evaluate(
         """[...document.querySelectorAll(".chart > svg")].flatMap((svg) => {
           const ticks = [...svg.querySelectorAll(".tick")];
@@ -89,7 +96,7 @@ def test_no_text_of_a_row_makes_the_page_wider_or_runs(browser: Browser, tmp_pat
         coalition="analyzer",
         roc=((0.0, 0.0), (1.0, 1.0)),
     )
-    html = audit_page(report_of(demo_task(), (row,)))
+    html = audit_page(report_of(every_protocol_task()["ldp-grr"], (row,)))
     watched = show(browser, html, tmp_path, size=PHONE)
     wide: Any = watched.page.evaluate(_WIDE)
     title = watched.page.title()

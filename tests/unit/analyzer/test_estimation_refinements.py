@@ -277,9 +277,9 @@ def test_ems_stops_where_nothing_more_would_be_noticed() -> None:
     """
     The default stop is as close to the truth as the fixed point itself, to a twentieth.
 
-    Seeds 0 .. 4; measured, the ratio is within .01 of 1.
+    Seeds 0 and 1; measured over five, the ratio is within .01 of 1.
     """
-    for seed in range(5):
+    for seed in range(2):
         truth, cells, channel = _smooth_case(seed)
         stopped = smoothed_likelihood(cells, channel, 128)
         settled = smoothed_likelihood(cells, channel, 128, unnoticed=1e-12)

@@ -18,6 +18,9 @@ from deploy.simulate.sweep import task_of
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
 _AMPLIFIED: Final = [name for name, row in PROTOCOLS.items() if row.amplified]
 
+_LIKE_ANOTHER: Final = {"hp-sdp", "fe1", "puredump", "mixdump"}
+"""Searched for as MURS, OD-HP and SH are."""
+
 
 def _wishes(**changes: Any) -> Wishes:
     fields: dict[str, Any] = {
@@ -51,7 +54,14 @@ def _predicted(found: Parameters, wishes: Wishes) -> float:
     ],
     ids=["at .5", "at 1.5"],
 )
-@pytest.mark.parametrize("protocol", [name for name in _AMPLIFIED if name != "ddps"])
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in _LIKE_ANOTHER else ())
+        for name in _AMPLIFIED
+        if name != "ddps"
+    ],
+)
 def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[str, Any]) -> None:
     """95 to 100 % of it, by the very claim that its task is published with."""
     wishes = _wishes(**changes)
@@ -60,7 +70,9 @@ def test_a_task_claims_the_target_and_hardly_less(protocol: str, changes: dict[s
     assert 0.95 * wishes.central_epsilon < claimed <= wishes.central_epsilon
 
 
-@pytest.mark.parametrize("protocol", ["ddps", "murs", "od-hp"])
+@pytest.mark.parametrize(
+    "protocol", ["ddps", "murs", pytest.param("od-hp", marks=pytest.mark.slow)]
+)
 def test_a_bit_is_collected_plain(protocol: str) -> None:
     """There is nothing to hash two items to; the claim is as tight."""
     wishes = _wishes(domain_size=2)
@@ -70,7 +82,7 @@ def test_a_bit_is_collected_plain(protocol: str) -> None:
     assert 0.95 * 0.5 < task_of(found, wishes).central_epsilon <= 0.5
 
 
-@pytest.mark.parametrize("protocol", ["mixdump", "od-hp"])
+@pytest.mark.parametrize("protocol", [pytest.param("mixdump", marks=pytest.mark.slow), "od-hp"])
 def test_where_there_may_be_no_dummies_the_report_alone_is_noisy(protocol: str) -> None:
     """A messages cap of one leaves SH or MURS of these protocols."""
     wishes = _wishes(messages_cap=1.0)
@@ -129,7 +141,16 @@ def test_a_cap_on_the_local_epsilon_leaves_the_hybrid() -> None:
     assert {"hybrid", "sageo", "sbin"} == {each.design.protocol for each in free}
 
 
-@pytest.mark.parametrize("protocol", ["sh", "murs", "mixdump", "od-hp", "hybrid"])
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "sh",
+        pytest.param("murs", marks=pytest.mark.slow),
+        pytest.param("mixdump", marks=pytest.mark.slow),
+        "od-hp",
+        "hybrid",
+    ],
+)
 def test_no_report_passes_a_cap_on_the_local_epsilon(protocol: str) -> None:
     """And the target is kept as before."""
     wishes = _wishes(local_cap=2.0)

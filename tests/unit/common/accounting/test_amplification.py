@@ -229,8 +229,18 @@ def test_more_honest_company_never_costs_privacy() -> None:
 
 
 @pytest.mark.parametrize("hashing", [True, False])
-@pytest.mark.parametrize("answers", [2, 3, 1000])
-@pytest.mark.parametrize("local_epsilon", [1e-9, 1e-6, 1.0, 20.0, 50.0, math.inf])
+@pytest.mark.parametrize("answers", [2, pytest.param(3, marks=pytest.mark.slow), 1000])
+@pytest.mark.parametrize(
+    "local_epsilon",
+    [
+        pytest.param(1e-9, marks=pytest.mark.slow),
+        1e-6,
+        1.0,
+        pytest.param(20.0, marks=pytest.mark.slow),
+        50.0,
+        math.inf,
+    ],
+)
 @pytest.mark.parametrize(
     ("users", "dummies"), [(1, 0), (1, 10**9), (2, 1), (10**9, 0), (10**9, 10**9)]
 )

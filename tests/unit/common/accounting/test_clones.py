@@ -22,13 +22,13 @@ def _worlds(clones: CloneReduction, others: int, epsilon: float) -> float:
     first = odds / (odds + 1) if math.isfinite(odds) else 1.0
     delta = 0.0
     for size in range(1, others + 2):
-        for own in range(size + 1):
-            chance = stats.binom.pmf(size - 1, others, clones.chance)
-            with_first = stats.binom.pmf(own - 1, size - 1, 0.5)
-            with_second = stats.binom.pmf(own, size - 1, 0.5)
-            one = first * with_first + (1 - first) * with_second
-            other = (1 - first) * with_first + first * with_second
-            delta += float(chance * max(0.0, one - math.exp(epsilon) * other))
+        own = np.arange(size + 1)
+        chance = float(stats.binom.pmf(size - 1, others, clones.chance))
+        with_first = stats.binom.pmf(own - 1, size - 1, 0.5)
+        with_second = stats.binom.pmf(own, size - 1, 0.5)
+        one = first * with_first + (1 - first) * with_second
+        other = (1 - first) * with_first + first * with_second
+        delta += chance * float(np.maximum(one - math.exp(epsilon) * other, 0).sum())
     return delta
 
 

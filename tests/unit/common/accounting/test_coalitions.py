@@ -139,7 +139,7 @@ def test_the_law_of_the_dummies_is_said_in_words(dummies: float, words: str) -> 
     """Whoever reads the guarantee knows what honest users do."""
     task = published(dummies_per_user=dummies).task
 
-    assert guarantees(task, 1000, 0)[0].assumptions[1].endswith(words)
+    assert guarantees(task, 100, 0)[0].assumptions[1].endswith(words)
 
 
 def test_refused_reports_cost_privacy() -> None:

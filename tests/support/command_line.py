@@ -1,0 +1,59 @@
+"""
+Commands of `shuffledp` as an operator runs them: each in a process of its own.
+
+The process is forked from one that has loaded the command, once a run of tests, because loading
+it takes seconds. Exit status, standard output and standard error are the command's own.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import sys
+import tempfile
+from functools import cache
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Final
+
+_PATIENCE: Final = 120.0
+
+
+@cache
+def _loaded() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["deploy.cli"])
+    return context
+
+
+def _main(arguments: tuple[str, ...], printed: str, complaint: str) -> None:
+    for number, path in ((1, printed), (2, complaint)):
+        os.dup2(os.open(path, os.O_WRONLY), number)
+    sys.argv = ["shuffledp", *arguments]
+    from deploy.cli import main  # noqa: PLC0415  # in the child, where it is loaded already
+
+    main()
+
+
+async def run_command(*arguments: str) -> tuple[int | None, str, str]:
+    """Run a command: its exit status, what it printed, and what it complained of."""
+    return await asyncio.to_thread(_run, arguments)
+
+
+def _run(arguments: tuple[str, ...]) -> tuple[int | None, str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        printed, complaint = Path(folder) / "printed", Path(folder) / "complaint"
+        printed.touch()
+        complaint.touch()
+        process = _loaded().Process(
+            target=_main, args=(arguments, str(printed), str(complaint)), daemon=True
+        )
+        process.start()
+        process.join(_PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+        return (
+            process.exitcode,
+            printed.read_text(encoding="utf-8"),
+            complaint.read_text(encoding="utf-8"),
+        )
