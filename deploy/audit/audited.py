@@ -29,12 +29,12 @@ class Effort:
 
 
 QUICK = Effort(
-    games=4_000_000,
-    crowds=3_000_000,
+    games=3_000_000,
+    crowds=2_500_000,
     reports=1_600_000,
-    devices=10_000,
-    orders=1_500_000,
-    users=600,
+    devices=7_000,
+    orders=1_000_000,
+    users=400,
 )
 FULL = Effort(
     games=40_000_000,

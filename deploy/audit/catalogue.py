@@ -40,15 +40,15 @@ SCENARIOS: Final = (
         play=play_colluders,
     ),
     Scenario(
-        name="skippers", title="Users do not add their dummies", seconds=4, play=play_skippers
+        name="skippers", title="Users do not add their dummies", seconds=5, play=play_skippers
     ),
     Scenario(
         name="n-1",
         title="The shuffler replaces all reports but one person's",
-        seconds=2,
+        seconds=1.5,
         play=play_n_minus_one,
     ),
-    Scenario(name="rounds", title="The same people are asked again", seconds=3, play=play_rounds),
+    Scenario(name="rounds", title="The same people are asked again", seconds=4, play=play_rounds),
     Scenario(
         name="partition",
         title="The analyzer cuts its users into groups",
@@ -61,19 +61,19 @@ SCENARIOS: Final = (
     Scenario(
         name="reused-seeds",
         title="Dummies reuse their user's seed, as OD-HP is printed",
-        seconds=4,
+        seconds=3,
         play=play_printed,
     ),
     Scenario(
         name="puredump",
         title="pureDUMP against shuffler and analyzer together",
-        seconds=2,
+        seconds=1.5,
         play=play_pure_dump,
     ),
     Scenario(
         name="shuffler-dummies",
         title="The shuffler knows the dummies that it made",
-        seconds=2,
+        seconds=1.5,
         play=play_shuffler_dummies,
     ),
     Scenario(
@@ -88,7 +88,7 @@ SCENARIOS: Final = (
     Scenario(
         name="devices",
         title="Answers as devices make them",
-        seconds=6,
+        seconds=5,
         play=play_devices,
     ),
     Scenario(
@@ -97,24 +97,24 @@ SCENARIOS: Final = (
         seconds=2,
         play=play_randomizer,
     ),
-    Scenario(name="mechanisms", title="Every mechanism has its law", seconds=6, play=play_panel),
+    Scenario(name="mechanisms", title="Every mechanism has its law", seconds=5, play=play_panel),
     Scenario(
         name="batches",
         title="Whole batches have their law",
-        seconds=3,
+        seconds=0.5,
         play=play_batches,
     ),
     Scenario(name="draws", title="Numbers of dummies have their laws", seconds=2, play=play_draws),
     Scenario(
         name="estimates",
         title="Shares are estimated without bias",
-        seconds=2,
+        seconds=4,
         play=play_estimates,
     ),
     Scenario(
         name="accountant",
         title="Guarantees are computed rightly",
-        seconds=5,
+        seconds=6,
         play=play_accountant,
     ),
     *services.SCENARIOS,
