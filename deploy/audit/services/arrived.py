@@ -7,6 +7,7 @@ from common.guarantee import Guarantee, claimed, rounded_up, sum_upper
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.contents import refusals
+from deploy.audit.services.facts import OF_ARRIVALS, must_hold
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.views import Views
 
@@ -22,13 +23,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
             _stated(checks, record, collection, view)
     _budget(checks, record)
     _few(checks, record)
-    for fact in (
-        "a batch below n_min is not closed for its operator",
-        "a batch that was released takes no more submissions",
-        "a second batch of the same task is refused",
-        "a task that the population's budget does not allow is not published",
-    ):
-        checks.must(fact, record.facts.get(fact, False))
+    must_hold(checks, record.facts, OF_ARRIVALS)
     early = record.early
     came = early.result.n_users if early.result else 0
     epsilon = claimed(early.result.guarantees).epsilon if early.result else math.inf

@@ -12,6 +12,7 @@ from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.services.disk import BatchDisk
+from deploy.audit.services.facts import Fact
 from deploy.audit.services.look import Look
 from deploy.audit.services.sources import Asked, Source
 from deploy.audit.services.tape import Heard, Party
@@ -114,8 +115,10 @@ class Record:
     """Groups of submissions in the shuffler's file at the end."""
     seen: Seen
     """From outside, while a batch collected and when all was over."""
-    facts: dict[str, bool]
-    """What was tried on the way, and came out as it must."""
+    facts: dict[Fact, bool]
+    """What was tried on the way, and whether it came out as it must."""
+    published: tuple[TaskDigest, ...]
+    """Of every task that the analyzer published, more than were collected for."""
 
     @property
     def disks(self) -> dict[str, dict[str, bytes]]:
