@@ -9,7 +9,7 @@ once, is counted; and each bit of them is compared between values, and between r
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 
 import numpy as np
@@ -18,13 +18,14 @@ from scipy import stats
 
 from common.errors import SealError, WireError
 from common.hpke import HpkePrivateKey, Sealer, envelope_context
-from common.mechanisms.mechanism import Mechanism, Reports
 from common.submission import unpack
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
+from deploy.audit.services.traced import Watched
+from deploy.audit.services.views import pieces
 from user_agent.contribution import Contributor
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
@@ -80,28 +81,6 @@ class _Drawing(np.random.Generator):
         return super().bytes(length)
 
 
-class _Watched:
-    """The task's mechanism, which notes what was made of a person's own value."""
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
-        self.own: Reports | None = None
-
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Randomize; of an answer the first call is about the own value."""
-        reports = self._mechanism.randomize(values, rng)
-        if self.own is None:
-            self.own = reports.copy()
-        return reports
-
-    def content(self) -> bytes:
-        """Give the own report as it is sealed; nothing if none was made."""
-        return b"" if self.own is None else self.own.tobytes()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever it has
-        return getattr(self._mechanism, name)
-
-
 class _Answers:
     """Sealed answers, opened with keys made for them."""
 
@@ -115,14 +94,15 @@ class _Answers:
             analyzer_key=analyzer.public_key().raw,
             shuffler_key=shuffler.public_key().raw,
         )
-        contributor, watched = Contributor(task, _DIGEST), _Watched(audited.mechanism)
+        contributor, watched = Contributor(task, _DIGEST), Watched(audited.mechanism)
         contributor._mechanism = watched  # noqa: SLF001  # stands in for it
         drawing = _Drawing(rng.bit_generator)
         opens = shuffler.opener(envelope_context(_DIGEST))
         self.once = self.ids_once = self.opened = True
         self.envelopes, self.ids, self.sealed, own = [], [], [], []
         for value in values.tolist():
-            watched.own, drawing.ids = None, 0
+            drawing.ids = 0
+            watched.drawn.clear()
             with _counted() as sealed:
                 envelope = contributor.prepare(value, drawing)
             self.once &= len(sealed) == task.reports_per_user + 1
@@ -132,13 +112,12 @@ class _Answers:
             except (SealError, WireError):
                 self.opened = False
                 continue
-            size = task.sealed_report_bytes
-            reports = submission.sealed_reports
+            parts = pieces(submission.sealed_reports, task.sealed_report_bytes)
             self.envelopes.append(_outside(envelope))
             self.ids.append(submission.submission_id)
-            parts = [reports[start : start + size] for start in range(0, len(reports), size)]
             self.sealed.append([_outside(part) for part in parts])
-            own.append([sealed.get(part) == watched.content() for part in parts])
+            content = watched.drawn[0].tobytes() if watched.drawn else b""  # first the own report
+            own.append([sealed.get(part) == content for part in parts])
         self.own: NDArray[np.bool_] = np.array(own)
 
 

@@ -1,5 +1,6 @@
 """Faults of shuffler, analyzer and devices in what they take from each other."""
 
+import sqlite3
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import analyzer.store
 import shuffler.submission_table
 from analyzer.repeats import Repeats
 from analyzer.verdict import judge
+from common.batch import BatchManifest
 from common.errors import BatchConflictError
 from common.hpke import SealContext
 from common.inclusion import BatchCommitment, InclusionProof
@@ -88,6 +90,20 @@ def second_batch_taken() -> AbstractContextManager[None]:
     return planting.function(honest, other)
 
 
+def second_batch_instead() -> AbstractContextManager[None]:
+    """Plant an analyzer that takes a second batch of a task in the place of the first."""
+    honest: Any = analyzer.store._begin_batch
+
+    def other(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:
+        connection.execute(
+            "UPDATE batches SET staged = 0 WHERE task_digest = ? AND batch_id != ?",
+            (manifest.task_digest, manifest.batch_id),
+        )
+        return bool(honest(connection, manifest))
+
+    return planting.function(honest, other)
+
+
 def tokens_forgotten() -> AbstractContextManager[None]:
     """Plant a shuffler that remembers no token."""
     return planting.function(shuffler.submission_table._tokens, lambda *_: None)
@@ -135,6 +151,13 @@ DELIVERIES: Final = (
         scenario="shuffler-replays",
         check="a second batch of a task is refused",
         plant=second_batch_taken,
+    ),
+    Fault(
+        name="second-batch-instead",
+        says="the analyzer takes a second batch of a task in the place of the one released",
+        scenario="services",
+        check="a second batch of the same task is refused",
+        plant=second_batch_instead,
     ),
     Fault(
         name="every-proof-believed",

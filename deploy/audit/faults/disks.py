@@ -116,6 +116,18 @@ def keys_not_overwritten() -> AbstractContextManager[None]:
     )
 
 
+def keys_truncated() -> AbstractContextManager[None]:
+    """Plant parties that empty the file of a key instead of overwriting it."""
+
+    def destroy(self: StateDirectory, name: str) -> None:
+        path = self.path / name
+        if path.exists():
+            path.write_bytes(b"")
+            path.unlink()
+
+    return planting.method(StateDirectory, "destroy", destroy)
+
+
 def careless_databases() -> AbstractContextManager[None]:
     """Plant databases that leave what was deleted in their free pages."""
     honest: Any = vars(common.runtime.database)["_prepare"]
@@ -197,6 +209,13 @@ DISKS: Final = (
         scenario="services",
         check="overwritten before its file is deleted",
         plant=keys_not_overwritten,
+    ),
+    Fault(
+        name="keys-truncated",
+        says="a key's file is emptied, and nothing is written over what it held",
+        scenario="services",
+        check="overwritten before its file is deleted",
+        plant=keys_truncated,
     ),
     Fault(
         name="careless-databases",

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -60,6 +61,26 @@ def submission_id_logged() -> AbstractContextManager[None]:
 
     def told(submission_id: bytes) -> None:
         logs.event("submission stored", {"batch_id": submission_id.hex()}, level="DEBUG")
+
+    return _telling(told)
+
+
+def new_field_logged() -> AbstractContextManager[None]:
+    """Plant a shuffler that logs what follows from submissions' ids, under a new field."""
+
+    def told(submission_id: bytes) -> None:
+        fields: Any = {"submission": hashlib.blake2b(submission_id).hexdigest()}
+        logs.event("submission stored", fields, level="DEBUG")
+
+    return _telling(told)
+
+
+def field_misused() -> AbstractContextManager[None]:
+    """Plant a shuffler that logs the same as if it named a batch."""
+
+    def told(submission_id: bytes) -> None:
+        name = hashlib.blake2b(submission_id, digest_size=16).hexdigest()
+        logs.event("submission stored", {"batch_id": name}, level="DEBUG")
 
     return _telling(told)
 
@@ -160,6 +181,20 @@ SERVICES: Final = (
         scenario="services",
         check="a submission id is not in a log",
         plant=submission_id_logged,
+    ),
+    Fault(
+        name="new-field-logged",
+        says="the shuffler logs what follows from submissions' ids under a field of its own",
+        scenario="services",
+        check="log lines hold fields of the list alone",
+        plant=new_field_logged,
+    ),
+    Fault(
+        name="field-misused",
+        says="the shuffler logs what follows from submissions' ids as if it named batches",
+        scenario="services",
+        check="the field batch_id holds what everybody may know",
+        plant=field_misused,
     ),
     Fault(
         name="submission-id-delivered",

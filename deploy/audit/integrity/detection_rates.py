@@ -25,6 +25,7 @@ from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.fit import of_chance, of_number
 from deploy.audit.integrity.known_limit import known_limit
+from deploy.audit.services.views import pieces
 from user_agent.evidence import Inclusion
 from user_agent.inclusion import conclusion, counted, to_ask
 
@@ -178,7 +179,7 @@ def of_repeats(scenario: str, rng: np.random.Generator) -> Finding:
         repeats, left = Repeats(_REPORT_BYTES), list[bytes]()
         for start in range(0, len(batch), 300):
             chunk = repeats.without(b"".join(batch[start : start + 300]))
-            left += [chunk[at : at + _REPORT_BYTES] for at in range(0, len(chunk), _REPORT_BYTES)]
+            left += pieces(chunk, _REPORT_BYTES)
         planted, found = planted + _LOST, found + len(batch) - len(left)
         checks.must("every report is left once", sorted(left) == sorted(fresh))
     return checks.finding(

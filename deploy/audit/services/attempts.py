@@ -51,6 +51,8 @@ class Attempts:
         self.facts: dict[Fact, bool] = {}
         self.published: list[TaskDigest] = []
         """Tasks for which nothing is collected."""
+        self.batches: list[BatchId] = []
+        """Of batches that were made up."""
 
     async def while_collecting(
         self, people: People, signed: Mapping[str, SignedTask], answers: Sequence[TracedAnswer]
@@ -115,6 +117,7 @@ class Attempts:
             n_users=self._plan.n_users,
             n_reports=least,
         )
+        self.batches.append(manifest.batch_id)
         own, address = self._trio.shuffler_certificate(), self._trio.address("analyzer")
         async with open_channel(address, "analyzer", own.authority, own=own) as channel:
             stub = analyzer_pb2_grpc.AnalyzerStub(channel)

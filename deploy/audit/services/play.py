@@ -24,7 +24,7 @@ from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.look import Look, columns, look
 from deploy.audit.services.people import People
 from deploy.audit.services.plan import Plan
-from deploy.audit.services.record import Collection, Record
+from deploy.audit.services.record import Collection, Names, Record
 from deploy.audit.services.refusal import BELOW_N_MIN, LOST, refused, served
 from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import METHODS, Tape, tasks_of_calls
@@ -294,13 +294,23 @@ class _Course:
             groups_left=disk.stored_groups(self.trio.state("shuffler")),
             seen=self.visits.seen(),
             facts=self.facts,
-            published=(*map(self._digest, self.signed), *self.attempts.published),
+            names=self._names(),
         )
 
     @property
     def facts(self) -> dict[Fact, bool]:
         """What was tried so far, and how it came out."""
         return self.attempts.facts
+
+    def _names(self) -> Names:
+        tasks = [*map(self._digest, self.signed), *self.attempts.published]
+        batches = disk.batch_ids(self.trio.state("shuffler"))
+        return Names(
+            tasks=frozenset(digest.hex() for digest in tasks),
+            batches=frozenset(one.hex() for one in (*batches, *self.attempts.batches)),
+            keys=self.trio.key_ids(),
+            addresses={party: self.trio.address(party) for party in METHODS},
+        )
 
     def _state(self, name: str) -> str:
         """Look up the state of a batch in the shuffler's file."""

@@ -75,6 +75,19 @@ class Collection:
         return HpkePrivateKey(self.task.suite, self.shuffler_key)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What services may call things by, before everybody: all that has such a name in a play."""
+
+    tasks: frozenset[str]
+    """Digests, of tasks for which nothing was collected too; in hexadecimal, as all but the
+    last."""
+    batches: frozenset[str]
+    keys: frozenset[str]
+    addresses: dict[Party, str]
+    """Where each service listens."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Record:
     """Everything that one play left."""
@@ -117,8 +130,7 @@ class Record:
     """From outside, while a batch collected and when all was over."""
     facts: dict[Fact, bool]
     """What was tried on the way, and whether it came out as it must."""
-    published: tuple[TaskDigest, ...]
-    """Of every task that the analyzer published, more than were collected for."""
+    names: Names
 
     @property
     def disks(self) -> dict[str, dict[str, bytes]]:

@@ -142,8 +142,9 @@ def finding(made: Sequence[Source], asked: Sequence[Asked], expected: Sequence[A
         title="Generators of the running services",
         heading="correctness",
         sentence=(
-            f"All {len(made)} generators that the three services made were ChaCha with {_ROUNDS} "
-            "rounds, each under a 256-bit key of its own: nobody can foretell an order, a report "
+            f"All {len(made)} generators examined, {_MADE_EACH_TIME} of what the services make for "
+            f"each that they ask for, were ChaCha with {_ROUNDS} rounds, each under a 256-bit key "
+            "of its own: nobody can foretell an order, a report "
             "or an identifier without breaking the cipher."
         ),
         trials=len(made),
