@@ -3,7 +3,8 @@ Whether what cannot be read says something all the same: bits of ciphertexts, id
 
 A ciphertext hides its content, but whoever makes it may make it again until it looks as it should,
 and so tell whoever knows what to look for. That every ciphertext is made once, and every id drawn
-once, is counted; and each bit of them is compared between values, and between reports.
+once, is counted; and each bit of an id, and of a ciphertext's first 32 and last 16 bytes, is
+compared between even and odd values, between small and large ones, and between reports.
 """
 
 import dataclasses
@@ -60,9 +61,10 @@ def play_covert_bits(audited: Audited, rng: np.random.Generator) -> Outcome:
         title="What is sealed shows nothing on its outside",
         heading="anonymity",
         coalition="shuffler+analyzer",
-        sentence="No bit of an envelope, of a submission's id or of a sealed report was found to "
-        "go with the value, nor with which report is the person's own; each was made once, and "
-        "not again until it looked right. Who chooses them by a secret of their own can still "
+        sentence="No bit of a submission's id, nor of the first 32 and last 16 bytes of an envelope "
+        "or of a sealed report, was found to go with the value's half of the domain or its last bit, "
+        "nor with which report is the person's own; each was made once, and not again until it "
+        "looked right. Who chooses them by a secret of their own can still "
         "tell whoever knows the secret: no test of what is sent excludes that.",
         trials=n_users,
         advice="Do not collect with this version: what devices send tells more than its content.",

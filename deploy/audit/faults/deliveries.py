@@ -21,7 +21,7 @@ from shuffler.collection import Collection
 
 def copies_counted() -> AbstractContextManager[None]:
     """Plant an analyzer that counts a report as often as it comes."""
-    return planting.method(Repeats, "without", lambda _, chunk: chunk)
+    return planting.attribute(Repeats, "without", lambda _, chunk: chunk)
 
 
 def any_number_taken() -> AbstractContextManager[None]:
@@ -34,7 +34,7 @@ def any_number_taken() -> AbstractContextManager[None]:
         became: Outcome = await honest(self, found, envelope, token)
         return became
 
-    return planting.method(Collection, "_take", other)
+    return planting.attribute(Collection, "_take", other)
 
 
 def conflicts_taken() -> AbstractContextManager[None]:
@@ -47,24 +47,24 @@ def conflicts_taken() -> AbstractContextManager[None]:
             for became in await honest(*arguments)
         ]
 
-    return planting.method(Collection, "_store", other)
+    return planting.attribute(Collection, "_store", other)
 
 
 def unbound_ciphertexts() -> AbstractContextManager[None]:
     """Plant seals that do not name their task."""
-    return planting.method(
+    return planting.attribute(
         SealContext, "info", lambda self: b"label" + bytes([self.sender, self.recipient])
     )
 
 
 def every_proof_believed() -> AbstractContextManager[None]:
     """Plant devices that take any proof for one that they were counted."""
-    return planting.method(InclusionProof, "holds", lambda *_: True)
+    return planting.attribute(InclusionProof, "holds", lambda *_: True)
 
 
 def every_signature_believed() -> AbstractContextManager[None]:
     """Plant devices that take anybody's signature for the analyzer's."""
-    return planting.method(BatchCommitment, "check", lambda *_: None)
+    return planting.attribute(BatchCommitment, "check", lambda *_: None)
 
 
 def sentinels_ignored() -> AbstractContextManager[None]:

@@ -42,7 +42,7 @@ def value_logged() -> AbstractContextManager[None]:
         logs.event("answering", {"n_users": value}, level="DEBUG")
         return await honest(self, digest, value, person)
 
-    return planting.method(Agent, "contribute", other)
+    return planting.attribute(Agent, "contribute", other)
 
 
 def _telling(told: Callable[[bytes], None]) -> AbstractContextManager[None]:
@@ -104,12 +104,12 @@ def planned_users() -> AbstractContextManager[None]:
         del n_users
         return guarantees(task, task.target_size, n_refused)
 
-    return planting.name_in(analyzer.conclusion, "guarantees", other)
+    return planting.attribute(analyzer.conclusion, "guarantees", other)
 
 
 def batch_key_kept() -> AbstractContextManager[None]:
     """Plant a shuffler that destroys no key."""
-    return planting.method(StateDirectory, "destroy", lambda _self, _name: None)
+    return planting.attribute(StateDirectory, "destroy", lambda _self, _name: None)
 
 
 def n_min_ignored() -> AbstractContextManager[None]:
@@ -151,7 +151,7 @@ def drawn_anew_on_retry() -> AbstractContextManager[None]:
         tried.add(saved.envelope)
         await honest(self, saved)
 
-    return planting.method(Agent, "_send", other)
+    return planting.attribute(Agent, "_send", other)
 
 
 def users_dropped() -> AbstractContextManager[None]:
@@ -164,7 +164,7 @@ def users_dropped() -> AbstractContextManager[None]:
         became: Outcome = Outcome.STORED if dropped else await honest(self, *arguments)
         return became
 
-    return planting.method(Collection, "_take", other)
+    return planting.attribute(Collection, "_take", other)
 
 
 SERVICES: Final = (

@@ -160,7 +160,7 @@ def _counted(checks: Checks, collection: Collection, view: Views) -> None:
     refined = result.histogram.refined
     checks.must(
         f"refined shares are a distribution {name}",
-        bool((refined >= 0).all()) and abs(float(refined.sum()) - 1) < 1e-6,  # noqa: PLR2004
+        bool((refined >= 0).all()) and abs(float(refined.sum()) - 1) < 1e-6,  # noqa: PLR2004  # rounding
     )
 
 

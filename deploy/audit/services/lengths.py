@@ -24,7 +24,7 @@ def finding(record: Record, rng: np.random.Generator) -> Finding:
     checks = Checks()
     for collection in record.collections:
         _on_the_wire(checks, collection)
-    made = _of_every_value(record.first, rng)
+    made = _of_many_values(record.first, rng)
     task = record.first.task
     checks.must(
         "every value's envelope has one length", {len(a.envelope) for a in made} == {_size(made)}
@@ -99,7 +99,7 @@ def _as_the_network_sees(checks: Checks, collection: Collection, name: str) -> N
     )
 
 
-def _of_every_value(collection: Collection, rng: np.random.Generator) -> list[TracedAnswer]:
+def _of_many_values(collection: Collection, rng: np.random.Generator) -> list[TracedAnswer]:
     """Answer as a device for values from 0 on, or, where they are many, spread over the domain."""
     task, made = collection.task, list[TracedAnswer]()
     count = min(task.domain_size, _VALUES, max(2, _REPORTS // task.reports_per_user))

@@ -115,7 +115,7 @@ def finding(made: Sequence[Source], asked: Sequence[Asked], expected: Sequence[A
     """
     checks, keys = Checks(), [source.key for source in made]
     parties = {source.party for source in made}
-    checks.must("each of the three services draws", len(parties) == 3)  # noqa: PLR2004
+    checks.must("each of the three services draws", len(parties) == 3)  # noqa: PLR2004  # all
     for number, source in enumerate(made, start=1):
         of = f"of the {source.party.replace('_', ' ')}"
         checks.must(f"the generator {of} is ChaCha", source.chacha)
