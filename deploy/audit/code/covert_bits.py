@@ -61,11 +61,11 @@ def play_covert_bits(audited: Audited, rng: np.random.Generator) -> Outcome:
         title="What is sealed shows nothing on its outside",
         heading="anonymity",
         coalition="shuffler+analyzer",
-        sentence="No bit of a submission's id, nor of the first 32 and last 16 bytes of an envelope "
-        "or of a sealed report, was found to go with the value's half of the domain or its last bit, "
-        "nor with which report is the person's own; each was made once, and not again until it "
-        "looked right. Who chooses them by a secret of their own can still "
-        "tell whoever knows the secret: no test of what is sent excludes that.",
+        sentence="No bit of a submission's id, nor of the first 32 and last 16 bytes of an "
+        "envelope or of a sealed report, was found to go with the value's last bit or its half of "
+        "the domain, nor with which report is the person's own; each was made once, and not again "
+        "until it looked right. Who chooses them by a secret of their own can still tell whoever "
+        "knows the secret: no test of what is sent excludes that.",
         trials=n_users,
         advice="Do not collect with this version: what devices send tells more than its content.",
     )

@@ -35,7 +35,7 @@ class Fact(StrEnum):
     OTHER_SIGNER = "a task that another identity signed is not answered"
     OTHER_TASK = "another task than the one asked for is not answered"
     PAST_DEADLINE = "a task whose deadline has passed is not answered"
-    LOW_CENTRAL = "a task with a central ε 1 % too low is not answered"
+    LOW_CENTRAL = "a task with a central guarantee 1 % too low is not answered"
     LOW_LOCAL = "a task with a local ε 1 % too low is not answered"
     OVER_CAP = "a task over the cap on local ε is not answered"
     WITHIN_CAPS = "an honest task within the caps is answered"

@@ -29,9 +29,9 @@ def finding(record: Record) -> Finding:
         coalition="shuffler+analyzer",
         sentence=(
             "A device that is asked again sends the same bytes, and draws anew for each task; it "
-            "answered no task whose ε is stated 1 % too low, none over the caps that were tried, "
-            "of another signer or long past its deadline; what it sealed for one task is refused "
-            "under another."
+            "answered no task whose guarantee is stated 1 % too low, none over the caps that were "
+            "tried, of another signer or long past its deadline; what it sealed for one task is "
+            "refused under another."
         ),
         trials=len(expected),
     )
