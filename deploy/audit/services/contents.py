@@ -225,9 +225,10 @@ def _tallied(collection: Collection, reports: Reports) -> bool:
     Of a hash family they are cells of seed and bucket: what they say of items is compared, and
     their sum. Of places on a line each is compared.
     """
-    mechanism, cells = collection.mechanism, np.frombuffer(collection.cells, dtype=np.int64)
-    if len(cells) != len(mechanism.tally(reports[:0])):
+    mechanism = collection.mechanism
+    if len(collection.cells) != mechanism.tally(reports[:0]).nbytes:
         return False
+    cells = np.frombuffer(collection.cells, dtype=np.int64)
     if not isinstance(mechanism, SupportCounting):
         named = Counter(reports["item"].tolist())
         return all(count == named[place] for place, count in enumerate(cells.tolist()))
