@@ -28,7 +28,9 @@ _QUALIFIED: Final = {
 
 _AUDITED: Final = (
     "collect.collect",
+    "contents._tallied",
     "contents.refusals",
+    "disk.batch_ids",
     "disk.batch_states",
     "disk._records",
     "disk.counted_cells",

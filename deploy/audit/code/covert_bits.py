@@ -3,13 +3,14 @@ Whether what cannot be read says something all the same: bits of ciphertexts, id
 
 A ciphertext hides its content, but whoever makes it may make it again until it looks as it should,
 and so tell whoever knows what to look for. That every ciphertext is made once, and every id drawn
-once, is counted; and each bit of them is compared between values, and between reports.
+once, is counted; and each bit of an id, and of a ciphertext's first 32 and last 16 bytes, is
+compared between even and odd values, between small and large ones, and between reports.
 """
 
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 from unittest.mock import patch
 
 import numpy as np
@@ -18,13 +19,14 @@ from scipy import stats
 
 from common.errors import SealError, WireError
 from common.hpke import HpkePrivateKey, Sealer, envelope_context
-from common.mechanisms.mechanism import Mechanism, Reports
 from common.submission import unpack
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
+from deploy.audit.services.traced import Watched
+from deploy.audit.services.views import pieces
 from user_agent.contribution import Contributor
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
@@ -59,10 +61,11 @@ def play_covert_bits(audited: Audited, rng: np.random.Generator) -> Outcome:
         title="What is sealed shows nothing on its outside",
         heading="anonymity",
         coalition="shuffler+analyzer",
-        sentence="No bit of an envelope, of a submission's id or of a sealed report was found to "
-        "go with the value, nor with which report is the person's own; each was made once, and "
-        "not again until it looked right. Who chooses them by a secret of their own can still "
-        "tell whoever knows the secret: no test of what is sent excludes that.",
+        sentence="No bit of a submission's id, nor of the first 32 and last 16 bytes of an "
+        "envelope or of a sealed report, was found to go with the value's last bit or its half of "
+        "the domain, nor with which report is the person's own; each was made once, and not again "
+        "until it looked right. Who chooses them by a secret of their own can still tell whoever "
+        "knows the secret: no test of what is sent excludes that.",
         trials=n_users,
         advice="Do not collect with this version: what devices send tells more than its content.",
     )
@@ -80,28 +83,6 @@ class _Drawing(np.random.Generator):
         return super().bytes(length)
 
 
-class _Watched:
-    """The task's mechanism, which notes what was made of a person's own value."""
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._mechanism = mechanism
-        self.own: Reports | None = None
-
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Randomize; of an answer the first call is about the own value."""
-        reports = self._mechanism.randomize(values, rng)
-        if self.own is None:
-            self.own = reports.copy()
-        return reports
-
-    def content(self) -> bytes:
-        """Give the own report as it is sealed; nothing if none was made."""
-        return b"" if self.own is None else self.own.tobytes()
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever it has
-        return getattr(self._mechanism, name)
-
-
 class _Answers:
     """Sealed answers, opened with keys made for them."""
 
@@ -115,14 +96,15 @@ class _Answers:
             analyzer_key=analyzer.public_key().raw,
             shuffler_key=shuffler.public_key().raw,
         )
-        contributor, watched = Contributor(task, _DIGEST), _Watched(audited.mechanism)
+        contributor, watched = Contributor(task, _DIGEST), Watched(audited.mechanism)
         contributor._mechanism = watched  # noqa: SLF001  # stands in for it
         drawing = _Drawing(rng.bit_generator)
         opens = shuffler.opener(envelope_context(_DIGEST))
         self.once = self.ids_once = self.opened = True
         self.envelopes, self.ids, self.sealed, own = [], [], [], []
         for value in values.tolist():
-            watched.own, drawing.ids = None, 0
+            drawing.ids = 0
+            watched.drawn.clear()
             with _counted() as sealed:
                 envelope = contributor.prepare(value, drawing)
             self.once &= len(sealed) == task.reports_per_user + 1
@@ -132,13 +114,12 @@ class _Answers:
             except (SealError, WireError):
                 self.opened = False
                 continue
-            size = task.sealed_report_bytes
-            reports = submission.sealed_reports
+            parts = pieces(submission.sealed_reports, task.sealed_report_bytes)
             self.envelopes.append(_outside(envelope))
             self.ids.append(submission.submission_id)
-            parts = [reports[start : start + size] for start in range(0, len(reports), size)]
             self.sealed.append([_outside(part) for part in parts])
-            own.append([sealed.get(part) == watched.content() for part in parts])
+            content = watched.drawn[0].tobytes() if watched.drawn else b""  # first the own report
+            own.append([sealed.get(part) == content for part in parts])
         self.own: NDArray[np.bool_] = np.array(own)
 
 

@@ -35,5 +35,5 @@ class Enumerating(np.random.Generator):
     def _nothing_else(self, *_: object, **__: object) -> None:
         raise TypeError("only bounded integers are drawn here")
 
-    random = uniform = normal = standard_normal = choice = exponential = _nothing_else  # type: ignore[assignment]
-    bytes = binomial = geometric = poisson = permutation = shuffle = _nothing_else  # type: ignore[assignment]
+    random = uniform = normal = standard_normal = choice = exponential = _nothing_else  # type: ignore[assignment]  # none of them is to be called
+    bytes = binomial = geometric = poisson = permutation = shuffle = _nothing_else  # type: ignore[assignment]  # nor of these

@@ -27,6 +27,7 @@ from common.task_digest import TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.dummy_laws import law_of_added
 from deploy.audit.code.orders import Memory, check_order, numbered, places_of
 from deploy.audit.code.replay import (
     Order,
@@ -271,15 +272,7 @@ def _check_added(checks: Checks, name: str, law: ShufflerSpec, items: NDArray[np
     counts = np.bincount(items, minlength=_ITEMS)
     checks.must(f"{name}: added reports name items", len(counts) == _ITEMS)
     checks.must(f"{name}: added reports within their range", int(counts.max()) <= law.most)
-    if law.law == "binomial":
-        for count in counts[:_ITEMS]:
-            level = fit.of_chance(int(count), law.trials, 0.5)
-            checks.test(f"{name}: reports added of an item", level)
-        return
-    steps = np.arange(law.most + 1) - law.peak
-    left, right = law.left_weight / RATIO_SUM, law.right_weight / RATIO_SUM
-    chances = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
-    chances /= chances.sum()
+    chances = law_of_added(law)
     for count in counts[:_ITEMS]:
         place = min(int(count), law.most)
         tails = float(chances[: place + 1].sum()), float(chances[place:].sum())

@@ -16,16 +16,23 @@ from typing import Final
 
 import numpy as np
 
-from common.errors import BatchStateError, PeerError, PeerRefusalError, UserTokenError
+from common.errors import (
+    BatchStateError,
+    BudgetError,
+    PeerError,
+    PeerRefusalError,
+    PolicyError,
+    ShuffleDpError,
+    UserTokenError,
+)
 from common.signing import SigningIdentity
 from common.task import NONCE_BYTES, Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.small_device import SmallDevice, Writes
+from deploy.audit.code.small_device import SmallDevice, Writes, central_too_low
 from deploy.audit.finding import Outcome
 from deploy.audit.sample_task import sample_task
 
-_PERCENT: Final = 0.01
 _USERS: Final = 60
 """Few, so that a device confirms a claim in hundredths of a second."""
 _DOMAIN: Final = 1_000
@@ -99,7 +106,6 @@ class _Trial:
         """Give a device that has never answered anything, and has no limits but these."""
         self._made += 1
         folder = self._folder / str(self._made)
-        folder.mkdir()
         return SmallDevice(folder, self._identity, self._rng, **caps)
 
     def _another(self, task: Task, number: int) -> Task:
@@ -108,73 +114,74 @@ class _Trial:
     async def _caps(self) -> None:
         task = _plain_task()
         cost = task.local_epsilon
-        caps = (
-            ("local_epsilon_cap", "local ε of one answer"),
-            ("total_local_epsilon_cap", "local ε of all answers"),
-            ("total_central_epsilon_cap", "central ε of all answers"),
+        caps: tuple[tuple[str, str, type[ShuffleDpError]], ...] = (
+            ("local_epsilon_cap", "local ε of one answer", PolicyError),
+            ("total_local_epsilon_cap", "local ε of all answers", BudgetError),
+            ("total_central_epsilon_cap", "central ε of all answers", BudgetError),
         )
-        for name, words in caps:
-            for cap, allowed in ((cost, True), (math.nextafter(cost, 0), False)):
-                with self._device(**{name: cap}) as device:
-                    answered = await device.answers(task)
-                edge = "at" if allowed else "a hair over"
-                rule = "answered" if allowed else "not answered"
-                self._must(f"a task {edge} the cap on {words} alone is {rule}", answered is allowed)
+        for name, words, cause in caps:
+            with self._device(**{name: cost}) as device:
+                answered = await device.answers(task)
+            self._must(f"a task at the cap on {words} alone is answered", answered)
+            with self._device(**{name: math.nextafter(cost, 0)}) as device:
+                refused = await device.refuses(task, cause, name)
+            self._must(f"a task a hair over the cap on {words} alone is not answered", refused)
 
     async def _sums(self) -> None:
         """Three tasks in a row, of which the third is too much; of two, the second."""
         plain, amplified = _plain_task(), _amplified_task()
         cost, most = plain.local_epsilon, 2.5
-        tries: tuple[tuple[str, Task, dict[str, float], int], ...] = (
-            ("local ε", plain, {"total_local_epsilon_cap": most * cost}, 3),
+        local, central = "total_local_epsilon_cap", "total_central_epsilon_cap"
+        tries: tuple[tuple[str, Task, dict[str, float], int, str], ...] = (
+            ("local ε", plain, {local: most * cost}, 3, local),
             (
                 "central ε",
                 plain,
-                {"total_central_epsilon_cap": most * cost, "total_delta_cap": 3.1 * plain.delta},
+                {central: most * cost, "total_delta_cap": 3.1 * plain.delta},
                 3,
+                central,
             ),
             (
                 "δ",
                 amplified,
                 {
-                    "total_central_epsilon_cap": 0.9 * amplified.local_epsilon,
+                    central: 0.9 * amplified.local_epsilon,
                     "total_delta_cap": 1.5 * amplified.delta,
                 },
                 2,
+                central,
             ),
         )
-        for words, task, caps, last in tries:
+        for words, task, caps, last, cap in tries:
             with self._device(**caps) as device:
                 answered = [
-                    await device.answers(self._another(task, number)) for number in range(last)
+                    await device.answers(self._another(task, number)) for number in range(1, last)
                 ]
+                refused = await device.refuses(self._another(task, last), BudgetError, cap)
             self._must(
                 f"tasks up to the cap on {words} are answered, and the next one is not",
-                answered == [True] * (last - 1) + [False],
+                all(answered) and refused,
             )
 
     async def _deadlines(self) -> None:
         task = _plain_task()
-        for late, allowed in ((-1.0, True), (0.0, False), (1.0, False)):
+        with self._device() as device:
+            device.clock.seconds = task.deadline - 1.0
+            answered = await device.answers(task)
+        self._must("a task is answered a second before its deadline", answered)
+        for late in (0.0, 1.0):
             with self._device() as device:
                 device.clock.seconds = task.deadline + late
-                answered = await device.answers(task)
-            rule = (
-                "a task is answered a second before its deadline"
-                if allowed
-                else "a task is not answered at its deadline, nor a second later"
-            )
-            self._must(rule, answered is allowed)
+                refused = await device.refuses(task, PolicyError, "deadline has passed")
+            self._must("a task is not answered at its deadline, nor a second later", refused)
 
     async def _claims(self) -> None:
-        honest = _amplified_task()
-        claimed = (1 - _PERCENT) * honest.central_epsilon
-        lie = dataclasses.replace(honest, central_epsilon=claimed)
+        lie, words = central_too_low(_amplified_task()), "claim of central epsilon"
         with self._device() as device:
-            first = await device.answers(lie)
-            again = await device.answers(lie)
-        self._must("a central ε 1 % too low is not answered", not first)
-        self._must("nor is it when the same device is asked again", not again)
+            first = await device.refuses(lie, PolicyError, words)
+            again = await device.refuses(lie, PolicyError, words)
+        self._must("a central ε 1 % too low is not answered", first)
+        self._must("nor is it when the same device is asked again", again)
 
     async def _failures(self) -> None:
         """What was not sent is charged all the same, and is never drawn anew."""
@@ -188,9 +195,10 @@ class _Trial:
             with self._device(total_local_epsilon_cap=1.5 * task.local_epsilon) as device:
                 device.shuffler.failing = failure
                 await device.answers(task)
+                another = self._another(task, 1)
                 self._must(
                     f"an answer is charged when the shuffler {words}",
-                    not await device.answers(self._another(task, 1)),
+                    await device.refuses(another, BudgetError, "total_local_epsilon_cap"),
                 )
                 device.shuffler.failing = None
                 await device.answers(task, 1)

@@ -1,5 +1,6 @@
 """A device's core on its own: a shuffler in memory, a clock that stands still, a budget file."""
 
+import dataclasses
 import os
 import sqlite3
 import sys
@@ -10,8 +11,9 @@ from typing import Final, Self
 import numpy as np
 
 from common.errors import ShuffleDpError
-from common.signing import SigningIdentity
+from common.signing import SignedTask, SigningIdentity
 from common.task import Task
+from common.task_digest import TaskDigest
 from deploy.audit.integrity.still_clock import StillClock
 from deploy.audit.shuffler_in_memory import ShufflerInMemory
 from user_agent.agent import Agent
@@ -21,6 +23,9 @@ from user_agent.policy import Policy
 _NO_LIMIT: Final = 1e9
 """On what is spent; far more than is."""
 _SURE: Final = 0.9
+_TOO_LOW: Final = 0.99
+"""Of an ε: further below the truth than a claim has room."""
+_LARGE_DELTA: Final = 1e-3
 _BUDGET: Final = "budget.sqlite"
 _SEALED: Final = frozenset({"envelope", "leaves"})
 """Columns of what follows from ciphertexts."""
@@ -36,7 +41,7 @@ class SmallDevice:
         Start it.
 
         Args:
-            folder: Of its own.
+            folder: Of its own; what a device kept there before, this one knows.
             identity: The analyzer's.
             rng: What it draws from.
             **caps: Of its Policy; those that are not named limit nothing.
@@ -47,6 +52,7 @@ class SmallDevice:
             "total_central_epsilon_cap": _NO_LIMIT,
             "total_delta_cap": _SURE,
         }
+        folder.mkdir(exist_ok=True)
         self.folder, self.clock, self.shuffler = folder, StillClock(), ShufflerInMemory()
         self._identity, self._rng = identity, rng
         self._policy = Policy(identity=identity.public_identity(), **(no_limits | caps))
@@ -69,22 +75,56 @@ class SmallDevice:
         self._agent = self._agent_of(shuffler)
 
     async def answers(self, task: Task, value: int = 0) -> bool:
-        """Ask for an answer, and say whether anything was spent or sent for it by this call."""
-        signed = self._identity.sign(task.to_bytes())
-        digest = signed.digest()
-        self.shuffler.tasks[digest] = signed
-        before = len(self.shuffler.tried)
+        """Ask for an answer, and say whether it was given and has arrived."""
         try:
-            await self._agent.contribute(digest, value, "")
+            await self._agent.contribute(self._offer(self.sign(task)), value, "")
         except ShuffleDpError:
-            # It says no; if it spent or sent something all the same, it answered.
-            saved = await self._budget.find("", digest)
-            return saved is not None or len(self.shuffler.tried) > before
+            return False
         return True
+
+    async def refuses(
+        self,
+        offered: Task | SignedTask,
+        cause: type[ShuffleDpError],
+        words: str,
+        *,
+        as_digest: TaskDigest | None = None,
+    ) -> bool:
+        """
+        Ask for an answer, and say whether it is refused as it must be.
+
+        Args:
+            offered: A task, which the analyzer signs; or one that somebody has signed.
+            cause: Of which class the refusal must be, and no other.
+            words: Of its sentence.
+            as_digest: What is asked for; the task's own digest unless said.
+
+        Returns:
+            Whether it was refused for this cause, and this call spent and sent nothing.
+        """
+        signed = offered if isinstance(offered, SignedTask) else self.sign(offered)
+        digest = self._offer(signed, as_digest)
+        before, tried = await self._budget.find("", digest), len(self.shuffler.tried)
+        try:
+            await self._agent.contribute(digest, 0, "")
+        except ShuffleDpError as error:
+            after = await self._budget.find("", digest)
+            meant = type(error) is cause and words in str(error)
+            return meant and after == before and len(self.shuffler.tried) == tried
+        return False
+
+    def sign(self, task: Task) -> SignedTask:
+        """Sign a task as the analyzer."""
+        return self._identity.sign(task.to_bytes())
+
+    def _offer(self, signed: SignedTask, as_digest: TaskDigest | None = None) -> TaskDigest:
+        digest = as_digest or signed.digest()
+        self.shuffler.tasks[digest] = signed
+        return digest
 
     async def arrived(self, task: Task) -> bool:
         """Say whether it believes that the shuffler has its answer."""
-        saved = await self._budget.find("", self._identity.sign(task.to_bytes()).digest())
+        saved = await self._budget.find("", self.sign(task).digest())
         return saved is not None and saved.state is SubmissionState.ARRIVED
 
     def kept(self) -> list[tuple[object, ...]]:
@@ -107,6 +147,24 @@ class SmallDevice:
         trace: TracebackType | None,
     ) -> None:
         self._budget.close()
+
+
+def central_too_low(task: Task) -> Task:
+    """
+    Give a task that claims a central ε 1 % below its own.
+
+    Where δ is large, ε hardly moves it, and the room that a claim has is more than that 1 %: then
+    its δ is 1 % too low as well.
+    """
+    delta = task.delta * (_TOO_LOW if task.delta > _LARGE_DELTA else 1)
+    return dataclasses.replace(task, central_epsilon=_TOO_LOW * task.central_epsilon, delta=delta)
+
+
+def local_too_low(task: Task) -> Task:
+    """Give a task that claims a local ε 1 % below its own."""
+    local = _TOO_LOW * task.local_epsilon
+    central = min(local, task.central_epsilon) if task.composition.amplified else local
+    return dataclasses.replace(task, local_epsilon=local, central_epsilon=central)
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:

@@ -1,7 +1,8 @@
 """
 Rules so small that no game shows whether they are kept: rounding, places, hashes, seals, coins.
 
-Each is held against a computation of its own here, or against all that can come in.
+Each is held against a computation of its own here, or against all that can come in, of some first
+draws that are very many against the first 65,536.
 """
 
 from decimal import Context, Decimal
@@ -68,8 +69,9 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         sentence="Privacy figures were never rounded down, items kept places of their own, labels "
         "that differ at their end were hashed apart, seals opened for whom and what they are made "
         "alone, weights kept what they promise in another exact computation, coins came up as "
-        "often as they should of everything that can be drawn, and a device noticed one lost "
-        "report. Sizes, labels and figures other than those tried are not excluded.",
+        "often as they should of all that can be drawn first, and of the first 65,536 that can be "
+        "drawn then, and a device noticed one lost report. Sizes, labels and "
+        "figures other than those tried are not excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))
@@ -181,7 +183,7 @@ def _check_weights(checks: Checks) -> None:
 
 
 def _check_coins(checks: Checks) -> None:
-    """Over all of 2^16 first draws, and all second ones where the first does not decide."""
+    """Over all of 2^16 first draws; where one does not decide, over 65,536 second ones at most."""
     first = np.arange(_DRAWN_AT_ONCE, dtype=np.int64)
     for weight, total in _COINS:
         threshold, rest = divmod(weight << 16, total)

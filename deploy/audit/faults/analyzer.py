@@ -40,6 +40,14 @@ _REMEMBERED: Final = 4
 """Chunks after which repeats are forgotten."""
 
 
+async def _unasked(
+    self: Spending, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
+) -> float:
+    """Compose what a release costs, and do not ask whether there is a budget for it."""
+    together = await self._together(task, n_users, n_refused, digest)
+    return analyzer.spending._compose(together, task.budget_delta)
+
+
 def budget_when_published() -> AbstractContextManager[None]:
     """Plant an analyzer that asks for a budget when a task is published, and never again."""
     honest = Spending.require
@@ -50,34 +58,21 @@ def budget_when_published() -> AbstractContextManager[None]:
         if digest is None:
             await honest(self, task, n_users, n_refused)
 
-    async def compose(
-        self: Spending, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
-    ) -> float:
-        together = await self._together(task, n_users, n_refused, digest)
-        return analyzer.spending._compose(together, task.budget_delta)
-
     return planting.both(
-        planting.method(Spending, "require", require),
-        planting.method(Spending, "compose", compose),
+        planting.attribute(Spending, "require", require),
+        planting.attribute(Spending, "compose", _unasked),
     )
 
 
 def budget_when_delivered() -> AbstractContextManager[None]:
     """Plant an analyzer that asks for a budget before a batch is opened, and not for the charge."""
-
-    async def compose(
-        self: Spending, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
-    ) -> float:
-        together = await self._together(task, n_users, n_refused, digest)
-        return analyzer.spending._compose(together, task.budget_delta)
-
     honest = analyzer.spending._require
 
     def alone(together: Sequence[Spent]) -> None:
         honest(together[-1:])
 
     return planting.both(
-        planting.method(Spending, "compose", compose),
+        planting.attribute(Spending, "compose", _unasked),
         planting.function(analyzer.spending._require, alone),
     )
 
@@ -107,7 +102,7 @@ def last_release_only() -> AbstractContextManager[None]:
     async def other(self: Spending, *arguments: Any) -> list[Spent]:
         return (await honest(self, *arguments))[-2:]
 
-    return planting.method(Spending, "_together", other)
+    return planting.attribute(Spending, "_together", other)
 
 
 def ledger_unverified() -> AbstractContextManager[None]:
@@ -116,7 +111,7 @@ def ledger_unverified() -> AbstractContextManager[None]:
     async def other(_: Store) -> ChainHead:
         return ChainHead()
 
-    return planting.method(Store, "check_ledger", other)
+    return planting.attribute(Store, "check_ledger", other)
 
 
 def charged_later() -> AbstractContextManager[None]:
@@ -134,7 +129,7 @@ def charged_later() -> AbstractContextManager[None]:
         await self._database.run(keep, manifest, cells, result)
         await self._database.run(ledger.charge, manifest, cost)
 
-    return planting.method(Store, "release", other)
+    return planting.attribute(Store, "release", other)
 
 
 def any_padding() -> AbstractContextManager[None]:
@@ -150,7 +145,7 @@ def any_padding() -> AbstractContextManager[None]:
 
 def unconfirmed_sentinels() -> AbstractContextManager[None]:
     """Plant an analyzer that takes sentinels for users until they are confirmed."""
-    return planting.method(
+    return planting.attribute(
         Sightings, "n_users", lambda self, *, sampled: self.n_acknowledged + 0 * sampled
     )
 
@@ -227,7 +222,7 @@ def early_salt() -> AbstractContextManager[None]:
         finally:
             self._rng = rng
 
-    return planting.method(Staging, "_stage", other)
+    return planting.attribute(Staging, "_stage", other)
 
 
 def repeats_forgotten() -> AbstractContextManager[None]:
@@ -240,7 +235,7 @@ def repeats_forgotten() -> AbstractContextManager[None]:
             self._seen = SortedIndex()
         return honest(self, chunk)
 
-    return planting.method(Repeats, "without", other)
+    return planting.attribute(Repeats, "without", other)
 
 
 def claim_for_more_users() -> AbstractContextManager[None]:
@@ -254,7 +249,7 @@ def claim_for_more_users() -> AbstractContextManager[None]:
 
 def damage_unseen() -> AbstractContextManager[None]:
     """Plant an analyzer that never compares what the disk gives back with what was staged."""
-    return planting.method(StagedHash, "check", lambda *_: None)
+    return planting.attribute(StagedHash, "check", lambda *_: None)
 
 
 def any_manifest() -> AbstractContextManager[None]:

@@ -33,7 +33,7 @@ _ASKING: Final = "/shuffledp.v1.Shuffler/GetBatchProgress"
 
 def shuffler_token_unasked() -> AbstractContextManager[None]:
     """Plant services that ask no token of who calls without a certificate."""
-    return planting.name_in(callers, "_WITH_TOKEN", frozenset({Caller.OPERATOR}))
+    return planting.attribute(callers, "_WITH_TOKEN", frozenset({Caller.OPERATOR}))
 
 
 def callers_unchecked() -> AbstractContextManager[None]:
@@ -46,8 +46,8 @@ def progress_for_anyone() -> AbstractContextManager[None]:
     row = CALLS[_ASKING]
     table = MappingProxyType({**CALLS, _ASKING: Call(Caller.ANYONE, row.kind)})
     return planting.both(
-        planting.name_in(calls, "CALLS", table),
-        planting.name_in(common.runtime.gate, "CALLS", table),
+        planting.attribute(calls, "CALLS", table),
+        planting.attribute(common.runtime.gate, "CALLS", table),
     )
 
 
@@ -67,7 +67,7 @@ def token_beginning() -> AbstractContextManager[None]:
     def other(self: Any, shown: str) -> bool:
         return bool(self._token.startswith(shown.encode()))
 
-    return planting.method(OperatorToken, "matches", other)
+    return planting.attribute(OperatorToken, "matches", other)
 
 
 def peer_logged() -> AbstractContextManager[None]:
@@ -81,7 +81,7 @@ def peer_logged() -> AbstractContextManager[None]:
             logs.event("share taken", {"address": peer}, level="WARNING")
             raise
 
-    return planting.method(ConnectionCount, "take", other)
+    return planting.attribute(ConnectionCount, "take", other)
 
 
 def libraries_repeated() -> AbstractContextManager[None]:
@@ -90,7 +90,7 @@ def libraries_repeated() -> AbstractContextManager[None]:
     def other(_self: object, record: logging.LogRecord) -> str:
         return json.dumps({"level": record.levelname, "event": record.getMessage()})
 
-    return planting.method(_Library, "format", other)
+    return planting.attribute(_Library, "format", other)
 
 
 def errors_repeated() -> AbstractContextManager[None]:
@@ -104,7 +104,7 @@ def errors_repeated() -> AbstractContextManager[None]:
             told = repr(error)
         return status, told, beside
 
-    return planting.method(ErrorInterceptor, "_refusal", other)
+    return planting.attribute(ErrorInterceptor, "_refusal", other)
 
 
 def arrivals_measured() -> AbstractContextManager[None]:
@@ -121,7 +121,8 @@ def arrivals_measured() -> AbstractContextManager[None]:
         return await honest(self, arrival)
 
     return planting.both(
-        planting.method(BatchMetrics, "__init__", begin), planting.method(Spool, "append", other)
+        planting.attribute(BatchMetrics, "__init__", begin),
+        planting.attribute(Spool, "append", other),
     )
 
 
@@ -134,7 +135,7 @@ def users_told() -> AbstractContextManager[None]:
         stored = await self._spool.get(digest)
         return dataclasses.replace(status, n_users=stored.n_users)
 
-    return planting.method(Collection, "status", other)
+    return planting.attribute(Collection, "status", other)
 
 
 def arrivals_asked() -> AbstractContextManager[None]:
@@ -145,7 +146,7 @@ def arrivals_asked() -> AbstractContextManager[None]:
         await self._analyzer.get_task(digest)
         return await honest(self, digest)
 
-    return planting.method(Rounds, "find_or_begin", other)
+    return planting.attribute(Rounds, "find_or_begin", other)
 
 
 def place_told() -> AbstractContextManager[None]:
@@ -159,7 +160,7 @@ def place_told() -> AbstractContextManager[None]:
         context.set_trailing_metadata((("place", str(len(came))),))
         return answer
 
-    return planting.method(ShufflerServicer, "Submit", other)
+    return planting.attribute(ShufflerServicer, "Submit", other)
 
 
 def bad_report_named() -> AbstractContextManager[None]:
@@ -171,7 +172,7 @@ def bad_report_named() -> AbstractContextManager[None]:
         context.set_trailing_metadata((("refused", "17"),))
         return answer
 
-    return planting.method(AnalyzerServicer, "DeliverBatch", other)
+    return planting.attribute(AnalyzerServicer, "DeliverBatch", other)
 
 
 def proofs_logged() -> AbstractContextManager[None]:
@@ -182,7 +183,7 @@ def proofs_logged() -> AbstractContextManager[None]:
         logs.event("proof relayed", {"n_users": prefix or 0}, level="DEBUG")
         return await honest(self, digest, prefix)
 
-    return planting.method(Inclusions, "relay", other)
+    return planting.attribute(Inclusions, "relay", other)
 
 
 CALLERS: Final = (

@@ -50,7 +50,7 @@ def acknowledged_early() -> AbstractContextManager[None]:
         writing.add_done_callback(_UNDER_WAY.discard)
         return [[Outcome.STORED] * len(group) for group in arrival.groups]
 
-    return planting.method(Spool, "append", other)
+    return planting.attribute(Spool, "append", other)
 
 
 class _Forgetful(dict[bytes, bytes]):
@@ -79,7 +79,7 @@ def ids_by_prefix() -> AbstractContextManager[None]:
         tag: bytes = honest(self, content[:half])
         return tag
 
-    return planting.method(BatchKey, "tag", other)
+    return planting.attribute(BatchKey, "tag", other)
 
 
 def forgotten_at_restart() -> AbstractContextManager[None]:
@@ -97,7 +97,7 @@ def bulk_tokens_unchecked() -> AbstractContextManager[None]:
         alone: list[bool] = await honest(self, tokens)
         return alone
 
-    return planting.method(Collection, "_admitted", other)
+    return planting.attribute(Collection, "_admitted", other)
 
 
 def bulk_tokens_unused() -> AbstractContextManager[None]:
@@ -109,7 +109,7 @@ def bulk_tokens_unused() -> AbstractContextManager[None]:
             tokens = [[secrets.token_bytes(len(one)) for one in theirs] for theirs in tokens]
         return await honest(self, found, key, groups, tokens)
 
-    return planting.method(Collection, "_store", other)
+    return planting.attribute(Collection, "_store", other)
 
 
 def serials_kept() -> AbstractContextManager[None]:
@@ -120,7 +120,7 @@ def serials_kept() -> AbstractContextManager[None]:
         found: bytes = honest(self, content)
         return content.removeprefix(_TOKEN) if content[: len(_TOKEN)] == _TOKEN else found
 
-    return planting.method(BatchKey, "tag", other)
+    return planting.attribute(BatchKey, "tag", other)
 
 
 def minimum_ignored() -> AbstractContextManager[None]:
@@ -131,7 +131,7 @@ def minimum_ignored() -> AbstractContextManager[None]:
         terms: Terms = replace(honest(self, task), n_min=task.n_min)
         return terms
 
-    return planting.method(Rounds, "_terms", other)
+    return planting.attribute(Rounds, "_terms", other)
 
 
 def one_below_n_min() -> AbstractContextManager[None]:
@@ -148,7 +148,7 @@ def one_below_n_min() -> AbstractContextManager[None]:
 
 def late_ones_taken() -> AbstractContextManager[None]:
     """Plant a shuffler that takes submissions after the deadline, until the batch is closed."""
-    return planting.name_in(
+    return planting.attribute(
         shuffler.collection, "Arrival", lambda **fields: Arrival(**fields | {"in_time": True})
     )
 
@@ -156,14 +156,14 @@ def late_ones_taken() -> AbstractContextManager[None]:
 def thousandfold_share() -> AbstractContextManager[None]:
     """Plant a shuffler that takes a thousand times a connection's share."""
     honest: Any = ConnectionCount.__init__
-    return planting.method(
+    return planting.attribute(
         ConnectionCount, "__init__", lambda self, most: honest(self, 1000 * most)
     )
 
 
 def no_bulk_receipt() -> AbstractContextManager[None]:
     """Plant a shuffler that signs nothing for bulk calls."""
-    return planting.method(Receipts, "bulk", lambda *_: b"")
+    return planting.attribute(Receipts, "bulk", lambda *_: b"")
 
 
 def refused_ones_signed() -> AbstractContextManager[None]:
@@ -172,7 +172,7 @@ def refused_ones_signed() -> AbstractContextManager[None]:
     def other(self: Receipts, digest: Any, envelopes: Sequence[bytes], _: object) -> bytes:
         return sign_bulk_receipt(self._identity, digest, envelopes)
 
-    return planting.method(Receipts, "bulk", other)
+    return planting.attribute(Receipts, "bulk", other)
 
 
 @contextmanager
@@ -196,9 +196,9 @@ def expired_revived() -> Iterator[None]:
         return found
 
     with (
-        planting.method(Spool, "drop", other_drop),
-        planting.method(Spool, "kept", other_kept),
-        planting.method(StateDirectory, "destroy", lambda *_: None),
+        planting.attribute(Spool, "drop", other_drop),
+        planting.attribute(Spool, "kept", other_kept),
+        planting.attribute(StateDirectory, "destroy", lambda *_: None),
     ):
         yield
 
@@ -213,7 +213,7 @@ def another_order_each_time() -> AbstractContextManager[None]:
             secrets.SystemRandom().shuffle(starts)
             yield b"".join([chunk[start : start + self._size] for start in starts])
 
-    return planting.method(Sent, "passing", other)
+    return planting.attribute(Sent, "passing", other)
 
 
 def delivered_twice() -> AbstractContextManager[None]:
@@ -225,7 +225,7 @@ def delivered_twice() -> AbstractContextManager[None]:
         event: Event = await honest(self, stored, found)
         return event
 
-    return planting.method(Deliveries, "_deliver", other)
+    return planting.attribute(Deliveries, "_deliver", other)
 
 
 def erased_unacknowledged() -> AbstractContextManager[None]:
@@ -239,7 +239,7 @@ def erased_unacknowledged() -> AbstractContextManager[None]:
             return Event.DELIVER
         return event
 
-    return planting.method(Deliveries, "_deliver", other)
+    return planting.attribute(Deliveries, "_deliver", other)
 
 
 COLLECTING: Final = (

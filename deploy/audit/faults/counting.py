@@ -34,7 +34,7 @@ def refused_reports_counted() -> AbstractContextManager[None]:
         del n_refused
         return honest(self, n_users, honest_users, adding, 0)
 
-    return planting.method(Terms, "crowd_of", other)
+    return planting.attribute(Terms, "crowd_of", other)
 
 
 def two_percent_too_high() -> AbstractContextManager[None]:

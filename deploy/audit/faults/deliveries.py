@@ -1,5 +1,6 @@
 """Faults of shuffler, analyzer and devices in what they take from each other."""
 
+import sqlite3
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
@@ -8,6 +9,7 @@ import analyzer.store
 import shuffler.submission_table
 from analyzer.repeats import Repeats
 from analyzer.verdict import judge
+from common.batch import BatchManifest
 from common.errors import BatchConflictError
 from common.hpke import SealContext
 from common.inclusion import BatchCommitment, InclusionProof
@@ -19,7 +21,7 @@ from shuffler.collection import Collection
 
 def copies_counted() -> AbstractContextManager[None]:
     """Plant an analyzer that counts a report as often as it comes."""
-    return planting.method(Repeats, "without", lambda _, chunk: chunk)
+    return planting.attribute(Repeats, "without", lambda _, chunk: chunk)
 
 
 def any_number_taken() -> AbstractContextManager[None]:
@@ -32,7 +34,7 @@ def any_number_taken() -> AbstractContextManager[None]:
         became: Outcome = await honest(self, found, envelope, token)
         return became
 
-    return planting.method(Collection, "_take", other)
+    return planting.attribute(Collection, "_take", other)
 
 
 def conflicts_taken() -> AbstractContextManager[None]:
@@ -45,24 +47,24 @@ def conflicts_taken() -> AbstractContextManager[None]:
             for became in await honest(*arguments)
         ]
 
-    return planting.method(Collection, "_store", other)
+    return planting.attribute(Collection, "_store", other)
 
 
 def unbound_ciphertexts() -> AbstractContextManager[None]:
     """Plant seals that do not name their task."""
-    return planting.method(
+    return planting.attribute(
         SealContext, "info", lambda self: b"label" + bytes([self.sender, self.recipient])
     )
 
 
 def every_proof_believed() -> AbstractContextManager[None]:
     """Plant devices that take any proof for one that they were counted."""
-    return planting.method(InclusionProof, "holds", lambda *_: True)
+    return planting.attribute(InclusionProof, "holds", lambda *_: True)
 
 
 def every_signature_believed() -> AbstractContextManager[None]:
     """Plant devices that take anybody's signature for the analyzer's."""
-    return planting.method(BatchCommitment, "check", lambda *_: None)
+    return planting.attribute(BatchCommitment, "check", lambda *_: None)
 
 
 def sentinels_ignored() -> AbstractContextManager[None]:
@@ -84,6 +86,20 @@ def second_batch_taken() -> AbstractContextManager[None]:
             return bool(honest(*arguments))
         except BatchConflictError:
             return False
+
+    return planting.function(honest, other)
+
+
+def second_batch_instead() -> AbstractContextManager[None]:
+    """Plant an analyzer that takes a second batch of a task in the place of the first."""
+    honest: Any = analyzer.store._begin_batch
+
+    def other(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:
+        connection.execute(
+            "UPDATE batches SET staged = 0 WHERE task_digest = ? AND batch_id != ?",
+            (manifest.task_digest, manifest.batch_id),
+        )
+        return bool(honest(connection, manifest))
 
     return planting.function(honest, other)
 
@@ -135,6 +151,13 @@ DELIVERIES: Final = (
         scenario="shuffler-replays",
         check="a second batch of a task is refused",
         plant=second_batch_taken,
+    ),
+    Fault(
+        name="second-batch-instead",
+        says="the analyzer takes a second batch of a task in the place of the one released",
+        scenario="services",
+        check="a second batch of the same task is refused",
+        plant=second_batch_instead,
     ),
     Fault(
         name="every-proof-believed",

@@ -28,7 +28,7 @@ def two_percent_more_truth() -> AbstractContextManager[None]:
         more = ResponseWeights(true=self.true + self.true // _PERCENT, other=self.other)
         return honest(more if self.other else self, truth, answers, rng)
 
-    return planting.method(ResponseWeights, "respond", other)
+    return planting.attribute(ResponseWeights, "respond", other)
 
 
 def uneven_dummies() -> AbstractContextManager[None]:
@@ -40,7 +40,7 @@ def uneven_dummies() -> AbstractContextManager[None]:
         reports["bucket"][rng.integers(0, _PERCENT, size=count) == 0] = 0
         return reports
 
-    return planting.method(LocalHashing, "dummies", other)
+    return planting.attribute(LocalHashing, "dummies", other)
 
 
 def no_seed_0() -> AbstractContextManager[None]:
@@ -49,7 +49,7 @@ def no_seed_0() -> AbstractContextManager[None]:
     def other(self: LocalHashing, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         return rng.integers(1, self.family.seeds, size=count, dtype=np.int64)
 
-    return planting.method(LocalHashing, "_seeds", other)
+    return planting.attribute(LocalHashing, "_seeds", other)
 
 
 def longer_for_odd_values() -> AbstractContextManager[None]:
@@ -60,7 +60,7 @@ def longer_for_odd_values() -> AbstractContextManager[None]:
         answer = honest(self, value, rng)
         return replace(answer, envelope=answer.envelope + bytes(value % 2))
 
-    return planting.method(Contributor, "answer", other)
+    return planting.attribute(Contributor, "answer", other)
 
 
 def reused_seeds() -> AbstractContextManager[None]:
@@ -100,7 +100,7 @@ def own_report_first() -> AbstractContextManager[None]:
     def other(self: Contributor, value: int, rng: np.random.Generator) -> Answer:
         return honest(self, value, _Unpermuting(rng.bit_generator))
 
-    return planting.method(Contributor, "answer", other)
+    return planting.attribute(Contributor, "answer", other)
 
 
 def seeded_with_value() -> AbstractContextManager[None]:
@@ -111,7 +111,7 @@ def seeded_with_value() -> AbstractContextManager[None]:
         del rng
         return honest(self, value, np.random.default_rng(value))
 
-    return planting.method(Contributor, "answer", other)
+    return planting.attribute(Contributor, "answer", other)
 
 
 DEVICES: Final = (

@@ -38,7 +38,7 @@ def _beside(owner: type, noted: list[Path]) -> AbstractContextManager[None]:
         noted.append(path.parent)
         honest(self, path, *arguments, **more)
 
-    return planting.method(owner, "__init__", other)
+    return planting.attribute(owner, "__init__", other)
 
 
 def order_kept() -> AbstractContextManager[None]:
@@ -75,12 +75,12 @@ _SECRET: Final[Callable[[StateDirectory, str, Callable[[], bytes]], bytes]] = St
 
 def batch_key_from_name() -> AbstractContextManager[None]:
     """Plant a shuffler that makes a batch's key of its name."""
-    return planting.method(StateDirectory, "secret", key_from_name)
+    return planting.attribute(StateDirectory, "secret", key_from_name)
 
 
 def keys_unsealed() -> AbstractContextManager[None]:
     """Plant parties that keep their keys in plain."""
-    return planting.method(StateDirectory, "secret", unsealed)
+    return planting.attribute(StateDirectory, "secret", unsealed)
 
 
 def constant_nonce() -> AbstractContextManager[None]:
@@ -90,7 +90,7 @@ def constant_nonce() -> AbstractContextManager[None]:
         sealed: bytes = self._aead.encrypt(_CONSTANT, row, place)
         return _CONSTANT + sealed
 
-    return planting.method(BatchKey, "seal", other)
+    return planting.attribute(BatchKey, "seal", other)
 
 
 def arrivals_kept() -> AbstractContextManager[None]:
@@ -111,9 +111,21 @@ def arrivals_kept() -> AbstractContextManager[None]:
 
 def keys_not_overwritten() -> AbstractContextManager[None]:
     """Plant parties that delete keys, and leave what was in their files on the disk."""
-    return planting.method(
+    return planting.attribute(
         StateDirectory, "destroy", lambda self, name: (self.path / name).unlink(missing_ok=True)
     )
+
+
+def keys_truncated() -> AbstractContextManager[None]:
+    """Plant parties that empty the file of a key instead of overwriting it."""
+
+    def destroy(self: StateDirectory, name: str) -> None:
+        path = self.path / name
+        if path.exists():
+            path.write_bytes(b"")
+            path.unlink()
+
+    return planting.attribute(StateDirectory, "destroy", destroy)
 
 
 def careless_databases() -> AbstractContextManager[None]:
@@ -124,7 +136,7 @@ def careless_databases() -> AbstractContextManager[None]:
         honest(connection, path, schema)
         connection.execute("PRAGMA secure_delete=OFF")
 
-    return planting.name_in(common.runtime.database, "_prepare", other)
+    return planting.attribute(common.runtime.database, "_prepare", other)
 
 
 def staged_reports_kept() -> AbstractContextManager[None]:
@@ -137,7 +149,7 @@ def staged_reports_kept() -> AbstractContextManager[None]:
         connection.execute("INSERT INTO results VALUES (?, ?, ?)", row)
         charge(connection, manifest, cost)
 
-    return planting.name_in(analyzer.store, "_release", other)
+    return planting.attribute(analyzer.store, "_release", other)
 
 
 def opened_reports_kept() -> AbstractContextManager[None]:
@@ -151,7 +163,7 @@ def opened_reports_kept() -> AbstractContextManager[None]:
             yield opened
 
     return planting.both(
-        _beside(Store, folders), planting.name_in(analyzer.intake, "in_order", other)
+        _beside(Store, folders), planting.attribute(analyzer.intake, "in_order", other)
     )
 
 
@@ -197,6 +209,13 @@ DISKS: Final = (
         scenario="services",
         check="overwritten before its file is deleted",
         plant=keys_not_overwritten,
+    ),
+    Fault(
+        name="keys-truncated",
+        says="a key's file is emptied, and nothing is written over what it held",
+        scenario="services",
+        check="overwritten before its file is deleted",
+        plant=keys_truncated,
     ),
     Fault(
         name="careless-databases",

@@ -139,7 +139,7 @@ def many_buckets_kept() -> AbstractContextManager[None]:
             rest = np.concatenate([rest, bucket[order]])
         yield from (rest[start : start + together] for start in range(0, len(rest), together))
 
-    return planting.method(ExternalShuffle, "permuted", buckets)
+    return planting.attribute(ExternalShuffle, "permuted", buckets)
 
 
 class _Sorting:
@@ -168,7 +168,7 @@ def sorted_throws() -> AbstractContextManager[None]:
         finally:
             self._rng = rng
 
-    return planting.method(ExternalShuffle, "_throw", other)
+    return planting.attribute(ExternalShuffle, "_throw", other)
 
 
 def order_of_the_task() -> AbstractContextManager[None]:
@@ -184,7 +184,7 @@ def order_of_the_task() -> AbstractContextManager[None]:
         finally:
             self._rng = rng
 
-    return planting.method(Mixing, "mix", other)
+    return planting.attribute(Mixing, "mix", other)
 
 
 def dummies_last() -> AbstractContextManager[None]:
@@ -209,10 +209,10 @@ def dummies_last() -> AbstractContextManager[None]:
         later.clear()
 
     return planting.both(
-        planting.method(Mixing, "_dummies", dummies),
+        planting.attribute(Mixing, "_dummies", dummies),
         planting.both(
-            planting.method(ExternalShuffle, "add", add),
-            planting.method(ExternalShuffle, "permuted", permuted),
+            planting.attribute(ExternalShuffle, "add", add),
+            planting.attribute(ExternalShuffle, "permuted", permuted),
         ),
     )
 
@@ -224,12 +224,12 @@ def nothing_dropped() -> AbstractContextManager[None]:
         draw_kept(spec, n_reports, rng)  # drawn, and not used
         return np.ones(n_reports, dtype=np.bool_)
 
-    return planting.name_in(mixing, "draw_kept", other)
+    return planting.attribute(mixing, "draw_kept", other)
 
 
 def dummies_of_another_task() -> AbstractContextManager[None]:
     """Plant dummies that are sealed for no task, so that the analyzer can tell and refuses them."""
-    return planting.name_in(mixing, "report_context", lambda _: report_context(_NO_TASK))
+    return planting.attribute(mixing, "report_context", lambda _: report_context(_NO_TASK))
 
 
 def groups_numbered_by_time() -> AbstractContextManager[None]:
@@ -243,7 +243,7 @@ def groups_numbered_by_time() -> AbstractContextManager[None]:
             """Give the time."""
             return time.time_ns()
 
-    return planting.name_in(group, "secrets", Clock)
+    return planting.attribute(group, "secrets", Clock)
 
 
 ORDERS: Final = (

@@ -35,16 +35,9 @@ def function(original: Callable[..., Any], other: Callable[..., Any]) -> Iterato
 
 
 @contextmanager
-def method(owner: type, name: str, other: Any) -> Iterator[None]:
-    """Put a method or property in the place of a class's own."""
+def attribute(owner: type | ModuleType, name: str, other: Any) -> Iterator[None]:
+    """Put something in the place of what a class, or one module alone, knows by a name."""
     with patch.object(owner, name, other):
-        yield
-
-
-@contextmanager
-def name_in(module: ModuleType, name: str, other: Any) -> Iterator[None]:
-    """Put something in the place of what one module knows by a name; no other sees it."""
-    with patch.object(module, name, other):
         yield
 
 

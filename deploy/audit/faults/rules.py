@@ -63,7 +63,7 @@ def _spent_by(rows: str) -> AbstractContextManager[None]:
         names = ("local_epsilon", "central_epsilon", "delta")
         return [Claim(**dict(zip(names, row, strict=True))) for row in found]
 
-    return planting.name_in(budget, "_claims", other)
+    return planting.attribute(budget, "_claims", other)
 
 
 def unsent_not_charged() -> AbstractContextManager[None]:
@@ -95,7 +95,7 @@ def confirmed_too_early() -> AbstractContextManager[None]:
         finally:
             self._confirmed.append(digest)  # as the fault does
 
-    return planting.method(Agent, "contribute", other)
+    return planting.attribute(Agent, "contribute", other)
 
 
 def _checks_with(
@@ -146,7 +146,7 @@ def refused_drawn_anew() -> AbstractContextManager[None]:
             (state.value, *key),
         )
 
-    return planting.name_in(budget, "_mark", mark)
+    return planting.attribute(budget, "_mark", mark)
 
 
 def receipts_unchecked() -> AbstractContextManager[None]:
@@ -167,7 +167,7 @@ def value_in_a_file() -> Iterator[None]:
             notes.write_text(str(value), encoding="ascii")
             return await honest(self, digest, value, person)
 
-        with planting.method(Agent, "contribute", other):
+        with planting.attribute(Agent, "contribute", other):
             yield
 
 
@@ -181,7 +181,7 @@ def envelope_says_parity() -> AbstractContextManager[None]:
             if answer.envelope[0] & 1 == value & 1:
                 return answer
 
-    return planting.method(Contributor, "answer", other)
+    return planting.attribute(Contributor, "answer", other)
 
 
 class _Naming(np.random.Generator):
@@ -202,7 +202,7 @@ def id_says_value() -> AbstractContextManager[None]:
         naming.value = value
         return honest(self, value, naming)
 
-    return planting.method(Contributor, "answer", other)
+    return planting.attribute(Contributor, "answer", other)
 
 
 def own_report_marked() -> AbstractContextManager[None]:
@@ -228,13 +228,13 @@ def own_report_marked() -> AbstractContextManager[None]:
                 if plaintext != own[0] or not sealed[0] & 1:
                     return sealed
 
-        self._mechanism, self._seal_report = Noting(), marking  # type: ignore[assignment]
+        self._mechanism, self._seal_report = Noting(), marking  # type: ignore[assignment]  # both stand in
         try:
             return honest(self, value, rng)
         finally:
             self._mechanism, self._seal_report = mechanism, seal
 
-    return planting.method(Contributor, "answer", other)
+    return planting.attribute(Contributor, "answer", other)
 
 
 def figures_rounded_down() -> AbstractContextManager[None]:
@@ -258,7 +258,7 @@ def labels_cut() -> AbstractContextManager[None]:
     def other(self: StringHashing, strings: Sequence[bytes]) -> NDArray[np.uint64]:
         return honest(self, [string[:_LABEL_BYTES] for string in strings])
 
-    return planting.method(StringHashing, "_digests", other)
+    return planting.attribute(StringHashing, "_digests", other)
 
 
 def constant_string_key() -> AbstractContextManager[None]:
@@ -268,7 +268,7 @@ def constant_string_key() -> AbstractContextManager[None]:
     def other(self: StringHashing, strings: Sequence[bytes]) -> NDArray[np.uint64]:
         return honest(dataclasses.replace(self, nonce=bytes(len(self.nonce))), strings)
 
-    return planting.method(StringHashing, "_digests", other)
+    return planting.attribute(StringHashing, "_digests", other)
 
 
 def colliding_places() -> AbstractContextManager[None]:
@@ -278,12 +278,12 @@ def colliding_places() -> AbstractContextManager[None]:
     def other(self: Placement, items: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where(items == self.size - 1, honest(self, items * 0), honest(self, items))
 
-    return planting.method(Placement, "__call__", other)
+    return planting.attribute(Placement, "__call__", other)
 
 
 def roles_unbound() -> AbstractContextManager[None]:
     """Plant seals that do not say for whom they are."""
-    return planting.method(SealContext, "info", lambda self: b"shuffledp v1" + self.task_digest)
+    return planting.attribute(SealContext, "info", lambda self: b"shuffledp v1" + self.task_digest)
 
 
 def constant_hybrid_half() -> AbstractContextManager[None]:
@@ -295,23 +295,24 @@ def constant_hybrid_half() -> AbstractContextManager[None]:
     def other(seed: bytes) -> Any:
         return honest(seed)[0], honest(bytes(len(seed)))[1]
 
-    return planting.name_in(suites, "_hybrid_halves", other)
+    return planting.attribute(suites, "_hybrid_halves", other)
 
 
 def epsilon_rounded_up() -> AbstractContextManager[None]:
     """Plant weights for ε rounded up to one decimal, and a check that rounds likewise."""
-    made, kept = ResponseWeights.for_epsilon.__func__, ResponseWeights.keeps_promise  # type: ignore[attr-defined]
+    made: Any = vars(ResponseWeights)["for_epsilon"].__func__  # of a class method
+    kept = ResponseWeights.keeps_promise
 
     def rounded(epsilon: float) -> float:
         return epsilon if math.isinf(epsilon) else min(20.0, math.ceil(epsilon * 10) / 10)
 
     return planting.both(
-        planting.method(
+        planting.attribute(
             ResponseWeights,
             "for_epsilon",
             classmethod(lambda cls, epsilon: made(cls, rounded(epsilon))),
         ),
-        planting.method(
+        planting.attribute(
             ResponseWeights, "keeps_promise", lambda self, epsilon: kept(self, rounded(epsilon))
         ),
     )
@@ -347,4 +348,4 @@ def float32_answers() -> AbstractContextManager[None]:
         rounding._source = rng
         return honest(self, truth, answers, rounding)
 
-    return planting.method(ResponseWeights, "respond", other)
+    return planting.attribute(ResponseWeights, "respond", other)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -41,7 +42,7 @@ def value_logged() -> AbstractContextManager[None]:
         logs.event("answering", {"n_users": value}, level="DEBUG")
         return await honest(self, digest, value, person)
 
-    return planting.method(Agent, "contribute", other)
+    return planting.attribute(Agent, "contribute", other)
 
 
 def _telling(told: Callable[[bytes], None]) -> AbstractContextManager[None]:
@@ -60,6 +61,26 @@ def submission_id_logged() -> AbstractContextManager[None]:
 
     def told(submission_id: bytes) -> None:
         logs.event("submission stored", {"batch_id": submission_id.hex()}, level="DEBUG")
+
+    return _telling(told)
+
+
+def new_field_logged() -> AbstractContextManager[None]:
+    """Plant a shuffler that logs what follows from submissions' ids, under a new field."""
+
+    def told(submission_id: bytes) -> None:
+        fields: Any = {"submission": hashlib.blake2b(submission_id).hexdigest()}
+        logs.event("submission stored", fields, level="DEBUG")
+
+    return _telling(told)
+
+
+def field_misused() -> AbstractContextManager[None]:
+    """Plant a shuffler that logs the same as if it named a batch."""
+
+    def told(submission_id: bytes) -> None:
+        name = hashlib.blake2b(submission_id, digest_size=16).hexdigest()
+        logs.event("submission stored", {"batch_id": name}, level="DEBUG")
 
     return _telling(told)
 
@@ -83,12 +104,12 @@ def planned_users() -> AbstractContextManager[None]:
         del n_users
         return guarantees(task, task.target_size, n_refused)
 
-    return planting.name_in(analyzer.conclusion, "guarantees", other)
+    return planting.attribute(analyzer.conclusion, "guarantees", other)
 
 
 def batch_key_kept() -> AbstractContextManager[None]:
     """Plant a shuffler that destroys no key."""
-    return planting.method(StateDirectory, "destroy", lambda _self, _name: None)
+    return planting.attribute(StateDirectory, "destroy", lambda _self, _name: None)
 
 
 def n_min_ignored() -> AbstractContextManager[None]:
@@ -130,7 +151,7 @@ def drawn_anew_on_retry() -> AbstractContextManager[None]:
         tried.add(saved.envelope)
         await honest(self, saved)
 
-    return planting.method(Agent, "_send", other)
+    return planting.attribute(Agent, "_send", other)
 
 
 def users_dropped() -> AbstractContextManager[None]:
@@ -143,7 +164,7 @@ def users_dropped() -> AbstractContextManager[None]:
         became: Outcome = Outcome.STORED if dropped else await honest(self, *arguments)
         return became
 
-    return planting.method(Collection, "_take", other)
+    return planting.attribute(Collection, "_take", other)
 
 
 SERVICES: Final = (
@@ -160,6 +181,20 @@ SERVICES: Final = (
         scenario="services",
         check="a submission id is not in a log",
         plant=submission_id_logged,
+    ),
+    Fault(
+        name="new-field-logged",
+        says="the shuffler logs what follows from submissions' ids under a field of its own",
+        scenario="services",
+        check="log lines hold fields of the list alone",
+        plant=new_field_logged,
+    ),
+    Fault(
+        name="field-misused",
+        says="the shuffler logs what follows from submissions' ids as if it named batches",
+        scenario="services",
+        check="the field batch_id holds what everybody may know",
+        plant=field_misused,
     ),
     Fault(
         name="submission-id-delivered",

@@ -205,6 +205,19 @@ class Poison:
         """What the estimator says of the targets together."""
         return self.crowd.estimated(self.batch, self.crowd.n_users)
 
+    def surplus(self, own: float, each: float) -> float:
+        """
+        Say by how much drawing lifted the targets' shares: what Leverage.gain has no word of.
+
+        Args:
+            own: Weight that each fake user's first report has on average, if it is kept.
+            each: Of every further one.
+        """
+        crowd, kept = self.crowd, self.crowd.task.shuffler.kept
+        first = kept * crowd.n_fakes
+        mean = first * own + (self.counted - first) * each
+        return (self.weight - mean) / (kept * crowd.leverage.signal * crowd.n_users)
+
     @property
     def is_weighed(self) -> bool:
         """

@@ -18,6 +18,7 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, manifest_of
 from deploy.audit.integrity.still_clock import StillClock
+from deploy.audit.services.views import pieces
 from shuffler.dummies import draw_item_dummies, draw_kept
 from shuffler.inclusion import Inclusions
 
@@ -68,8 +69,7 @@ class DishonestShuffler:
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG002  # as a shuffler that asks for none
         """Open an envelope, and give a receipt."""
         submission = unpack(self._key.open(envelope, envelope_context(digest)), self.task)
-        sealed, size = submission.sealed_reports, self.task.sealed_report_bytes
-        self.users.append([sealed[at : at + size] for at in range(0, len(sealed), size)])
+        self.users.append(pieces(submission.sealed_reports, self.task.sealed_report_bytes))
         return sign_receipt(self.identity, digest, envelope)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:

@@ -68,7 +68,7 @@ class _NoEncryption(InPlace):
         key: HpkePrivateKey,  # noqa: ARG002  # as a pool takes them
         sealed: bytes,
         sealed_bytes: int,
-        context: SealContext,  # noqa: ARG002
+        context: SealContext,  # noqa: ARG002  # likewise
     ) -> Future[Opened]:
         """Cut the ciphertexts open."""
         rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, sealed_bytes)

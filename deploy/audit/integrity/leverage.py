@@ -22,6 +22,7 @@ from scipy.linalg import solve_toeplitz
 from common.mechanisms.grr import Grr
 from common.mechanisms.mechanism import Mechanism, Reports, Vector
 from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.plain_report import plain_reports
@@ -51,6 +52,8 @@ class Leverage:
     """Its weight."""
     blunt: Reports | None
     """One that supports every item there is, where it weighs yet more; shape (1,)."""
+    searched_in_part: bool = False
+    """There are too many reports to try all: another may weigh more than the crafted one."""
     places: Vector | None = None
     """Of a square wave: the weight of each place."""
 
@@ -69,6 +72,12 @@ class Leverage:
         if self.places is not None:
             return float(self.places[reports["item"]].sum())
         return float(supported(mechanism, reports, self.targets).sum())
+
+    def together(self, reports_per_user: int) -> float:
+        """Give as how many honest answers one submission counts of which all are crafted."""
+        own = self.weight - self.own_floor
+        further = (reports_per_user - 1) * (self.weight - self.dummy_floor)
+        return (own + further) / self.signal
 
     def most(self, reports_per_user: int) -> float:
         """Give as how many honest answers for targets one submission counts, at the most."""
@@ -125,6 +134,7 @@ def leverage(
         crafted=worst,
         weight=weight,
         blunt=all_items if weight < r else None,
+        searched_in_part=isinstance(mechanism, StringHashing) and weight < r,
     )
 
 

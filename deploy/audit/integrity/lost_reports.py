@@ -37,7 +37,7 @@ def dropping(audited: Audited, rng: np.random.Generator) -> Outcome:
     """A person, or a sentinel, is lost."""
     rows = played(partial(_losing, _DROPS, drops), audited, rng)
     if audited.task.shuffler.kept == 1:
-        rows = (*rows, of_devices(_DROPS, audited.effort, rng))
+        rows = (*rows, of_devices(_DROPS, rng))
     return Outcome(findings=(*rows, of_sentinels(_DROPS, audited.task, audited.effort, rng)))
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from common.mechanisms.mechanism import Reports
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome
@@ -14,6 +15,8 @@ from deploy.audit.integrity.crowd import FAKE_SHARE, Crowd, Poison
 from deploy.audit.integrity.known_limit import known_limit
 
 _WHO: Final = f"{FAKE_SHARE:.0%} of the users"
+_EXACT: Final = 1e-9
+"""Relative: what rounding may come to, and no wrong formula does."""
 _FLOOD: Final = 10
 """Submissions' worth of reports that a flooding user sends at once."""
 
@@ -35,7 +38,7 @@ def input_manipulation(audited: Audited, rng: np.random.Generator) -> Outcome:
         scenario="input-manipulation",
         title="Values that are not one's own, answered honestly",
         sentence="Users who lie about their value, and do nothing else, raise what they name by "
-        "no more than their own share of all users.",
+        "no more than their own share of all users, on average.",
     )
     return Outcome(findings=(finding,))
 
@@ -61,46 +64,71 @@ def random_reports(audited: Audited, rng: np.random.Generator) -> Outcome:
 
 
 def maximal_gain(audited: Audited, rng: np.random.Generator) -> Outcome:
-    """Fake users craft their own reports to weigh most [CJG21]; their dummies are honest."""
+    """
+    Fake users craft their own reports; their dummies are honest.
+
+    The maximal gain attack lifts the sum of the targets' estimates most [CJG21]. Of some hash
+    families the report that does lifts every item there is; then one that picks the targets out is
+    shown beside it.
+    """
     crowd = Crowd.of(audited, rng)
-    poison, lever = crowd.nothing(), crowd.leverage
-    poison.add_copies(lever.crafted, lever.weight, crowd.n_fakes, rng)
-    poison.add_dummies(rng)
-    findings = [
-        _row(
-            poison,
-            Checks(),
-            own=lever.weight,
-            each=lever.dummy_floor,
-            scenario="maximal-gain",
-            title="Own reports crafted to support the targets",
-            limit=True,
-            refine=True,
-            sentence="A report that a user crafts for chosen items counts for them as much as "
-            f"{_answers(lever.worth)}, and nothing tells it from others.",
-            advice="Tokens bound how many users can be fake; more local epsilon makes a crafted "
-            "report worth less.",
+    lever = crowd.leverage
+    found = "none of those tried lifts them" if lever.searched_in_part else "none lifts them"
+    chosen, more = "Own reports that pick the targets out", "none lifts them more above all items"
+    if lever.blunt is None:
+        chosen, more = "Own reports of maximal gain for the targets", f"{found} more together"
+    rows = [
+        _crafted(
+            crowd,
+            rng,
+            lever.crafted,
+            lever.weight,
+            title=chosen,
+            sentence="A report that a user crafts for chosen items counts for them together as "
+            f"much as {_answers(lever.worth)}; {more}, and nothing tells it from others.",
         )
     ]
     if lever.blunt is not None:
-        poison = crowd.nothing()
-        poison.add_copies(lever.blunt, lever.high, crowd.n_fakes, rng)
-        poison.add_dummies(rng)
-        findings.append(
-            _row(
-                poison,
-                Checks(),
-                own=lever.high,
-                each=lever.dummy_floor,
-                scenario="maximal-gain",
-                title="Own reports that support every item",
-                limit=True,
-                refine=True,
-                sentence="The hash family has a report that supports every item at once: no "
-                "report adds more to the sum of the estimates, but it picks nothing out.",
+        rows.append(
+            _crafted(
+                crowd,
+                rng,
+                lever.blunt,
+                lever.high,
+                title="Own reports of maximal gain for the targets: they support every item",
+                sentence="The hash family has a report that supports every item at once: none "
+                "adds more to the sum of the targets' estimates, but it picks nothing out.",
             )
         )
-    return Outcome(findings=tuple(findings))
+    return Outcome(findings=tuple(rows))
+
+
+def _crafted(  # what such a row is made of
+    crowd: Crowd,
+    rng: np.random.Generator,
+    report: Reports,
+    weight: float,
+    *,
+    title: str,
+    sentence: str,
+) -> Finding:
+    """Let every fake user send one crafted report, with honest dummies."""
+    poison = crowd.nothing()
+    poison.add_copies(report, weight, crowd.n_fakes, rng)
+    poison.add_dummies(rng)
+    return _row(
+        poison,
+        Checks(),
+        own=weight,
+        each=crowd.leverage.dummy_floor,
+        scenario="maximal-gain",
+        title=title,
+        limit=True,
+        refine=True,
+        sentence=sentence,
+        advice="Tokens bound how many users can be fake; more local epsilon makes a crafted "
+        "report worth less.",
+    )
 
 
 def dummy_abuse(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -121,8 +149,8 @@ def dummy_abuse(audited: Audited, rng: np.random.Generator) -> Outcome:
         limit=True,
         refine=True,
         sentence="A user who crafts every report of a submission counts for the chosen items as "
-        f"much as {_answers(lever.most(number))} at the most; the number of reports in a "
-        "submission is what bounds it.",
+        f"much as {_answers(lever.together(number))}; the number of reports in a submission is "
+        "what bounds it.",
         advice="Fewer dummies for each user, or dummies made by the shuffler, leave less to abuse.",
     )
     return Outcome(findings=(finding,))
@@ -166,6 +194,13 @@ def _row(
     further = poison.counted / (crowd.task.shuffler.kept * crowd.n_fakes) - 1
     expected = lever.gain(crowd.share, own, further=further, each=each, held=crowd.held)
     measured = poison.after - crowd.before
+    drawn = poison.surplus(own, each)
+    exact = expected + crowd.share * (crowd.held - crowd.before) + drawn
+    size = 1 + abs(measured) + abs(expected) + abs(crowd.before) + abs(drawn)
+    checks.must(
+        "the rise is the expected one, but for what was drawn",
+        abs(measured - exact) <= _EXACT * size,
+    )
     checks.must("the estimate moves by what fake users' reports weigh", poison.is_weighed)
     if poison.law.variance:
         checks.test("what reports that are drawn weigh", poison.law.p_value(poison.weight))
@@ -192,10 +227,11 @@ def _figures(poison: Poison, finding: Finding, *, refine: bool) -> list[str]:
     if refine:
         before = crowd.refined(crowd.counted, crowd.n_honest)
         after = crowd.refined(poison.batch, crowd.n_users)
-        most = lever.most(crowd.task.reports_per_user)
+        number = crowd.task.reports_per_user
+        most, whole = lever.most(number), f"{number} report{'' if number == 1 else 's'}"
         figures += [
             f"of the refined one ({crowd.refinement}) {after - before:.3g}",
-            f"no submission counts for more than {_answers(most)}",
+            f"no submission of {whole} counts for more than {_answers(most)}",
         ]
     return [*figures, finding.statistic]
 

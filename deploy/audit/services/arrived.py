@@ -7,6 +7,7 @@ from common.guarantee import Guarantee, claimed, rounded_up, sum_upper
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.contents import refusals
+from deploy.audit.services.facts import OF_ARRIVALS, must_hold
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.views import Views
 
@@ -22,13 +23,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
             _stated(checks, record, collection, view)
     _budget(checks, record)
     _few(checks, record)
-    for fact in (
-        "a batch below n_min is not closed for its operator",
-        "a batch that was released takes no more submissions",
-        "a second batch of the same task is refused",
-        "a task that the population's budget does not allow is not published",
-    ):
-        checks.must(fact, record.facts.get(fact, False))
+    must_hold(checks, record.facts, OF_ARRIVALS)
     early = record.early
     came = early.result.n_users if early.result else 0
     epsilon = claimed(early.result.guarantees).epsilon if early.result else math.inf
@@ -111,7 +106,7 @@ def _budget(checks: Checks, record: Record) -> None:
                 entry.composed_epsilon <= sum_upper(alone) * (1 + 1e-9),
             )
         spent = entry.composed_epsilon
-    checks.must("the population's releases are in the ledger", len(alone) == 2)  # noqa: PLR2004
+    checks.must("the population's releases are in the ledger", len(alone) == 2)  # noqa: PLR2004  # first and early
 
 
 def _few(checks: Checks, record: Record) -> None:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
+from deploy.audit.services.facts import OF_CALLERS, must_hold
 from deploy.audit.services.record import Record
 from deploy.audit.services.tape import METHODS, Party
 from deploy.audit.services.visits import Knock
@@ -61,8 +62,7 @@ def finding(record: Record) -> Finding:
         checks.must(f"there is a rule for every call of the {_called(party)}", named <= set(rules))
     for knock in record.seen.knocks:
         _judge(checks, knock)
-    for fact, holds in record.seen.facts.items():
-        checks.must(fact, holds)
+    must_hold(checks, record.seen.facts, OF_CALLERS)
     n_calls = sum(len(rules) for rules in RULES.values())
     return checks.finding(
         scenario="services",

@@ -14,6 +14,8 @@ from deploy.audit.services.record import Record
 
 _DATABASES: Final = {"analyzer.sqlite", "spool.sqlite", "budget.sqlite"}
 _FULL: Final = 2
+_KEY_BYTES: Final = 32
+"""Of a key that lies in a file; sealed, it is longer."""
 _WITH_KEYS: Final = {"analyzer", "shuffler"}
 
 
@@ -79,10 +81,13 @@ def _batch_keys(checks: Checks, record: Record) -> None:
             "no two rows of a batch are sealed under one nonce",
             len(set(disk.nonces)) == len(disk.nonces),
         )
-    checks.must("the places of keys on the disk were read", bool(places))
+    checks.must(
+        "the places of keys on the disk were read",
+        bool(places) and min(record.watched.lengths.values()) >= _KEY_BYTES,
+    )
     checks.must(
         "the key of a batch that is over is overwritten before its file is deleted",
-        not any(any(content) for content in places.values()),
+        all(content == bytes(record.watched.lengths[name]) for name, content in places.items()),
     )
 
 

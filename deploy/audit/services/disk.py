@@ -101,6 +101,13 @@ def batch_states(state: Path) -> dict[bytes, str]:
     return {bytes(digest): state for digest, state in rows}
 
 
+def batch_ids(state: Path) -> list[BatchId]:
+    """List the ids of all batches of the shuffler."""
+    with closing(sqlite3.connect(state / "spool.sqlite")) as connection:
+        rows = connection.execute("SELECT batch_id FROM batches").fetchall()
+    return [BatchId(batch_id) for (batch_id,) in rows]
+
+
 def stored_groups(state: Path) -> int:
     """Count groups of submissions that the shuffler holds, of whatever batch."""
     with closing(sqlite3.connect(state / "spool.sqlite")) as connection:

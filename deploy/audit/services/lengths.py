@@ -6,14 +6,17 @@ import numpy as np
 
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
+from deploy.audit.services.plan import TOKEN_BYTES
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.traced import TracedAnswer, TracedContributor
-from deploy.audit.services.views import received
+from deploy.audit.services.views import network_view, received
 from protos.shuffledp.v1 import shuffler_pb2
 
 _VALUES: Final = 2_000
 _REPORTS: Final = 8_000
 """Sealed for values that nobody in the play holds; of fewer values where a user has many."""
+_WITHOUT_ATTEMPTS: Final = frozenset({"again", "few", "marked"})
+"""Collections for which nothing is sent but what honest devices send, once."""
 
 
 def finding(record: Record, rng: np.random.Generator) -> Finding:
@@ -21,7 +24,7 @@ def finding(record: Record, rng: np.random.Generator) -> Finding:
     checks = Checks()
     for collection in record.collections:
         _on_the_wire(checks, collection)
-    made = _of_every_value(record.first, rng)
+    made = _of_many_values(record.first, rng)
     task = record.first.task
     checks.must(
         "every value's envelope has one length", {len(a.envelope) for a in made} == {_size(made)}
@@ -44,9 +47,10 @@ def finding(record: Record, rng: np.random.Generator) -> Finding:
         heading="anonymity",
         coalition="network",
         sentence=(
-            f"Envelopes of {len(made)} values, and all that users sent in the play, had "
-            f"{task.envelope_bytes} bytes, sealed reports {task.sealed_report_bytes}: whoever "
-            "watches the network learns nothing of a value from the length of a message."
+            f"Envelopes of {len(made)} values of this task, and all of it that devices sent in the "
+            f"play, had {task.envelope_bytes} bytes, sealed reports {task.sealed_report_bytes}; "
+            "those of another task had its one length: whoever watches the network learns nothing "
+            "of a value from the length of a message."
         ),
         trials=len(made),
     )
@@ -71,9 +75,31 @@ def _on_the_wire(checks: Checks, collection: Collection) -> None:
                 answers.add(len(one.raw))
     checks.must(f"requests {name} have one length", all(len(one) == 1 for one in requests.values()))
     checks.must(f"acknowledgements {name} have one length", len(answers) <= 1)
+    if collection.name in _WITHOUT_ATTEMPTS:
+        _as_the_network_sees(checks, collection, name)
 
 
-def _of_every_value(collection: Collection, rng: np.random.Generator) -> list[TracedAnswer]:
+def _as_the_network_sees(checks: Checks, collection: Collection, name: str) -> None:
+    """Look at directions and lengths alone, of whatever is sent for one user."""
+    sights = [one for one in network_view(collection.heard).sights if one.method == "Submit"]
+    envelope = bytes(collection.task.envelope_bytes)
+    possible = {
+        shuffler_pb2.SubmitRequest(
+            task_digest=collection.digest, envelope=envelope, token=token
+        ).ByteSize()
+        for token in (b"", bytes(TOKEN_BYTES))
+    }
+    to = {one.length for one in sights if one.destination == "shuffler"}
+    back = {one.length for one in sights if one.source == "shuffler"}
+    checks.must(f"the network sees submissions {name} of known lengths alone", to <= possible)
+    checks.must(f"it sees answers to them {name} of one length", len(back) == 1)
+    checks.must(
+        f"it sees as many answers as submissions {name}",
+        2 * sum(one.source == "shuffler" for one in sights) == len(sights),
+    )
+
+
+def _of_many_values(collection: Collection, rng: np.random.Generator) -> list[TracedAnswer]:
     """Answer as a device for values from 0 on, or, where they are many, spread over the domain."""
     task, made = collection.task, list[TracedAnswer]()
     count = min(task.domain_size, _VALUES, max(2, _REPORTS // task.reports_per_user))

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import stats
 
-from common.dummy_spec import DummySpec
 from common.shuffler_spec import ShufflerSpec
 from deploy.audit.checks import Checks
+from deploy.audit.code.dummy_laws import law_of_added, law_of_extra
 from deploy.audit.finding import Finding
 from deploy.audit.fit import of_cells, of_chance
 from deploy.audit.services.record import Collection, Record
@@ -45,19 +43,6 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
     )
 
 
-def law_of_more(dummies: DummySpec) -> NDArray[np.float64]:
-    """Give how likely a user adds 0 .. most dummies beyond the certain ones, worked out anew."""
-    count, chance = np.arange(dummies.most + 1), dummies.extra_chance
-    if dummies.law == "fixed":
-        return np.ones(1)
-    if dummies.law == "negative-binomial":
-        law = stats.nbinom.pmf(count, dummies.trials, 1 - chance)
-    else:
-        law = stats.binom.pmf(count, dummies.trials, chance)
-    found: NDArray[np.float64] = np.asarray(law / law.sum(), dtype=np.float64)
-    return found
-
-
 def of_added(added: int, law: ShufflerSpec, items: int) -> float:
     """
     Test how many dummies a shuffler added for so many items together, by their exact law.
@@ -69,7 +54,7 @@ def of_added(added: int, law: ShufflerSpec, items: int) -> float:
     size = items * law.most + 1
     if not 0 <= added < size:
         return 0.0
-    sums = np.fft.irfft(np.fft.rfft(law.probabilities(), 2 * size) ** items, 2 * size)
+    sums = np.fft.irfft(np.fft.rfft(law_of_added(law), 2 * size) ** items, 2 * size)
     sums = np.clip(sums, 0, None)
     return float(min(1.0, 2 * min(sums[: added + 1].sum(), sums[added:size].sum())))
 
@@ -136,7 +121,7 @@ def _within(view: Views, collection: Collection) -> bool:
 
 
 def _of_values(checks: Checks, answers: Sequence[TracedAnswer], collection: Collection) -> None:
-    task, law = collection.task, law_of_more(collection.task.dummies)
+    task, law = collection.task, law_of_extra(collection.task.dummies)
     middle = float(np.median([answer.value for answer in answers])) if answers else 0.0
     for which, part in (
         ("small values", [answer for answer in answers if answer.value <= middle]),

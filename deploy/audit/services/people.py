@@ -1,6 +1,7 @@
 """The users of a play: how their answers reach the shuffler, honest or not."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import grpc
@@ -53,14 +54,17 @@ class People:
 
     async def tell_agent(
         self, digest: TaskDigest, person: str, value: int
-    ) -> user_agent_pb2.ContributeResponse | None:
-        """Answer as a person, through the user agent; None where it failed."""
+    ) -> user_agent_pb2.ContributeResponse:
+        """
+        Answer as a person, through the user agent.
+
+        Raises:
+            PeerError, PeerRefusalError: It failed.
+        """
         request = user_agent_pb2.ContributeRequest(task_digest=digest, value=value, person=person)
-        try:
-            call = self._person.Contribute(request, timeout=LONG_DEADLINE)
-            return await reply(call, "the user agent")
-        except ShuffleDpError:
-            return None
+        return await reply(
+            self._person.Contribute(request, timeout=LONG_DEADLINE), "the user agent"
+        )
 
     async def answer(
         self, signed: SignedTask, values: Sequence[int], tokens: Sequence[bytes]
@@ -78,21 +82,20 @@ class People:
         envelopes = [contributor.prepare(value, self._rng) for value in values]
         alone = len(envelopes) // _SINGLE
         for place, envelope in enumerate(envelopes[:alone]):
-            await self.submit(digest, envelope, tokens[place] if tokens else b"")
+            with suppress(ShuffleDpError):
+                await self.submit(digest, envelope, tokens[place] if tokens else b"")
         for start in range(alone, len(envelopes), _TOGETHER):
             await self._bulk(digest, envelopes[start : start + _TOGETHER])
 
-    async def submit(
-        self, digest: TaskDigest, envelope: bytes, token: bytes = b""
-    ) -> Outcome | None:
-        """Send one envelope; None where it is refused."""
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
+        """
+        Send one envelope.
+
+        Raises:
+            PeerError, PeerRefusalError: It was not taken.
+        """
         request = shuffler_pb2.SubmitRequest(task_digest=digest, envelope=envelope, token=token)
-        try:
-            answer = await reply(
-                self._stub().Submit(request, timeout=SHORT_DEADLINE), "the shuffler"
-            )
-        except ShuffleDpError:
-            return None
+        answer = await reply(self._stub().Submit(request, timeout=SHORT_DEADLINE), "the shuffler")
         return Outcome.REPEATED if answer.repeated else Outcome.STORED
 
     async def _bulk(self, digest: TaskDigest, envelopes: Sequence[bytes]) -> list[Outcome]:

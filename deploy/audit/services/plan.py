@@ -13,6 +13,7 @@ from common.hpke import HpkePrivateKey
 from common.task import Task
 from deploy.audit.audited import Audited
 
+TOKEN_BYTES: Final = 80
 _REPORTS_EACH: Final = 11
 """Of each user: where they send more in one collection, there are fewer of them."""
 _MOST_BYTES: Final = 24 * 1024 * 1024
@@ -91,7 +92,7 @@ def plan_for(audited: Audited, rng: np.random.Generator) -> Plan:
             shuffler_key=b"",
         ),
         marked_values=tuple(marked.tolist()),
-        tokens=tuple(rng.bytes(80) for _ in range(n_users)),
+        tokens=tuple(rng.bytes(TOKEN_BYTES) for _ in range(n_users)),
         seed=int(rng.integers(0, 2**63)),
     )
 

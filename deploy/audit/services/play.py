@@ -10,22 +10,22 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest, BatchState
+from common.batch import BatchState
 from common.errors import ShuffleDpError
 from common.ledger_entry import LedgerEntry
 from common.result import Result
-from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
 from common.signing import SignedTask
-from common.submission import Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
-from common.wire import manifest_to_wire
 from deploy.audit.services import devices, disk
+from deploy.audit.services.attempts import DAY, LARGE_BUDGET, Attempts
+from deploy.audit.services.facts import Fact
 from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.look import Look, columns, look
-from deploy.audit.services.people import Dishonest, People
+from deploy.audit.services.people import People
 from deploy.audit.services.plan import Plan
-from deploy.audit.services.record import Collection, Record
+from deploy.audit.services.record import Collection, Names, Record
+from deploy.audit.services.refusal import BELOW_N_MIN, LOST, refused, served
 from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import METHODS, Tape, tasks_of_calls
 from deploy.audit.services.traced import TracedAnswer
@@ -34,7 +34,7 @@ from deploy.audit.services.visits import Visits
 from deploy.audit.services.watch import Watch
 from deploy.operator_client import OperatorClient
 from deploy.shuffler_client import ShufflerClient
-from protos.shuffledp.v1 import analyzer_pb2_grpc
+from protos.shuffledp.v1.user_agent_pb2 import ContributeResponse
 from user_agent.budget import Budget
 
 _PATIENCE: Final = 120.0
@@ -43,11 +43,6 @@ _END_PATIENCE: Final = 15.0
 _LOOKS: Final = 20
 _SHORT_LIFE: Final = 6
 """Seconds until the deadline of the collection that nobody completes."""
-_DAY: Final = 86_400
-_BUDGET: Final = 1000.0
-_REFUSED_SHARE: Final = 0.05
-"""Of reports that may be refused: more, and an analyzer suspects the whole batch."""
-_DISHONEST: Final = 3
 _FEW: Final = 3
 _FINAL: Final = frozenset({"erased", "expired", "quarantined"})
 
@@ -92,7 +87,7 @@ class _Course:
         self.metrics: dict[str, str] = {}
         self.looks: dict[tuple[str, str], Look] = {}
         self.watch = Watch(directory.with_name(f"{directory.name}-links"))
-        self.facts: dict[str, bool] = {}
+        self.attempts = Attempts(plan, self.trio, self.tape, self.rng)
         self._patience = 0.0
         self.ledger: list[LedgerEntry] = []
         self._directory = directory
@@ -107,22 +102,22 @@ class _Course:
         await self._everybody(people, "first", lossy=True)
         self.look("collecting")
         self.metrics |= {f"collecting {p}": await self.trio.metrics(p) for p in METHODS}
-        await self._close(shuffler, "first")
+        self.facts[Fact.FIRST_CLOSED] = await self._close(shuffler, "first")
         await self._everybody(people, "again", lossy=False)
         for person, value in zip(plan.persons, plan.marked_values, strict=False):
-            await people.tell_agent(self._digest("marked"), person, value)
+            await _told(people.tell_agent(self._digest("marked"), person, value))
         n_agents = min(len(plan.persons), len(plan.marked_values))
         await people.answer(self.signed["marked"], plan.marked_values[n_agents:], ())
-        await self._some_dishonest(people)
-        await self._close(shuffler, "early")
-        for name in ("again", "marked"):
-            await self._closed_by_itself(shuffler, name)
+        await self.attempts.while_collecting(people, self.signed, self.answers)
+        self.facts[Fact.EARLY_CLOSED] = await self._close(shuffler, "early")
+        self.facts[Fact.AGAIN_CLOSES] = await self._closes_by_itself(shuffler, "again")
+        self.facts[Fact.MARKED_CLOSES] = await self._closes_by_itself(shuffler, "marked")
         self._patience = time.monotonic() + _PATIENCE
         for name in ("first", "again", "marked", "early"):
             self.results[name] = await self._result(operator, name)
         closed = [name for name in self.results if self._state(name) != BatchState.COLLECTING.value]
         await self._over(*closed)
-        await self._once_more(people, operator)
+        await self.attempts.when_released(people, operator, self.signed["first"])
         await self._over("few")
         self.results["few"] = None
         with suppress(ShuffleDpError):
@@ -135,15 +130,15 @@ class _Course:
     async def _publish_all(self, operator: OperatorClient) -> None:
         plan, now, key = self.plan, int(time.time()), self.trio.shuffler_key
         common = dataclasses.replace(
-            plan.draft, deadline=now + _DAY, shuffler_key=key(plan.draft.suite)
+            plan.draft, deadline=now + DAY, shuffler_key=key(plan.draft.suite)
         )
-        asked = dataclasses.replace(common, population=plan.population, budget_epsilon=_BUDGET)
+        asked = dataclasses.replace(common, population=plan.population, budget_epsilon=LARGE_BUDGET)
         drafts = {
             "first": asked,
             "again": dataclasses.replace(common, target_size=plan.n_users),
             "early": asked,
             "marked": dataclasses.replace(
-                plan.marked, deadline=now + _DAY, shuffler_key=key(plan.marked.suite)
+                plan.marked, deadline=now + DAY, shuffler_key=key(plan.marked.suite)
             ),
         }
         for name, draft in drafts.items():
@@ -158,8 +153,8 @@ class _Course:
         short = dataclasses.replace(draft, deadline=deadline, shuffler_key=key)
         self.signed["few"] = await operator.create_task(short)
         await people.answer(self.signed["few"], self.plan.values[:_FEW], ())
-        self.facts["a batch below n_min is not closed for its operator"] = not await _done(
-            shuffler.close_batch(self._digest("few"))
+        self.facts[Fact.NOT_CLOSED_BELOW_N_MIN] = await refused(
+            shuffler.close_batch(self._digest("few")), BELOW_N_MIN
         )
 
     async def _everybody(self, people: People, name: str, *, lossy: bool) -> None:
@@ -168,115 +163,33 @@ class _Course:
         for place, (person, value) in enumerate(zip(plan.persons, plan.values, strict=False)):
             if lossy and place == 0:
                 self.tape.lose_acknowledgement = True
-                lost = await people.tell_agent(digest, person, value) is None
-                again = await people.tell_agent(digest, person, (value + 1) % size)
-                self.facts["after a lost acknowledgement the same answer is sent again"] = (
-                    lost and again is not None and again.repeated and again.sent
-                )
+                lost = await refused(people.tell_agent(digest, person, value), LOST)
+                again = await _told(people.tell_agent(digest, person, (value + 1) % size))
+                self.facts[Fact.SENT_AGAIN] = lost and again == (True, True)
                 continue
-            await people.tell_agent(digest, person, value)
+            await _told(people.tell_agent(digest, person, value))
             if lossy and place == 1:
-                again = await people.tell_agent(digest, person, (value + 1) % size)
-                self.facts["a second value of a person is not sent"] = (
-                    again is not None and again.repeated and not again.sent
-                )
+                again = await _told(people.tell_agent(digest, person, (value + 1) % size))
+                self.facts[Fact.ONE_VALUE] = again == (True, False)
         rest = slice(len(plan.persons), None)
         await people.answer(self.signed[name], plan.values[rest], plan.tokens[rest])
 
-    async def _some_dishonest(self, people: People) -> None:
-        """Let half of the users answer, and some who send what no device makes."""
-        plan, signed = self.plan, self.signed["early"]
-        values = plan.values[: plan.n_users // 2]
-        digest, dishonest = signed.digest(), Dishonest(signed, self.rng)
-        await people.answer(signed, values, plan.tokens)
-        honest = [answer for answer in self.answers if answer.task_digest == digest]
-        task = Task.from_bytes(signed.task_bytes)
-        refused = {
-            "garbage": dishonest.garbage(),
-            "an envelope of another length": dishonest.garbage(task.envelope_bytes + 1),
-            "other bytes under an id that was used": dishonest.under_id(honest[0].submission_id),
-        }
-        for what, envelope in refused.items():
-            outcome = await people.submit(digest, envelope)
-            self.facts[f"the shuffler refuses {what}"] = outcome is None
-        elsewhere = [one for one in self.answers if one.task_digest == self._digest("first")]
-        outcome = await people.submit(digest, elsewhere[0].envelope)
-        self.facts["the shuffler refuses an envelope that was sealed for another task"] = (
-            outcome is None
-        )
-        outcome = await people.submit(digest, honest[0].envelope)
-        self.facts["the same bytes again are taken for the same"] = outcome is Outcome.REPEATED
-        bad = [
-            dishonest.unreadable(self._digest("first")),
-            dishonest.malformed(),
-            dishonest.repeated(),
-        ]
-        room = int(_REFUSED_SHARE * len(honest) * task.reports_per_user)
-        for envelope in bad[: min(_DISHONEST, room)]:
-            await people.submit(digest, envelope)
-
-    async def _close(self, shuffler: ShufflerClient, name: str) -> None:
+    async def _close(self, shuffler: ShufflerClient, name: str) -> bool:
+        """Close a batch for its operator, and say whether that is done."""
         digest = self._digest(name)
         self.spooled[digest] = disk.shuffler_batch(self.trio.state("shuffler"), digest)
         self.closed[name] = time.monotonic()
-        self.facts[f"the operator closes the {name} batch"] = await _done(
-            shuffler.close_batch(digest)
-        )
+        return await served(shuffler.close_batch(digest))
 
-    async def _closed_by_itself(self, shuffler: ShufflerClient, name: str) -> None:
+    async def _closes_by_itself(self, shuffler: ShufflerClient, name: str) -> bool:
         """See that a batch closes once all have come; if it does not, close it."""
-        digest, fact = self._digest(name), f"the {name} batch closes once all have come"
+        digest = self._digest(name)
         for _ in range(_LOOKS):
-            state = (await shuffler.progress(digest)).state
-            self.facts[fact] = state is not BatchState.COLLECTING
-            if self.facts[fact]:
-                return
+            if (await shuffler.progress(digest)).state is not BatchState.COLLECTING:
+                return True
             await asyncio.sleep(0.1)
-        await _done(shuffler.close_batch(digest))
-
-    async def _once_more(self, people: People, operator: OperatorClient) -> None:
-        """Ask for what there is once: another batch of a task, and more than a budget."""
-        digest = self._digest("first")
-        dishonest = Dishonest(self.signed["first"], self.rng)
-        late = dishonest.under_id(self.rng.bytes(16))
-        self.facts["a batch that was released takes no more submissions"] = (
-            await people.submit(digest, late) is None
-        )
-        task = Task.from_bytes(self.signed["first"].task_bytes)
-        least, _ = task.batch_reports(self.plan.n_users)
-        second = BatchManifest(
-            task_digest=digest,
-            batch_id=BatchId(self.rng.bytes(BATCH_ID_BYTES)),
-            n_users=self.plan.n_users,
-            n_reports=least,
-        )
-        self.facts["a second batch of the same task is refused"] = not await _done(
-            self._deliver(second)
-        )
-        entries, _ = await operator.ledger()
-        spent = max(
-            (one.composed_epsilon for one in entries if one.population == self.plan.population),
-            default=0.0,
-        )
-        greedy = dataclasses.replace(
-            self.plan.draft,
-            deadline=int(time.time()) + _DAY,
-            shuffler_key=self.trio.shuffler_key(self.plan.draft.suite),
-            population=self.plan.population,
-            budget_epsilon=max(self.plan.central_epsilon, spent),
-        )
-        self.facts[
-            "a task that the population's budget does not allow is not published"
-        ] = not await _done(operator.create_task(greedy))
-
-    async def _deliver(self, manifest: BatchManifest) -> None:
-        """Deliver, as the shuffler, nothing but a manifest."""
-        own = self.trio.shuffler_certificate()
-        address = self.trio.address("analyzer")
-        async with open_channel(address, "analyzer", own.authority, own=own) as channel:
-            stub = analyzer_pb2_grpc.AnalyzerStub(channel)
-            call = stub.DeliverBatch(iter([manifest_to_wire(manifest)]), timeout=SHORT_DEADLINE)
-            await reply(call, "the analyzer")
+        await served(shuffler.close_batch(digest))
+        return False
 
     async def _result(self, operator: OperatorClient, name: str) -> Result | None:
         if self._state(name) == BatchState.COLLECTING.value:
@@ -324,14 +237,14 @@ class _Course:
             ]
         finally:
             budget.close()
-        self.facts["what each person spent, and sent, is on the device after a stop"] = all(
+        self.facts[Fact.KEPT_ON_DEVICE] = all(
             one is not None
             and one.claim.local_epsilon == task.local_epsilon
             and one.claim.central_epsilon == task.central_epsilon
             and one.envelope in made
             for one in kept
         )
-        self.facts |= await devices.refusals(self._directory / "device", task, self.rng)
+        self.attempts.facts |= await devices.refusals(self._directory / "device", task, self.rng)
 
     def record(self, lines: LogLines) -> Record:
         """Give all that was noted."""
@@ -381,6 +294,22 @@ class _Course:
             groups_left=disk.stored_groups(self.trio.state("shuffler")),
             seen=self.visits.seen(),
             facts=self.facts,
+            names=self._names(),
+        )
+
+    @property
+    def facts(self) -> dict[Fact, bool]:
+        """What was tried so far, and how it came out."""
+        return self.attempts.facts
+
+    def _names(self) -> Names:
+        tasks = [*map(self._digest, self.signed), *self.attempts.published]
+        batches = disk.batch_ids(self.trio.state("shuffler"))
+        return Names(
+            tasks=frozenset(digest.hex() for digest in tasks),
+            batches=frozenset(one.hex() for one in (*batches, *self.attempts.batches)),
+            keys=self.trio.key_ids(),
+            addresses={party: self.trio.address(party) for party in METHODS},
         )
 
     def _state(self, name: str) -> str:
@@ -391,10 +320,10 @@ class _Course:
         return self.signed[name].digest()
 
 
-async def _done(call: Awaitable[object]) -> bool:
-    """Say whether a call was served, and not refused."""
+async def _told(call: Awaitable[ContributeResponse]) -> tuple[bool, bool] | None:
+    """Give what a person is told: it is a repeat, and this call sent it; None where it failed."""
     try:
-        await call
+        answer = await call
     except ShuffleDpError:
-        return False
-    return True
+        return None
+    return answer.repeated, answer.sent

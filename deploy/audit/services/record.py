@@ -12,6 +12,7 @@ from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.services.disk import BatchDisk
+from deploy.audit.services.facts import Fact
 from deploy.audit.services.look import Look
 from deploy.audit.services.sources import Asked, Source
 from deploy.audit.services.tape import Heard, Party
@@ -74,6 +75,19 @@ class Collection:
         return HpkePrivateKey(self.task.suite, self.shuffler_key)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What services may call things by, before everybody: all that has such a name in a play."""
+
+    tasks: frozenset[str]
+    """Digests, of tasks for which nothing was collected too; in hexadecimal, as all but the
+    last."""
+    batches: frozenset[str]
+    keys: frozenset[str]
+    addresses: dict[Party, str]
+    """Where each service listens."""
+
+
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Record:
     """Everything that one play left."""
@@ -114,8 +128,9 @@ class Record:
     """Groups of submissions in the shuffler's file at the end."""
     seen: Seen
     """From outside, while a batch collected and when all was over."""
-    facts: dict[str, bool]
-    """What was tried on the way, and came out as it must."""
+    facts: dict[Fact, bool]
+    """What was tried on the way, and whether it came out as it must."""
+    names: Names
 
     @property
     def disks(self) -> dict[str, dict[str, bytes]]:

@@ -1,7 +1,6 @@
 """Devices and bindings: what a person's device sends once, and what nobody can make it send."""
 
 from collections import Counter
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,27 +8,17 @@ from numpy.typing import NDArray
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.fit import of_number
+from deploy.audit.services.facts import must_hold, of_devices
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.views import received
 from protos.shuffledp.v1 import shuffler_pb2
-
-_ELSEWHERE: Final = frozenset(
-    {
-        "a batch below n_min is not closed for its operator",
-        "a batch that was released takes no more submissions",
-        "a second batch of the same task is refused",
-        "a task that the population's budget does not allow is not published",
-    }
-)
-"""Facts that another row is about."""
 
 
 def finding(record: Record) -> Finding:
     """Look at retries, refusals, and seeds over two rounds."""
     checks = Checks()
-    for fact, holds in record.facts.items():
-        if fact not in _ELSEWHERE:
-            checks.must(fact, holds)
+    expected = of_devices(record.first.task)
+    must_hold(checks, record.facts, expected)
     _retries(checks, record)
     _rounds(checks, record)
     _one_task(checks, record)
@@ -40,11 +29,11 @@ def finding(record: Record) -> Finding:
         coalition="shuffler+analyzer",
         sentence=(
             "A device that is asked again sends the same bytes, and draws anew for each task; it "
-            "answered no task whose ε is stated 1 % too low, none over the caps that were tried, "
-            "of another signer or long past its deadline; what it sealed for one task is refused "
-            "under another."
+            "answered no task whose guarantee is stated 1 % too low, none over the caps that were "
+            "tried, of another signer or long past its deadline; what it sealed for one task is "
+            "refused under another."
         ),
-        trials=len(record.facts),
+        trials=len(expected),
     )
 
 

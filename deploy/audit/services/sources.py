@@ -115,7 +115,7 @@ def finding(made: Sequence[Source], asked: Sequence[Asked], expected: Sequence[A
     """
     checks, keys = Checks(), [source.key for source in made]
     parties = {source.party for source in made}
-    checks.must("each of the three services draws", len(parties) == 3)  # noqa: PLR2004
+    checks.must("each of the three services draws", len(parties) == 3)  # noqa: PLR2004  # all
     for number, source in enumerate(made, start=1):
         of = f"of the {source.party.replace('_', ' ')}"
         checks.must(f"the generator {of} is ChaCha", source.chacha)
@@ -142,8 +142,9 @@ def finding(made: Sequence[Source], asked: Sequence[Asked], expected: Sequence[A
         title="Generators of the running services",
         heading="correctness",
         sentence=(
-            f"All {len(made)} generators that the three services made were ChaCha with {_ROUNDS} "
-            "rounds, each under a 256-bit key of its own: nobody can foretell an order, a report "
+            f"All {len(made)} generators examined, {_MADE_EACH_TIME} of what the services make for "
+            f"each that they ask for, were ChaCha with {_ROUNDS} rounds, each under a 256-bit key "
+            "of its own: nobody can foretell an order, a report "
             "or an identifier without breaking the cipher."
         ),
         trials=len(made),

@@ -76,9 +76,9 @@ class Tape:
         self.beside: set[tuple[str, str, str]] = set()
         """What servicers sent beside their answers: method, name and content."""
         self.aside = False
-        """Calls that come meanwhile are tried by the audit itself: nothing of them is kept but"""
+        """Calls that come meanwhile are tried by the audit itself: they are not kept."""
         self.peers: set[str] = set()
-        """who made them."""
+        """Who made calls that were not kept."""
         self.failure = ""
         """What every servicer fails with, if anything."""
         self._calls = itertools.count()
@@ -111,7 +111,7 @@ class Tape:
 
         return call
 
-    def _streamed(self, original: Any, party: Party, name: str) -> Any:  # noqa: ANN401
+    def _streamed(self, original: Any, party: Party, name: str) -> Any:  # noqa: ANN401  # a method
         async def call(
             servicer: object,
             requests: AsyncIterator[analyzer_pb2.DeliverBatchRequest],
@@ -175,10 +175,10 @@ class Tape:
 class _Context:
     """gRPC's context of a call, which notes what is sent beside the answer."""
 
-    def __init__(self, context: Any, name: str, beside: set[tuple[str, str, str]]) -> None:  # noqa: ANN401
+    def __init__(self, context: Any, name: str, beside: set[tuple[str, str, str]]) -> None:  # noqa: ANN401  # gRPC's
         self._context, self._name, self._beside = context, name, beside
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever that has
         return getattr(self._context, name)
 
     async def send_initial_metadata(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:

@@ -44,7 +44,7 @@ class TracedContributor(Contributor):
     ) -> None:
         super().__init__(task, digest)
         self._digest, self._told = digest, told
-        watched = _Watched(self._mechanism)
+        watched = Watched(self._mechanism)
         self._watched, self._mechanism = watched, watched
         self._sealed: list[tuple[bytes, bytes]] = []
         self._packed = b""
@@ -59,7 +59,7 @@ class TracedContributor(Contributor):
             return seal_envelope(plaintext)
 
         self._seal_report = report  # type: ignore[assignment]  # a seal, and a note of it
-        self._seal_envelope = envelope  # type: ignore[assignment]
+        self._seal_envelope = envelope  # type: ignore[assignment]  # likewise
 
     def answer(self, value: int, rng: np.random.Generator) -> Answer:
         """Prepare one user's answer, and tell of it."""
@@ -83,7 +83,7 @@ class TracedContributor(Contributor):
         return made
 
 
-class _Watched:
+class Watched:
     """A mechanism, and what it drew since it was last asked: first the own report, then dummies."""
 
     def __init__(self, mechanism: Mechanism) -> None:

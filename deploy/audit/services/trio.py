@@ -20,6 +20,7 @@ from common.runtime.key_store import KeyStore
 from common.runtime.process import Service
 from common.runtime.state import StateDirectory
 from common.runtime.tls import development_files
+from common.suites import SUITES
 from common.task import Task
 from deploy.audit.services.log_lines import WHO
 from deploy.audit.services.sources import Sources
@@ -150,6 +151,11 @@ class Trio:
     def shuffler_key(self) -> Callable[[str], bytes]:
         """What envelopes of a suite are sealed to."""
         return lambda suite: self._keys("shuffler").public_key(suite).raw
+
+    def key_ids(self) -> frozenset[str]:
+        """Give the names of the keys of both services, of every suite."""
+        keys = [self._keys(party) for party in ("analyzer", "shuffler")]
+        return frozenset(one.public_key(suite).key_id.hex() for one in keys for suite in SUITES)
 
     def private_keys(self, task: Task) -> tuple[HpkePrivateKey, HpkePrivateKey]:
         """Give what opens a task's reports, and what opens its envelopes."""

@@ -107,6 +107,8 @@ class Sight:
     moment: float
     source: str
     destination: str
+    method: str
+    """Of the call that it is part of: what follows on what tells it."""
     length: int
     """Of the message; transport adds a number of bytes that depends on it alone."""
 
@@ -164,6 +166,13 @@ class Together:
         if self.reports is None or self.senders is None:
             raise ValueError("reports are linked to senders by shuffler and analyzer together")
         return [self.reports[report] for report in np.flatnonzero(self.senders == place)]
+
+    def remaining_of(self, analyzer: AnalyzerView) -> set[bytes]:
+        """Give the sealed reports that are not a colluding user's: the analyzer is in it."""
+        if self.remaining is None:
+            raise ValueError("whoever sees no batch has none left")
+        left = zip(analyzer.reports, self.remaining, strict=True)
+        return {report for report, is_left in left if is_left}
 
 
 View = ShufflerView | AnalyzerView | NetworkView | UserView
@@ -286,6 +295,7 @@ def network_view(heard: Sequence[Heard]) -> NetworkView:
                 moment=one.moment,
                 source=one.peer if one.inward else one.party,
                 destination=one.party if one.inward else one.peer,
+                method=one.method,
                 length=len(one.raw),
             )
             for one in heard

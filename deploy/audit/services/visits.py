@@ -8,7 +8,7 @@ served; the tape leaves it out.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -24,6 +24,7 @@ from common.runtime.rpc import open_channel
 from common.runtime.tls import TlsIdentity, development_files
 from common.signing import SignedTask
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.audit.services.facts import Fact
 from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.people import People
 from deploy.audit.services.tape import METHODS, Party, Tape
@@ -52,6 +53,8 @@ _NOT_SERVED: Final = (
 )
 _ELSEWHERE: Final = ("0.0.0.0:0", "[::]:0", "192.0.2.1:50051", "shuffler.example:443")
 """Addresses that are not of this machine alone."""
+_UNPROTECTED: Final = ("plaintext is allowed on loopback only", "say how calls are protected")
+"""What settings, and connections, are told that say nothing of protection, or the wrong thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ class Seen:
     """Logged by anybody during these submissions."""
     asking_lines: tuple[str, ...]
     """Logged by the shuffler while it was asked for proofs."""
-    facts: Mapping[str, bool]
+    facts: Mapping[Fact, bool]
 
 
 class Visits:
@@ -103,7 +106,7 @@ class Visits:
         self._knocks, self._failures = list[Knock](), list[Knock]()
         self._lines, self._collecting, self._asking = LogLines(), list[str](), list[str]()
         self._pages, self._answers = list[Mapping[str, str]](), list[tuple[bytes, ...]]()
-        self._facts: dict[str, bool] = {}
+        self._facts: dict[Fact, bool] = {}
 
     async def while_collecting(
         self, people: People, signed: SignedTask, values: Sequence[int]
@@ -217,7 +220,7 @@ class Visits:
                 for _ in range(SUBMISSIONS_EACH // _AT_ONCE + 1)
             ]
         self._failures.append(tried[-1])
-        self._facts["a connection that had its share of submissions is refused"] = (
+        self._facts[Fact.SHARE_OF_CONNECTION] = (
             tried[0].status != tried[-1].status == "RESOURCE_EXHAUSTED"
         )
 
@@ -240,18 +243,17 @@ class Visits:
             refused = refused and _refused(
                 UserAgentSettings, {**unprotected, "shuffler": "a:1", "analyzer_identity": identity}
             )
-            fact = (
-                "a service without a word on protection does not start"
-                if local
-                else "no service listens in plaintext beyond its own machine"
-            )
+            fact = Fact.PROTECTION_SAID if local else Fact.NO_PLAIN_LISTENING
             self._facts[fact] = refused and self._facts.get(fact, True)
-        opened = True
+        opened = list[str]()
         for address in _ELSEWHERE:
-            with suppress(SettingsError):
+            try:
                 open_channel(address, "shuffler", None)
-                opened = False
-        self._facts["no party calls another in plaintext beyond its own machine"] = opened
+            except SettingsError as error:
+                if _UNPROTECTED[0].removesuffix(" only") in str(error):
+                    continue
+            opened.append(address)
+        self._facts[Fact.NO_PLAIN_CALLS] = not opened
 
     async def _try(  # noqa: PLR0917  # what a call is made of
         self,
@@ -348,8 +350,9 @@ async def _answer(channel: grpc.aio.Channel, name: str, request: bytes) -> bytes
 
 
 def _refused(settings: type[Any], fields: Mapping[str, object]) -> bool:
+    """Say whether settings are refused for what they say of protection."""
     try:
         settings(**fields)
-    except SettingsError:
-        return True
+    except SettingsError as error:
+        return any(words in str(error) for words in _UNPROTECTED)
     return False

@@ -36,6 +36,8 @@ class Watched:
     """Of each database, when it was opened and when it was closed."""
     at_places: dict[str, bytes]
     """What a key file's place on the disk holds at the end, by the name that the file had."""
+    lengths: dict[str, int]
+    """Of the same files, in bytes, when they were found."""
 
 
 class Watch:
@@ -51,6 +53,7 @@ class Watch:
         self._links = links
         self._drawn = set[bytes]()
         self._settings: list[DatabaseSettings] = []
+        self._lengths: dict[str, int] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -70,6 +73,7 @@ class Watch:
             second = self._links / path.name
             with suppress(FileExistsError, FileNotFoundError):  # it has one, or is just deleted
                 second.hardlink_to(path)
+                self._lengths[path.name] = second.stat().st_size
 
     def watched(self) -> Watched:
         """Give what was noted."""
@@ -78,6 +82,7 @@ class Watch:
             drawn=frozenset(self._drawn),
             settings=tuple(self._settings),
             at_places={path.name: path.read_bytes() for path in places},
+            lengths=dict(self._lengths),
         )
 
     def _noting(self, draw: Callable[..., bytes]) -> Callable[..., bytes]:

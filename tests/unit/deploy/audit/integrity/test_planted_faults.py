@@ -16,6 +16,7 @@ from common.mechanisms.mechanism import Counts, Mixture, Vector
 from common.mechanisms.support import SupportProbabilities
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding
+from deploy.audit.integrity.leverage import Leverage
 from deploy.audit.integrity.scenarios import SCENARIOS
 from tests.support.protocol_tasks import every_protocol_task
 
@@ -90,6 +91,21 @@ def test_an_estimator_that_is_off_by_two_hundredths(
     monkeypatch.setattr(common.mechanisms.support, "debias", off)
 
     assert "the estimate moves by what fake users' reports weigh" in _said(scenario, protocol)
+
+
+@pytest.mark.parametrize("scenario", ["input-manipulation", "maximal-gain", "message-flood"])
+def test_a_formula_that_leaves_out_what_targets_hold(
+    scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is expected stands beside what is measured, and is held against it."""
+    gain = Leverage.gain
+
+    def other(self: Leverage, share: float, own: float, **of: float) -> float:
+        return gain(self, share, own, further=of["further"], each=of["each"], held=0.0)
+
+    monkeypatch.setattr(Leverage, "gain", other)
+
+    assert "the rise is the expected one, but for what was drawn" in _said(scenario)
 
 
 def test_reports_that_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:

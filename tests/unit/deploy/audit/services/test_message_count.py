@@ -5,8 +5,9 @@ import pytest
 
 from common.dummy_spec import DummySpec
 from common.shuffler_spec import ShufflerSpec
+from deploy.audit.code.dummy_laws import law_of_extra
 from deploy.audit.fit import of_cells
-from deploy.audit.services.message_count import law_of_more, of_added
+from deploy.audit.services.message_count import of_added
 from deploy.audit.significance import TEST_LEVEL
 from shuffler.dummies import draw_item_dummies
 from user_agent.contribution import draw_dummy_counts
@@ -25,7 +26,7 @@ def test_what_devices_draw_has_the_law(law: DummySpec) -> None:
     """Of 20000 users; seed 1; fails by chance with probability 1e-7. Another chance is seen."""
     drawn = draw_dummy_counts(law, 20_000, np.random.default_rng(1)) - law.per_user
     seen = np.bincount(drawn, minlength=law.most + 1)
-    right = law_of_more(law)
+    right = law_of_extra(law)
 
     assert right.sum() == pytest.approx(1)
     assert TEST_LEVEL < of_cells(seen, right)
@@ -34,7 +35,7 @@ def test_what_devices_draw_has_the_law(law: DummySpec) -> None:
 
 def test_a_fixed_number_has_nothing_more() -> None:
     """There is one place, and all of it."""
-    assert [1.0] == law_of_more(DummySpec(law="fixed", per_user=3)).tolist()
+    assert [1.0] == law_of_extra(DummySpec(law="fixed", per_user=3)).tolist()
 
 
 @pytest.mark.parametrize("law", [_BINOMIAL, _GEOMETRIC], ids=lambda law: law.law)
