@@ -93,7 +93,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",
     "deploy.audit.code.mixing._check_law": "dummies that the shuffler has just sealed",
     "deploy.audit.code.mixing._mix": "a batch that it has just mixed",
-    "deploy.audit.code.small_device.SmallDevice.kept": "its own device's budget, just written",
+    "deploy.audit.stand_ins.small_device.SmallDevice.kept": "its own device's budget, just written",
     "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
     "deploy.audit.integrity.intake_rules._NoEncryption.open": "reports that it has just made",

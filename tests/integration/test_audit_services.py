@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from common.task import Task
+from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.plan import plan_for
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.scenarios import SCENARIOS
-from deploy.audit.services.views import NOT_A_USERS, Views, pieces, received, together
+from deploy.audit.services.views import NOT_A_USERS, Views, received, together
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.audited_services import USERS, audited, audited_task, played, rows
 from tests.support.protocol_tasks import every_protocol_task

@@ -7,7 +7,7 @@ import numpy as np
 from common.hpke import HpkePrivateKey, SealContext
 from common.hpke_pool import Opened
 from common.suites import SUITES
-from deploy.audit.integrity.in_place import InPlace
+from deploy.audit.stand_ins.in_place import InPlace
 
 
 class InlinePool(InPlace):

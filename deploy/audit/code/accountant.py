@@ -28,10 +28,10 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.laws import support_law
-from deploy.audit.code.panel import panel
 from deploy.audit.code.tiny import check_tiny
 from deploy.audit.finding import Outcome
+from deploy.audit.laws.panel import panel
+from deploy.audit.laws.support_law import support_law
 
 _DELTA: Final = 1e-6
 _SIZES: Final = (30, 1000, 60_000, 2_000_000)

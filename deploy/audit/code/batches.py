@@ -18,9 +18,9 @@ from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.laws import SupportLaw, support_law
-from deploy.audit.code.panel import panel
 from deploy.audit.finding import Outcome
+from deploy.audit.laws.panel import panel
+from deploy.audit.laws.support_law import SupportLaw, support_law
 
 _USERS: Final = 50
 _DUMMIES: Final = 2

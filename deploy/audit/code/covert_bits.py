@@ -25,8 +25,8 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
-from deploy.audit.services.traced import Watched
-from deploy.audit.services.views import pieces
+from deploy.audit.raw_bytes import pieces
+from deploy.audit.stand_ins.watched import Watched
 from user_agent.contribution import Contributor
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))

@@ -27,10 +27,10 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.dummy_laws import law_of_extra
-from deploy.audit.code.laws import support_law
-from deploy.audit.code.panel import panel
 from deploy.audit.finding import Outcome
+from deploy.audit.laws.dummy_laws import law_of_extra
+from deploy.audit.laws.panel import panel
+from deploy.audit.laws.support_law import support_law
 from user_agent.contribution import Contributor
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))

@@ -3,19 +3,17 @@
 from typing import Final
 
 import numpy as np
-from scipy import stats
 
 from common.dummy_spec import DummySpec
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Vector
-from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.shuffler_spec import ShufflerSpec
 from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.dummy_laws import law_of_extra
-from deploy.audit.code.panel import panel
 from deploy.audit.finding import Outcome
+from deploy.audit.laws.dummy_laws import law_of_added, law_of_extra
+from deploy.audit.laws.panel import panel
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
@@ -80,13 +78,6 @@ def _check_shuffler(
     if law.law == "none":
         return
     numbers = draw_item_dummies(law, draws, rng)
-    places = np.arange(law.most + 1)
-    if law.law == "binomial":
-        chances: Vector = stats.binom.pmf(places, law.trials, 0.5)
-    else:
-        left, right = law.left_weight / RATIO_SUM, law.right_weight / RATIO_SUM
-        steps = places - law.peak
-        chances = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
     checks.must("the shuffler's dummies within their range", int(numbers.max()) <= law.most)
     counts = np.bincount(np.clip(numbers, 0, law.most), minlength=law.most + 1)
-    checks.test(f"the shuffler's {law.law} dummies", fit.of_cells(counts, chances))
+    checks.test(f"the shuffler's {law.law} dummies", fit.of_cells(counts, law_of_added(law)))

@@ -27,7 +27,6 @@ from common.task_digest import TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.dummy_laws import law_of_added
 from deploy.audit.code.orders import Memory, check_order, numbered, places_of
 from deploy.audit.code.replay import (
     Order,
@@ -38,9 +37,10 @@ from deploy.audit.code.replay import (
 )
 from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Outcome
-from deploy.audit.integrity.in_place import InPlace
+from deploy.audit.laws.dummy_laws import law_of_added
+from deploy.audit.order_tests import of_ranks
 from deploy.audit.sample_task import sample_task
-from deploy.audit.services.order import of_ranks
+from deploy.audit.stand_ins.in_place import InPlace
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import KEY_BYTES, BatchKey
 from shuffler.mixing import Mixing

@@ -22,6 +22,7 @@ from deploy.audit.checks import Checks
 from deploy.audit.code.replay import Order
 from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Outcome
+from deploy.audit.order_tests import of_blocks
 from shuffler.permutation import ExternalShuffle, Reports, permute
 
 Ordering = Callable[[int, np.random.Generator], Order]
@@ -154,9 +155,7 @@ def check_order(checks: Checks, name: str, order: Order) -> None:
     checks.test(f"{name}: places nearly kept", fit.of_number(about, 2 * _NEAR + 1))
     rank = float(np.corrcoef(order, places)[0, 1])
     checks.test(f"{name}: early stays early", fit.of_normal(rank, 0.0, 1 / math.sqrt(n - 1)))
-    blocks = np.zeros((_BLOCKS, _BLOCKS), dtype=np.int64)
-    np.add.at(blocks, (order * _BLOCKS // n, places * _BLOCKS // n), 1)
-    checks.test(f"{name}: blocks spread", fit.of_blocks(blocks))
+    checks.test(f"{name}: blocks spread", of_blocks(order, _BLOCKS))
 
 
 def _check_source(checks: Checks, name: str, ordering: Ordering) -> None:

@@ -29,9 +29,9 @@ from common.signing import SigningIdentity
 from common.task import NONCE_BYTES, Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.small_device import SmallDevice, Writes, central_too_low
 from deploy.audit.finding import Outcome
 from deploy.audit.sample_task import sample_task
+from deploy.audit.stand_ins.small_device import SmallDevice, Writes, central_too_low
 
 _USERS: Final = 60
 """Few, so that a device confirms a claim in hundredths of a second."""

@@ -22,10 +22,10 @@ from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.laws import SupportLaw, support_law
-from deploy.audit.code.panel import panel
 from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Finding, Outcome
+from deploy.audit.laws.panel import panel
+from deploy.audit.laws.support_law import SupportLaw, support_law
 
 _AT_ONCE: Final = 250_000
 """Reports drawn together; unary ones are long."""

@@ -13,11 +13,9 @@ import numpy as np
 
 from common.accounting.coalitions import Terms
 from common.dummy_spec import NO_DUMMIES, DummySpec
-from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.shuffler_spec import KEEP_SUM, PERMUTES, RATIO_SUM, ShufflerSpec
 from deploy.audit.checks import Checks
-from deploy.audit.code.dummy_laws import law_of_extra
 from deploy.audit.code.enumeration import (
     Law,
     grr_law,
@@ -27,6 +25,7 @@ from deploy.audit.code.enumeration import (
     true_delta_with_item_noise,
     uniform_law,
 )
+from deploy.audit.laws.dummy_laws import law_of_added, law_of_extra
 
 _ITEMS: Final = 3
 _EPSILONS: Final = (0.2, 0.8, 1.5)
@@ -151,7 +150,7 @@ def _check_added(checks: Checks, name: str, shuffler: ShufflerSpec, local_epsilo
         grr_law(value, _ITEMS, local_epsilon) if noisy else {(value,): 1.0}
         for value in range(_ITEMS)
     ]
-    noise = dict(enumerate(_noise(shuffler).tolist()))
+    noise = dict(enumerate(law_of_added(shuffler).tolist()))
     truths = {
         epsilon: true_delta_with_item_noise(
             laws, users=2, noise=noise, epsilon=epsilon, kept=shuffler.keep_weight / KEEP_SUM
@@ -159,20 +158,6 @@ def _check_added(checks: Checks, name: str, shuffler: ShufflerSpec, local_epsilo
         for epsilon in _EPSILONS
     }
     _compare(checks, name, terms, 2, truths)
-
-
-def _noise(shuffler: ShufflerSpec) -> Vector:
-    places = np.arange(shuffler.most + 1)
-    if shuffler.law == "binomial":
-        weights = np.array([1.0])
-        for _ in range(shuffler.trials):
-            weights = np.convolve(weights, [0.5, 0.5])
-        return weights
-    steps = places - shuffler.peak
-    left, right = shuffler.left_weight / RATIO_SUM, shuffler.right_weight / RATIO_SUM
-    weights = np.where(steps < 0, left ** np.abs(steps), right ** np.abs(steps))
-    noise: Vector = weights / weights.sum()
-    return noise
 
 
 def _check_each_item(checks: Checks) -> None:

@@ -23,7 +23,7 @@ def even_seeds() -> AbstractContextManager[None]:
     def other(self: LocalHashing, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         return 2 * rng.integers(0, (self.family.seeds + 1) // 2, size=count, dtype=np.int64)
 
-    return planting.method(LocalHashing, "_seeds", other)
+    return planting.attribute(LocalHashing, "_seeds", other)
 
 
 def half_the_seeds() -> AbstractContextManager[None]:
@@ -33,7 +33,7 @@ def half_the_seeds() -> AbstractContextManager[None]:
         del self
         return rng.integers(0, 2**63, size=count, dtype=np.uint64)
 
-    return planting.method(StringHashing, "_seeds", other)
+    return planting.attribute(StringHashing, "_seeds", other)
 
 
 def low_wrong_answers() -> AbstractContextManager[None]:
@@ -49,7 +49,7 @@ def low_wrong_answers() -> AbstractContextManager[None]:
         lower = np.where(said - half == truth, said, said - half)
         return np.where(moved, np.maximum(lower, 0), said)
 
-    return planting.method(ResponseWeights, "respond", other)
+    return planting.attribute(ResponseWeights, "respond", other)
 
 
 def shared_coins() -> AbstractContextManager[None]:
@@ -68,7 +68,7 @@ def shared_coins() -> AbstractContextManager[None]:
             said[first::2] = honest(self, truth[first::2], answers, rng)
         return said
 
-    return planting.method(ResponseWeights, "respond", other)
+    return planting.attribute(ResponseWeights, "respond", other)
 
 
 def more_for_odd_values() -> AbstractContextManager[None]:
@@ -86,7 +86,7 @@ def more_for_odd_values() -> AbstractContextManager[None]:
         return mechanism.dummies(law.per_user + int(more), rng)
 
     return planting.both(
-        planting.method(Contributor, "answer", answer), planting.function(draw_dummies, dummies)
+        planting.attribute(Contributor, "answer", answer), planting.function(draw_dummies, dummies)
     )
 
 

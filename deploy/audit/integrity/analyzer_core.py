@@ -28,9 +28,9 @@ from common.runtime.vitals import Vitals
 from common.signing import SignedTask
 from common.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
-from deploy.audit.integrity.in_place import InPlace
 from deploy.audit.integrity.rehearsed import published_under
-from deploy.audit.integrity.still_clock import StillClock
+from deploy.audit.stand_ins.in_place import InPlace
+from deploy.audit.stand_ins.still_clock import StillClock
 
 _SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
 _MOST_REFUSED_SHARE: Final = 0.05

@@ -19,7 +19,7 @@ from deploy.audit.integrity.connection import Connection
 from deploy.audit.integrity.playthrough import Rows, played, refused
 from deploy.audit.integrity.shuffler_site import ShufflerSite, users
 from deploy.audit.integrity.spool_file import rows, written_anywhere
-from deploy.audit.services.search import found, hashed, written
+from deploy.audit.raw_bytes import found, hashed, written
 from protos.shuffledp.v1 import shuffler_pb2
 
 _SCENARIO: Final = "bulk-clients"

@@ -24,7 +24,7 @@ from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.fit import of_chance, of_number
 from deploy.audit.integrity.known_limit import known_limit
-from deploy.audit.services.views import pieces
+from deploy.audit.raw_bytes import pieces
 from deploy.audit.significance import TEST_LEVEL
 from user_agent.evidence import Inclusion
 from user_agent.inclusion import conclusion, counted, to_ask

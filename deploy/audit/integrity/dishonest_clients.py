@@ -32,7 +32,7 @@ from deploy.audit.integrity.known_limit import known_limit
 from deploy.audit.integrity.playthrough import NONE_REFUSED, Rows, played, refused
 from deploy.audit.integrity.rehearsed import people
 from deploy.audit.integrity.shuffler_core import ShufflerCore, envelope, sealed_reports
-from deploy.audit.integrity.still_clock import StillClock
+from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.contribution import Contributor
 
 _SCENARIO: Final = "dishonest-clients"

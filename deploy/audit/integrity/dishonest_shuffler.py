@@ -17,8 +17,8 @@ from common.submission import unpack
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, manifest_of
-from deploy.audit.integrity.still_clock import StillClock
-from deploy.audit.services.views import pieces
+from deploy.audit.raw_bytes import pieces
+from deploy.audit.stand_ins.still_clock import StillClock
 from shuffler.dummies import draw_item_dummies, draw_kept
 from shuffler.inclusion import Inclusions
 

@@ -30,13 +30,13 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.panel import panel
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, in_chunks, manifest_of
-from deploy.audit.integrity.in_place import InPlace
 from deploy.audit.integrity.playthrough import refused
 from deploy.audit.integrity.rehearsal import quietly
 from deploy.audit.integrity.small_batch import USERS, SmallBatch, analyzer, small_task
+from deploy.audit.laws.panel import panel
+from deploy.audit.stand_ins.in_place import InPlace
 
 _CHUNKS: Final = 200
 _IN_A_CHUNK: Final = 40

@@ -18,7 +18,7 @@ from deploy.audit.finding import Outcome
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.rehearsal import quietly
 from deploy.audit.integrity.small_batch import SmallBatch, small_task
-from deploy.audit.integrity.still_clock import StillClock
+from deploy.audit.stand_ins.still_clock import StillClock
 
 _LOOK: Final = 0.005
 _PATIENCE: Final = 30.0

@@ -17,7 +17,7 @@ from common.task import Task
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.dishonest_shuffler import DishonestShuffler
 from deploy.audit.integrity.rehearsed import SENTINELS, people
-from deploy.audit.integrity.still_clock import StillClock
+from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.contribution import Contributor

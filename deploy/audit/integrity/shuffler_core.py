@@ -18,8 +18,8 @@ from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.submission import Submission, pack
 from common.task import MAX_SHUFFLER_DUMMIES, Task
 from common.user_token import TokenIdentity
-from deploy.audit.integrity.in_place import InPlace
-from deploy.audit.integrity.still_clock import StillClock
+from deploy.audit.stand_ins.in_place import InPlace
+from deploy.audit.stand_ins.still_clock import StillClock
 from shuffler.client import Analyzer
 from shuffler.collection import Collection
 from shuffler.connection_count import ConnectionCount

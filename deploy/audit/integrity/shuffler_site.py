@@ -17,7 +17,7 @@ from common.user_token import TokenIdentity
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.inbox import Inbox
 from deploy.audit.integrity.shuffler_core import SPOOL_FILE, ShufflerCore
-from deploy.audit.integrity.still_clock import START, StillClock
+from deploy.audit.stand_ins.still_clock import START, StillClock
 
 DEADLINE: Final = int(START) + 3600
 """Of every task here; before it no key of the shuffler comes to its end."""

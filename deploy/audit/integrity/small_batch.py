@@ -20,8 +20,8 @@ from common.result import Result
 from common.signing import SignedTask
 from common.task import Task
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, manifest_of
-from deploy.audit.integrity.still_clock import StillClock
 from deploy.audit.sample_task import sample_task
+from deploy.audit.stand_ins.still_clock import StillClock
 
 USERS: Final = 20
 """Of whose reports one may be refused without the batch being suspect."""

@@ -11,9 +11,9 @@ from common.guarantee import Coalition
 from common.mechanisms.mechanism import Vector
 from common.shuffler_spec import PERMUTES
 from deploy.audit.audited import Audited
-from deploy.audit.code.laws import support_law
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
+from deploy.audit.laws.support_law import support_law
 from deploy.audit.privacy.crowd_attack import proven_epsilon
 from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
 from deploy.audit.privacy.rows import game_row

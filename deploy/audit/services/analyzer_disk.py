@@ -5,8 +5,9 @@ from typing import Final
 
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
+from deploy.audit.raw_bytes import first_bytes, hashed, kinds_found, written
+from deploy.audit.services.look import secret_ways
 from deploy.audit.services.record import Record
-from deploy.audit.services.search import first_bytes, hashed, kinds_found, secret_ways, written
 from deploy.audit.services.views import Views
 
 _MOMENTS: Final = frozenset({"started", "collecting", "delivering", "staged", "over", "stopped"})

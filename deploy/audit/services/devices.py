@@ -12,8 +12,8 @@ from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import BudgetError, PolicyError, SignatureError, TaskError
 from common.signing import SigningIdentity
 from common.task import Task
-from deploy.audit.code.small_device import SmallDevice, central_too_low, local_too_low
 from deploy.audit.services.facts import Fact
+from deploy.audit.stand_ins.small_device import SmallDevice, central_too_low, local_too_low
 
 _SURE: Final = 0.9
 

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Final
 
 from common.errors import SettingsError
 from common.runtime.state_key import StateKey, is_sealed
+from deploy.audit.raw_bytes import written
 from deploy.audit.services.tape import Party
 
 DIRECTORY: Final = "."
@@ -89,3 +90,9 @@ def _opened(name: str, content: bytes, raw: bytes, key_file: Path) -> bytes | No
         return StateKey(raw, key_file).open(name, content)
     except SettingsError:
         return None
+
+
+def secret_ways(looks: Iterable[Look]) -> list[bytes]:
+    """Give the ways in which keys of any party may be written, opened as they were looked at."""
+    keys = {key for seen in looks for key in (*seen.secrets.values(), seen.state_key) if key}
+    return [way for key in sorted(keys) for way in written(key)]

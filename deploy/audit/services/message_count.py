@@ -6,12 +6,13 @@ import numpy as np
 
 from common.shuffler_spec import ShufflerSpec
 from deploy.audit.checks import Checks
-from deploy.audit.code.dummy_laws import law_of_added, law_of_extra
 from deploy.audit.finding import Finding
 from deploy.audit.fit import of_cells, of_chance
+from deploy.audit.laws.dummy_laws import law_of_added, law_of_extra
+from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.traced import TracedAnswer
-from deploy.audit.services.views import Views, pieces
+from deploy.audit.services.views import Views
 
 
 def finding(record: Record, views: dict[str, Views]) -> Finding:

@@ -9,11 +9,21 @@ from scipy import stats
 
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
-from deploy.audit.fit import of_cells, of_normal, of_number
+from deploy.audit.fit import of_cells
+from deploy.audit.order_tests import (
+    of_ascents,
+    of_blocks,
+    of_groups,
+    of_groups_on_disk,
+    of_rank,
+    of_ranks,
+    of_same_places,
+    of_successions,
+)
+from deploy.audit.raw_bytes import found, hashed, pieces, written
 from deploy.audit.services.record import Collection, Record
-from deploy.audit.services.search import found, hashed, written
 from deploy.audit.services.sources import Asked
-from deploy.audit.services.views import Views, pieces
+from deploy.audit.services.views import Views
 from protos.shuffledp.v1 import analyzer_pb2
 from shuffler.permutation import BUFFER_BYTES
 
@@ -59,86 +69,6 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
     )
 
 
-def of_rank(before: Places) -> float:
-    """
-    Test Spearman's correlation of a delivery with arrival.
-
-    Args:
-        before: For each place of the delivery, the place among what arrived; each once.
-
-    Of a uniform order it has mean 0 and variance 1/(N-1), and tails no heavier than a normal law's.
-    """
-    if len(before) < 3:  # noqa: PLR2004  # nothing to correlate
-        return 1.0
-    correlation = float(np.corrcoef(np.arange(len(before)), stats.rankdata(before))[0, 1])
-    return of_normal(correlation * float(np.sqrt(len(before) - 1)), 0.0, 1.0)
-
-
-def of_successions(before: Places) -> float:
-    """Test how many neighbours were neighbours before, in either direction: 2(N-1)/N on average."""
-    number = int((np.abs(np.diff(_ranks(before))) == 1).sum())
-    return of_number(number, 2 * max(1, len(before) - 1) / max(1, len(before)))
-
-
-def of_groups(owners: Places) -> float:
-    """Test how many neighbours belong to one owner, of any numbers of reports an owner."""
-    n = len(owners)
-    _, counts = np.unique(owners, return_counts=True)
-    mean = float((counts * (counts - 1)).sum()) / max(1, n)
-    same = int((np.diff(owners) == 0).sum())
-    return of_number(same, mean) if mean else float(same == 0)
-
-
-def of_blocks(before: Places) -> float:
-    """
-    Test the table of arrival block by delivery block.
-
-    Its margins are fixed, so that χ² of a uniform order has mean N/(N-1)·(K-1)².
-    """
-    n = len(before)
-    blocks = min(_MOST_BLOCKS, int(np.sqrt(n / _CELL)))
-    if blocks < 2:  # noqa: PLR2004  # one cell holds everything
-        return 1.0
-    ranks = _ranks(before)
-    table = np.zeros((blocks, blocks), dtype=np.int64)
-    np.add.at(table, (ranks * blocks // n, np.arange(n) * blocks // n), 1)
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
-    statistic = float(((table - expected) ** 2 / expected).sum()) * (n - 1) / n
-    return float(stats.chi2.sf(statistic, (blocks - 1) ** 2))
-
-
-def of_same_places(one: Places, other: Places) -> float:
-    """Test at how many places of two deliveries stands a report of the same user."""
-    n = min(len(one), len(other))
-    users = max(int(one.max(initial=0)), int(other.max(initial=0))) + 1
-    return of_number(int((one[:n] == other[:n]).sum()), n / users)
-
-
-def of_ascents(reports: Sequence[bytes]) -> float:
-    """Test whether ciphertexts are sorted: ascents of a uniform order, by their law's moments."""
-    heads = np.array([int.from_bytes(one[:7]) for one in reports], dtype=np.int64)
-    n = len(heads)
-    if n < _CELL:
-        return 1.0
-    return of_normal(int((np.diff(heads) > 0).sum()), (n - 1) / 2, float(np.sqrt((n + 1) / 12)))
-
-
-def of_ranks(marked: NDArray[np.bool_]) -> float:
-    """Test whether marked things stand earlier or later than the others, by their ranks' sum."""
-    n, k = len(marked), int(marked.sum())
-    if k in {0, n}:
-        return 1.0
-    spread = k * (n - k) * (n + 1) / 12
-    return of_normal(
-        float((np.flatnonzero(marked) + 1).sum()), k * (n + 1) / 2, float(np.sqrt(spread))
-    )
-
-
-def _ranks(places: Places) -> Places:
-    ranks: Places = np.argsort(np.argsort(places, kind="stable"), kind="stable")
-    return ranks
-
-
 def _senders(view: Views) -> Places:
     """Give who sent each delivered report, by place of the submission; without added dummies."""
     each = max(1, len(view.shuffler.reports) // max(1, len(view.shuffler.submissions)))
@@ -181,20 +111,6 @@ def _ordered(checks: Checks, collection: Collection, view: Views) -> None:
             for group in collection.disk.groups
         ]
         checks.test(f"groups on disk in the order of arrival {name}", of_groups_on_disk(groups))
-
-
-def of_groups_on_disk(groups: Sequence[Places]) -> float:
-    """
-    Test whether groups lie in the order in which they came, or in the reverse of it.
-
-    Args:
-        groups: Of each group, in the order on the disk, the places of arrival of its reports.
-
-    Groups are numbered at random: however large they are, their order is uniform.
-    """
-    came = np.array([float(group.mean()) for group in groups if len(group)])
-    ranks: Places = np.argsort(np.argsort(came, kind="stable"), kind="stable").astype(np.int64)
-    return min(1.0, 2 * min(of_rank(ranks), of_successions(ranks)))
 
 
 def _drawn(checks: Checks, collection: Collection, view: Views, asked: Sequence[Asked]) -> None:

@@ -5,15 +5,9 @@ import numpy as np
 from common.merkle import HASH_BYTES
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
+from deploy.audit.raw_bytes import first_bytes, found, hashed, kinds_found, written
+from deploy.audit.services.look import secret_ways
 from deploy.audit.services.record import Record
-from deploy.audit.services.search import (
-    first_bytes,
-    found,
-    hashed,
-    kinds_found,
-    secret_ways,
-    written,
-)
 
 _MOMENTS = ("started", "collecting", "delivering", "staged", "over", "stopped")
 _DELIVERED = ("first", "again", "early", "marked")

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import Mechanism, Reports
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+from deploy.audit.stand_ins.watched import Watched
 from user_agent.contribution import Answer, Contributor
 
 
@@ -81,24 +79,3 @@ class TracedContributor(Contributor):
             )
         )
         return made
-
-
-class Watched:
-    """A mechanism, and what it drew since it was last asked: first the own report, then dummies."""
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._behind = mechanism
-        self.drawn: list[Reports] = []
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever a mechanism offers
-        return getattr(self._behind, name)
-
-    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
-        """Randomize, and remember."""
-        self.drawn.append(self._behind.randomize(values, rng))
-        return self.drawn[-1]
-
-    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
-        """Draw dummies, and remember."""
-        self.drawn.append(self._behind.dummies(count, rng))
-        return self.drawn[-1]

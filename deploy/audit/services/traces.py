@@ -11,8 +11,8 @@ import numpy as np
 from common.batch import BatchState
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
+from deploy.audit.raw_bytes import found, hashed, written
 from deploy.audit.services.record import Record
-from deploy.audit.services.search import found, hashed, written
 from user_agent.evidence import Inclusion
 
 

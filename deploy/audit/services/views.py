@@ -20,6 +20,7 @@ from common.submission import Outcome, Submission, unpack
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.wire import chunk_from_wire, manifest_from_wire, outcomes_from_wire
+from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.record import Collection
 from deploy.audit.services.tape import Heard
 from deploy.audit.services.traced import TracedAnswer
@@ -344,8 +345,3 @@ def delivery(heard: Sequence[Heard]) -> tuple[BatchManifest, tuple[bytes, ...]] 
         )
         return manifest_from_wire(first), tuple(map(chunk_from_wire, rest))
     return None
-
-
-def pieces(together_: bytes, size: int) -> list[bytes]:
-    """Take apart what stands one after the other."""
-    return [together_[start : start + size] for start in range(0, len(together_), size)]

@@ -10,9 +10,9 @@ from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import SupportCounting
 from deploy.audit.catalogue import SCENARIOS
 from deploy.audit.code.accountant import formula_1
-from deploy.audit.code.laws import support_law
 from deploy.audit.code.orders import in_buckets, in_memory
-from deploy.audit.code.panel import panel
+from deploy.audit.laws.panel import panel
+from deploy.audit.laws.support_law import support_law
 from tests.support.audits import audited, played
 from tests.support.protocol_tasks import every_protocol_task
 

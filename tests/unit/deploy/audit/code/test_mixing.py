@@ -5,9 +5,9 @@ import pytest
 
 from common.task import Task
 from deploy.audit.code.mixing import play_mixing
-from deploy.audit.code.panel import panel
 from deploy.audit.code.replay import Recording, follows, ordered_at_once, ordered_in_buckets
 from deploy.audit.faults.catalogue import FAULTS
+from deploy.audit.laws.panel import panel
 from deploy.audit.run import rehearse
 from tests.support.audits import audited
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.audit.code.small_device import Writes
 from deploy.audit.faults.catalogue import FAULTS
 from deploy.audit.run import rehearse, scenarios_named
+from deploy.audit.stand_ins.small_device import Writes
 from tests.support.audits import audited, played
 from tests.support.protocol_tasks import every_protocol_task
 

@@ -115,6 +115,6 @@ def test_reports_that_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> No
         opened = open_each(key, sealed, sealed_bytes, context)
         return Opened(plaintexts=opened.plaintexts, readable=b"\1" * len(opened.readable))
 
-    monkeypatch.setattr("deploy.audit.integrity.in_place.open_each", open_all)
+    monkeypatch.setattr("deploy.audit.stand_ins.in_place.open_each", open_all)
 
     assert "what does not open is told with the result" in _said("dishonest-clients")

@@ -8,14 +8,14 @@ import pytest
 
 from common.runtime.database import Database
 from common.runtime.state import StateDirectory
+from deploy.audit.raw_bytes import found, kinds_found
 from deploy.audit.services.inventory import (
     missing_tables,
     open_to_others,
     unknown_columns,
     unknown_files,
 )
-from deploy.audit.services.look import columns, look
-from deploy.audit.services.search import found, kinds_found, secret_ways
+from deploy.audit.services.look import columns, look, secret_ways
 from deploy.audit.services.watch import DatabaseSettings, Watch
 
 

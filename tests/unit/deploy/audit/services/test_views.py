@@ -7,6 +7,7 @@ from common.batch import BatchId, BatchManifest
 from common.hpke import HpkePrivateKey
 from common.mechanisms.catalogue import mechanism_of
 from common.task_digest import TaskDigest
+from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.tape import Heard
 from deploy.audit.services.traced import TracedAnswer, TracedContributor
 from deploy.audit.services.views import (
@@ -17,7 +18,6 @@ from deploy.audit.services.views import (
     UserView,
     analyzer_view,
     network_view,
-    pieces,
     shuffler_view,
     together,
 )

@@ -14,8 +14,8 @@ from common.errors import ShuffleDpError
 from common.signing import SignedTask, SigningIdentity
 from common.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.integrity.still_clock import StillClock
-from deploy.audit.shuffler_in_memory import ShufflerInMemory
+from deploy.audit.stand_ins.shuffler_in_memory import ShufflerInMemory
+from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
 from user_agent.policy import Policy

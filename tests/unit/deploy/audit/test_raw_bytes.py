@@ -5,7 +5,7 @@ import hashlib
 
 import numpy as np
 
-from deploy.audit.services.search import found, hashed, written
+from deploy.audit.raw_bytes import found, hashed, written
 
 
 def test_patterns_are_found_wherever_they_stand() -> None:

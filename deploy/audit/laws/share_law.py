@@ -8,7 +8,7 @@ import numpy as np
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Mixture, Vector
 from common.task import Task
-from deploy.audit.code.laws import support_law
+from deploy.audit.laws.support_law import support_law
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

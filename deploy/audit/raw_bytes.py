@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from common.merkle import leaf
-from deploy.audit.services.look import Look
 
 _WORD: Final = 8
 _SIEVE: Final = np.uint64(0xFFFFF)
@@ -80,11 +79,10 @@ def first_bytes(sealed: bytes) -> list[bytes]:
     return written(sealed[:_BEGINNING])
 
 
-def secret_ways(looks: Iterable[Look]) -> list[bytes]:
-    """Give the ways in which keys of any party may be written, opened as they were looked at."""
-    keys = {key for seen in looks for key in (*seen.secrets.values(), seen.state_key) if key}
-    return [way for key in sorted(keys) for way in written(key)]
-
-
 def _start(pattern: bytes) -> int:
     return int.from_bytes(pattern[:_WORD], "little")
+
+
+def pieces(together: bytes, size: int) -> list[bytes]:
+    """Take apart what stands one after the other."""
+    return [together[start : start + size] for start in range(0, len(together), size)]
