@@ -77,7 +77,9 @@ class Checks:
         parts = []
         if self._tests:
             name = min(self._tests, key=lambda test: self._tests[test])
-            parts.append(f"least p of {self._n_tests} tests {self._tests[name]:.2g}, of: {name}")
+            among = f"least p of {self._n_tests} tests" if self._n_tests > 1 else "p of one test"
+            parts.append(f"{among} {self._tests[name]:.2g}, of: {name}")
         if self._facts:
-            parts.append(f"{len(self._facts)} facts checked")
+            facts = "facts" if len(self._facts) > 1 else "fact"
+            parts.append(f"{len(self._facts)} {facts} checked")
         return "; ".join(parts)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -55,6 +55,8 @@ _SIGNS: Final = MappingProxyType({"known limit": "!"})
 class Row:
     """A finding, as a reader is shown it."""
 
+    id: str
+    """Of its place on the page."""
     title: str
     who: str
     subject: str
@@ -74,6 +76,8 @@ class CoalitionRow:
     """One coalition: what is claimed against it, and what was found."""
 
     who: str
+    link: str
+    """Where its row stands on the page; nothing if none does."""
     weakest: bool
     about: str
     """Which attack the figures are of."""
@@ -94,6 +98,8 @@ def audit_page(report: AuditReport) -> str:
     Cost: searches for ε of what could be changed, about a second.
     """
     point = weakest_point(report)
+    headings = _headings(report)
+    places = {id(finding): row.id for _, rows in headings.values() for finding, row in rows}
     told = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
     measured = point.measured
     found = variants(report, point)
@@ -112,12 +118,19 @@ def audit_page(report: AuditReport) -> str:
         ),
         n_rows=len(report.findings),
         n_failed=len(report.failed),
-        n_limits=sum(finding.verdict == "known limit" for finding in report.findings),
-        failed=[_row(finding) for finding in report.failed],
+        limits=[
+            row
+            for _, rows in headings.values()
+            for finding, row in rows
+            if finding.verdict == "known limit"
+        ],
+        failed=[
+            _row(finding, f"failed-{place}") for place, finding in enumerate(report.failed, start=1)
+        ],
         weakest=told[point.guarantee],
         also=[who(coalition) for coalition in point.equals],
         main=told[claimed(report.guarantees)],
-        measured=None if measured is None else _row(measured),
+        measured=None if measured is None else _row(measured, ""),
         same_claim=measured is not None
         and (measured.claim_epsilon, measured.delta or 0.0)
         == (point.guarantee.epsilon, point.guarantee.delta),
@@ -125,14 +138,23 @@ def audit_page(report: AuditReport) -> str:
         changes=changes(report, point),
         advice=_advice(report, point),
         variants=[_variant(variant) for variant in found],
-        coalitions=coalition_rows(report, point),
+        coalitions=coalition_rows(report, point, places),
+        untried=[
+            row.who for row in coalition_rows(report, point, places) if row.verdict == NOT_TRIED
+        ],
         curves=[curve_chart(curve) for curve in report.curves if curve.points],
         rocs=[(_whose(finding), roc_chart(finding)) for finding in report.findings if finding.roc],
         plane=(WIDTH, HEIGHT, SIDE),
         headings=[
-            (name.replace(" ", "-"), *_HEADINGS_IN_WORDS[name], _rows(report, name))
-            for name in HEADINGS
+            (
+                name.replace(" ", "-"),
+                *_HEADINGS_IN_WORDS[name],
+                [row for _, row in rows if not row.subject],
+                [row for _, row in rows if row.subject],
+            )
+            for name, (_, rows) in headings.items()
         ],
+        average=f"{100 / report.task.domain_size:.2g}\N{NO-BREAK SPACE}%",
         verdicts=[
             (name, _sign(name), _kind(name), words) for name, words in VERDICTS_IN_WORDS.items()
         ],
@@ -144,8 +166,17 @@ def audit_page(report: AuditReport) -> str:
     )
 
 
-def coalition_rows(report: AuditReport, point: WeakestPoint) -> tuple[CoalitionRow, ...]:
-    """Give one row a coalition, from the weakest point down."""
+def coalition_rows(
+    report: AuditReport, point: WeakestPoint, places: Mapping[int, str] = MappingProxyType({})
+) -> tuple[CoalitionRow, ...]:
+    """
+    Give one row a coalition, from the weakest point down.
+
+    Args:
+        report: Of the audit.
+        point: Its weakest point.
+        places: Of the findings on the page, by their identity.
+    """
     best = best_promises(report.guarantees)
     tried = {f.coalition for f in report.findings if report.attacks_by(f.coalition)}
     tried.discard("nobody")
@@ -161,6 +192,7 @@ def coalition_rows(report: AuditReport, point: WeakestPoint) -> tuple[CoalitionR
         verdict = first.verdict if first is not None else NOT_TRIED
         row = CoalitionRow(
             who=who(coalition),
+            link="" if first is None else places.get(id(first), ""),
             weakest=coalition == point.coalition,
             about=_about(attacks),
             claim="–" if claim is None else figures.privacy(claim),
@@ -180,7 +212,14 @@ def _about(attacks: tuple[Finding, ...]) -> str:
     if not attacks:
         return "no attack by it was played"
     more = len(attacks) - 1
-    return attacks[0].title + (f"; {more} more below" if more else "")
+    loose = sum(attack.verdict == "not contradicted" for attack in attacks[1:])
+    mixed = loose and attacks[0].verdict == "reached"
+    apart = f", {loose} of them not contradicted" if mixed else ""
+    return _capital(attacks[0].title) + (f"; {more} more below{apart}" if more else "")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _title(report: AuditReport) -> str:
@@ -229,14 +268,24 @@ def _variant(variant: Variant) -> tuple[str, str, str, str]:
     )
 
 
-def _rows(report: AuditReport, heading: Heading) -> list[Row]:
+Shown = list[tuple[Finding, Row]]
+
+
+def _headings(report: AuditReport) -> dict[Heading, tuple[str, Shown]]:
+    """Give the rows under each heading, by name, with the heading's place on the page."""
+    places = {name: name.replace(" ", "-") for name in HEADINGS}
+    return {name: (place, _rows(report, name, place)) for name, place in places.items()}
+
+
+def _rows(report: AuditReport, heading: Heading, place: str) -> Shown:
     """Give the rows under a heading, those that failed first; what they advise once."""
-    rows = (finding for finding in report.findings if finding.heading == heading)
-    shown: list[Row] = []
+    rows = [finding for finding in report.findings if finding.heading == heading]
+    shown: Shown = []
     advised: set[str] = set()
     for finding in sorted(rows, key=lambda finding: finding.passed):
-        row = _row(finding)
-        shown.append(dataclasses.replace(row, advice="") if row.advice in advised else row)
+        row = _row(finding, f"{place}-{len(shown) + 1}")
+        told = dataclasses.replace(row, advice="") if row.advice in advised else row
+        shown.append((finding, told))
         advised.add(row.advice)
     return shown
 
@@ -246,9 +295,10 @@ def _whose(finding: Finding) -> str:
     return who(finding.coalition) + other
 
 
-def _row(finding: Finding) -> Row:
+def _row(finding: Finding, place: str) -> Row:
     return Row(
-        title=finding.title,
+        id=place,
+        title=_capital(finding.title),
         who="" if finding.coalition == "nobody" else who(finding.coalition),
         subject=finding.subject,
         sentence=finding.sentence,
@@ -290,7 +340,8 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
     if finding.trials:
         yield "Trials", figures.count(finding.trials)
     if finding.advantage is not None and math.isfinite(finding.advantage):
-        yield "Advantage of the best guess", f"{finding.advantage:.4g}"
+        told = f"{finding.advantage:.4g}, by which true positives outweigh false ones"
+        yield "Advantage of the best guess", told
     if finding.confidence is not None:
         yield "Confidence", _confidence(finding.confidence)
     if finding.tests:

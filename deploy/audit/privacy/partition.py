@@ -33,7 +33,7 @@ def _smallest_group(audited: Audited) -> Finding:
         heading="anonymity",
         sentence="However the analyzer cuts its users into tasks, none is released with fewer than "
         f"n_min users, and every device has checked what holds then: "
-        f"ε = {rounded_up(task.central_epsilon)}.",
+        f"ε = {rounded_up(task.central_epsilon)}, as the task states it, rounded up.",
         advice="Raise n_min: it bounds the smallest group. The shuffler's minimum_batch and the "
         "devices' total_central_epsilon_cap say what they go along with.",
     )
