@@ -64,6 +64,8 @@ class Finding:
     """What it means, in plain words."""
     subject: str = ""
     """What was played on, where that is not the audited task: another design, to compare with."""
+    aside: bool = False
+    """Whether it is on more tasks than one, or on fewer people: no figure of this task alone."""
     advice: str = ""
     """What to change if it is not good enough."""
     claim_epsilon: float | None = None

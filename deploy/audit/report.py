@@ -102,10 +102,11 @@ def _too_many(tests: int) -> Finding:
     )
 
 
-def _rank(row: Finding, promised: list[float]) -> tuple[bool, int, bool, float]:
+def _rank(row: Finding, promised: list[float]) -> tuple[bool, bool, int, bool, float]:
     gained = max(row.empirical_epsilon_lower or 0.0, row.exact_epsilon or 0.0)
     return (
         row.passed,
+        row.aside,
         promised.index(row.claim_epsilon) if row.claim_epsilon in promised else len(promised),
         row.empirical_epsilon_lower is None,
         -gained,

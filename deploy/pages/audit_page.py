@@ -119,7 +119,7 @@ def audit_page(report: AuditReport) -> str:
         n_rows=len(report.findings),
         n_failed=len(report.failed),
         limits=[
-            row
+            (finding.scenario.replace("-", " "), row)
             for _, rows in headings.values()
             for finding, row in rows
             if finding.verdict == "known limit"

@@ -140,6 +140,7 @@ def _skippers_played(audited: Audited, rng: np.random.Generator) -> Finding:
         claimed=skippers_guarantee(terms, _FEW, adding=1),
         exact=proven_epsilon(terms, crowd),
         scenario="skippers",
+        aside=True,
         title=f"{_FEW - 1} of {_FEW} users add no dummies",
         heading="anonymity",
         statistic=STATISTIC,

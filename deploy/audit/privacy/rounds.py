@@ -64,6 +64,7 @@ def _pooled(audited: Audited, rng: np.random.Generator) -> Finding:
         ),
         exact=_POOLED_ROUNDS * mechanism.local_epsilon,
         scenario="rounds",
+        aside=True,
         title=f"{_POOLED_ROUNDS} rounds, your reports recognised",
         heading="anonymity",
         statistic=f"sum of the log likelihood ratios of {_POOLED_ROUNDS} reports",
@@ -81,6 +82,7 @@ def _against_analyzer(audited: Audited, rounds: int) -> Finding:
         claimed=claimed,
         exact=attack,
         scenario="rounds",
+        aside=True,
         title=f"{rounds} rounds of the same {n_users:,} users",
         heading="anonymity",
         sentence=f"After {rounds} such rounds the analyzer alone has learned what "
@@ -108,6 +110,7 @@ def _among_few(audited: Audited, rng: np.random.Generator) -> Finding:
         claimed=analyzer_guarantee(terms, audited.n_users, honest=honest),
         exact=_attack(terms, terms.crowd_of(audited.n_users, honest, honest, 0)),
         scenario="rounds",
+        aside=True,
         title=f"{_POOLED_ROUNDS} rounds, {honest} of {audited.n_users:,} users honest",
         heading="anonymity",
         statistic=f"{STATISTIC}, over {_POOLED_ROUNDS} rounds",

@@ -27,7 +27,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
     _of_values(checks, [*record.first.answers, *record.again.answers], record.first)
     task = record.first.task
     own = (
-        f"one own report and {task.dummies.per_user} dummies"
+        f"one own report and {_dummies(task.dummies.per_user)}"
         if task.dummies.law == "fixed"
         else "one own report, and dummies of the task's law under padding"
     )
@@ -42,6 +42,10 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
         ),
         trials=len(record.first.answers) + len(record.again.answers),
     )
+
+
+def _dummies(number: int) -> str:
+    return "1 dummy" if number == 1 else f"{number} dummies"
 
 
 def of_added(added: int, law: ShufflerSpec, items: int) -> float:
