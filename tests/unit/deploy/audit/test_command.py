@@ -58,7 +58,7 @@ def test_what_is_not_as_it_must_be_ends_with_1(tmp_path: Path, task_file: Path) 
     """With a fault planted, and the files written all the same."""
     outcome = _run(
         tmp_path,
-        *("--scenario", "estimates", "--plant", "biased-estimates", "--processes", "1"),
+        *("--scenario", "small-rules", "--plant", "labels-cut", "--processes", "1"),
         *("--task-file", str(task_file)),
     )
 
@@ -81,6 +81,8 @@ def test_scenarios_and_faults_are_listed(tmp_path: Path) -> None:
     ("words", "kind", "said"),
     [
         (["--quick", "--full"], SettingsError, "not both"),
+        (["--rehearse", "--plant", "labels-cut"], SettingsError, "not both"),
+        (["--rehearse", "--full"], SettingsError, "leave --full out"),
         (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
         (["--plant", "none"], SettingsError, "there is no fault 'none'"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),

@@ -13,7 +13,7 @@ from deploy.audit.faults.catalogue import FAULTS, fault_named
 from deploy.audit.finding import Outcome
 from deploy.audit.playing import Job, play, play_all
 from deploy.audit.report_json import as_json
-from deploy.audit.run import audit, rehearse, scenarios_named
+from deploy.audit.run import Rehearsed, audit, rehearse, scenarios_named
 from deploy.audit.scenario import Scenario
 from deploy.result_json import dumps
 from shuffler.permutation import permute
@@ -82,7 +82,7 @@ def test_names_are_unique_and_unknown_ones_are_refused() -> None:
         fault_named("none")
 
 
-@pytest.mark.parametrize("name", ["uneven-dummies", "biased-estimates"])
+@pytest.mark.parametrize("name", ["labels-cut", "rounded-down"])
 def test_a_planted_fault_is_found_by_its_check_and_is_gone_afterwards(name: str) -> None:
     """Two of them; the others in the long suite."""
     before = permute
@@ -93,6 +93,16 @@ def test_a_planted_fault_is_found_by_its_check_and_is_gone_afterwards(name: str)
     [scenario] = scenarios_named([FAULTS[name].scenario])
     rows = play(Job(scenario=scenario, audited=audited(), seed=1)).findings
     assert all(row.passed for row in rows)
+
+
+def test_a_check_that_fails_without_its_fault_shows_nothing() -> None:
+    """Whatever it says with it."""
+    fault = FAULTS["labels-cut"]
+    said = (f"Not so: {fault.check}.",)
+
+    assert Rehearsed(fault=fault, said=said, said_before=()).caught
+    assert not Rehearsed(fault=fault, said=said, said_before=said).caught
+    assert not Rehearsed(fault=fault, said=(), said_before=()).caught
 
 
 @pytest.mark.slow
