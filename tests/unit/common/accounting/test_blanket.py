@@ -21,7 +21,8 @@ from common.accounting.randomizers import (
 )
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.code.enumeration import grr_law, true_delta, unary_law, uniform_law
+from deploy.audit.code.enumeration import grr_law, true_delta, uniform_law
+from tests.support.report_laws import unary_law
 
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:

@@ -6,14 +6,9 @@ from scipy import stats
 from common.accounting.amplification import delta_upper
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
-from deploy.audit.code.enumeration import (
-    every_function_law,
-    grr_law,
-    hashing_law,
-    true_delta,
-    uniform_law,
-)
+from deploy.audit.code.enumeration import grr_law, hashing_law, true_delta, uniform_law
 from tests.support.reductions import reduction_for
+from tests.support.report_laws import every_function_law
 
 _ENUMERATION_ERROR = 1e-15
 """What the enumeration's own sums of floats may be off, where the exact answer is 0."""

@@ -16,7 +16,8 @@ from common.accounting.randomizers import (
 )
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.code.enumeration import duchi_law, true_delta, unary_law
+from deploy.audit.code.enumeration import true_delta
+from tests.support.report_laws import duchi_law, unary_law
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.2), (0.75, 0.25), (0.9, 0.5), (0.6, 0.55)])

@@ -5,7 +5,7 @@ import pytest
 
 from common.errors import TaskError
 from common.mechanisms.one_hot import one_hot
-from deploy.audit.code.enumeration import unary_law
+from tests.support.report_laws import unary_law
 
 
 @pytest.mark.parametrize("chance", ["3/4", "0.6", "0.95"])

@@ -11,8 +11,8 @@ from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.mechanism import Counts, Reports, is_null, null_reports
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
-from deploy.audit.code.enumeration import unary_law
 from tests.support.mechanisms import Scripted
+from tests.support.report_laws import unary_law
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _PRECISE = Context(prec=80)
