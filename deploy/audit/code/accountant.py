@@ -7,6 +7,7 @@ slower and less exact than the accountant, and nothing of it is shared with it.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -20,11 +21,13 @@ from common.accounting.coalitions import (
     guarantees,
 )
 from common.accounting.composition import composed_epsilon
+from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.release import LocalRelease
 from common.dummy_spec import DummySpec
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
+from common.protocols import DummyLaw
 from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
@@ -36,6 +39,7 @@ from deploy.audit.laws.support_law import support_law
 _DELTA: Final = 1e-6
 _SIZES: Final = (30, 1000, 60_000, 2_000_000)
 _ROUNDS_CLOSE: Final = 1e-3
+_HALVINGS: Final = 60
 _GRID: Final = 41
 _COARSE_GRID: Final = 7
 _NARROW: Final = 0.01
@@ -55,6 +59,7 @@ def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
         _check_reduction(checks, task)
     _check_sizes(checks)
     _check_crowds(checks)
+    _check_refused_of_drawn(checks)
     _check_rounds(checks)
     _check_task(checks, audited)
     _check_arrived(checks, audited)
@@ -137,6 +142,33 @@ def _check_crowds(checks: Checks) -> None:
             )
 
 
+def _check_refused_of_drawn(checks: Checks) -> None:
+    """Dummies of which users draw the number, or which, are taken off with who was refused."""
+    laws: tuple[tuple[DummyLaw, dict[str, int]], ...] = (
+        ("binomial", {"trials": 4, "extra_weight": 2**31, "most": 4}),
+        ("negative-binomial", {"trials": 2, "extra_weight": 2**30, "most": 9}),
+        ("each-item", {"trials": 5, "extra_weight": 2**30, "most": 3}),
+    )
+    for law, fields in laws:
+        terms = Terms(
+            reduction=MatchCountReduction.for_epsilon(answers=5, local_epsilon=2.0, hashed=False),
+            local_epsilon=2.0,
+            dummies=DummySpec(law=law, per_user=0, **fields),
+            delta=_DELTA,
+            assumed_honest_fraction=1.0,
+        )
+        for refused in (0, 7, 60):
+            crowd = terms.crowd_of(1000, 300, 200, refused)
+            checks.must("honest users less the refused, of any law", crowd.users == 300 - refused)
+            drawn = crowd.random_dummies
+            checks.must("drawn dummies are counted", drawn is not None)
+            if law == "each-item":
+                left = drawn.trials if isinstance(drawn, Binomial) else -1
+                checks.must("each item's dummies less the refused", left == 200 - refused)
+            else:
+                checks.must("refused ones may be drawn ones", crowd.known_dummies == refused)
+
+
 def _check_rounds(checks: Checks) -> None:
     """Different rounds compose to more than the dearest of them, and lie between equal ones."""
     dear, cheap = LocalRelease(local_epsilon=0.5), LocalRelease(local_epsilon=0.4)
@@ -147,6 +179,26 @@ def _check_rounds(checks: Checks) -> None:
         least <= both * (1 + _ROUNDS_CLOSE) <= most * (1 + _ROUNDS_CLOSE) ** 2,
     )
     checks.must("and more than the dearest alone", both > dear.local_epsilon)
+    three = (0.5, 0.4, 0.3)
+    composed = composed_epsilon([LocalRelease(local_epsilon=each) for each in three], _DELTA)
+    exact = _epsilon_of_answers(three, _DELTA)
+    checks.must("three different rounds cost no less than they do", composed >= exact)
+    checks.must("and hardly more than they do", composed <= exact * (1 + _CLOSE))
+
+
+def _epsilon_of_answers(epsilons: Sequence[float], delta: float) -> float:
+    """Give ε at δ of several answers to a question of yes or no, each by randomized response."""
+    worlds = [np.ones(1), np.ones(1)]
+    for epsilon in epsilons:
+        truth = 1 / (1 + math.exp(-epsilon))
+        answers = (np.array([truth, 1 - truth]), np.array([1 - truth, truth]))
+        worlds = [np.outer(law, one).ravel() for law, one in zip(worlds, answers, strict=True)]
+    low, high = 0.0, sum(epsilons)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        left = float(np.maximum(worlds[0] - math.exp(middle) * worlds[1], 0).sum())
+        low, high = (middle, high) if left > delta else (low, middle)
+    return low
 
 
 def _check_task(checks: Checks, audited: Audited) -> None:

@@ -1,16 +1,18 @@
 """Whether shares are estimated without bias, as precisely as they say, and refined by the rule."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy import stats
 
 from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate, gather
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.mechanism import Counts, Mechanism, Mixture, Vector
 from common.protocols import Refinement
-from common.result import Histogram
+from common.result import Histogram, interval_reach
 from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
@@ -30,6 +32,11 @@ _HELD: Final = 0.7
 """Share of the users who hold the first value; the others hold the last."""
 _POWER_LAW_TASKS: Final = 2
 """Tasks on which the refinement by a power law is tried, which takes long to do plainly."""
+_SURE: Final = 0.95
+_LOOSE: Final = 1.2
+"""Of squared standard errors on average: they follow from shares that were estimated."""
+_MANY_STATES: Final = 16
+"""Items of a domain of which each is held by a share of its own, and each is looked at."""
 _LEAST_STEPS: Final = 7.0
 """A count that varies by less than so many reports is of too few for what is tested: some 50."""
 _MOST_ITEMS: Final = 2000
@@ -64,9 +71,17 @@ _LEAST_REAL: Final = 0.05
 def play_estimates(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Collect from many users by the deployed code, without sealing, and compare with the truth."""
     right, precise, refined = Checks(), Checks(), Checks()
+    precise.must(
+        "intervals reach as far as the normal law says",
+        all(
+            math.isclose(2 * stats.norm.sf(interval_reach(sure)), 1 - sure, rel_tol=1e-9)
+            for sure in (0.5, 0.95, 0.999)
+        ),
+    )
     for number, task in enumerate((*panel(), audited.task)):
         drawn = _drawn(task, mechanism_of(task), _USERS, rng)
         _check_shares(right, task, drawn)
+        _check_every_item(right, task, rng)
         _check_errors(precise, task, rng)
         ways = _WAYS if number < _POWER_LAW_TASKS else _WAYS[:-1]
         if task is audited.task:
@@ -91,8 +106,8 @@ def play_estimates(audited: Audited, rng: np.random.Generator) -> Outcome:
                 title="Shares are as precise as they say",
                 heading="correctness",
                 sentence=f"Over {_COLLECTIONS} small collections of each kind shares were off by "
-                "as much as follows from their law, and the standard errors were neither twice as "
-                "large nor half.",
+                "as much as follows from their law, and so were the standard errors; intervals "
+                "reach as far on both sides as the normal law says.",
                 trials=_COLLECTIONS,
                 advice=advice,
             ),
@@ -135,6 +150,22 @@ def _check_shares(checks: Checks, task: Task, drawn: _Drawn) -> None:
         checks.test(f"{task.mechanism.name}: {name}", p_value)
 
 
+def _check_every_item(checks: Checks, task: Task, rng: np.random.Generator) -> None:
+    """Compare every item's share with the truth, where each is held by a share of its own."""
+    size, mechanism = task.domain_size, mechanism_of(task)
+    if size > _MANY_STATES:
+        return
+    users = np.arange(1, size + 1, dtype=np.int64) * (2 * _USERS // (size * (size + 1)))
+    n_users = int(users.sum())
+    counted = count(task, mechanism, users, rng, one_by_one=False)
+    mixture = mixture_of(task, n_users, counted=counted.n_reports)
+    shares, truth = mechanism.debias(counted.cells, mixture), users / n_users
+    for item in range(size):
+        law = law_of_share(task, item, truth, mixture)
+        p_value = fit.of_sum(float(shares[item]), float(truth[item]), law.deviation, law.step)
+        checks.test(f"{task.mechanism.name}: every item by its own share", p_value)
+
+
 def _check_errors(checks: Checks, task: Task, rng: np.random.Generator) -> None:
     """Compare how far shares are off, and what is stated of their errors, with their law."""
     mechanism, items, name = mechanism_of(task), _items(task), task.mechanism.name
@@ -155,8 +186,8 @@ def _check_errors(checks: Checks, task: Task, rng: np.random.Generator) -> None:
             checks.test(f"{name}: the errors of {what}", fit.of_squares(off[what]))
             mean = float(np.mean(np.square(stated[what])))
             checks.must(
-                f"{name}: the standard errors of {what} are neither half nor twice the true ones",
-                1 / 4 < mean < 4,  # noqa: PLR2004  # their squares
+                f"{name}: the standard errors of {what} are those of their law",
+                1 / _LOOSE < mean < _LOOSE,
             )
     histogram = estimate(mechanism, drawn.cells, drawn.mixture, "norm-sub")
     checks.must(
@@ -172,8 +203,11 @@ def states_its_errors(
     shares = mechanism.debias(cells, mixture)
     variances = mechanism.variance(np.minimum(np.maximum(shares, 0), 1), mixture)
     mean = float(np.mean(mechanism.variance(histogram.refined, mixture)))
+    low, high = histogram.interval(_SURE)
+    reach = stats.norm.isf((1 - _SURE) / 2) * np.sqrt(variances)
     return (
         np.array_equal(histogram.frequencies, shares)
+        and bool(np.allclose(shares - low, reach) and np.allclose(high - shares, reach))
         and bool(np.allclose(histogram.standard_errors**2, variances, rtol=1e-9))
         and bool(np.isclose(histogram.mse_theory, mean, rtol=1e-9))
     )

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from common.randomness import secure_generator
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
@@ -32,6 +33,8 @@ _MATRIX: Final = 30
 _EACH: Final = 105
 """Times that each order of a few is expected at least, and half as often each place of many."""
 _LARGE: Final = 20_000
+_MOST_ORDERS: Final = 20
+"""Large orders, each of which takes nine decisions."""
 _BLOCKS: Final = 20
 _NEAR: Final = 10
 _TOGETHER: Final = 1000
@@ -92,9 +95,10 @@ def play_orders(audited: Audited, rng: np.random.Generator) -> Outcome:
             _check_every_order(checks, name, ordering, orders, size, rng)
         orders = max(_EACH * _MATRIX // 2, int(share * effort / 20 / _MATRIX))
         _check_places(checks, name, ordering, orders, rng)
-        for _ in range(max(2, int(share * effort / 10) // _LARGE)):
+        for _ in range(min(_MOST_ORDERS, max(2, int(share * effort / 10) // _LARGE))):
             check_order(checks, name, ordering(_LARGE, rng))
         _check_source(checks, name, ordering)
+        _check_production(checks, f"{name}, by production's generator", ordering)
     finding = checks.finding(
         scenario="orders",
         title="Every order of a batch is as likely",
@@ -173,6 +177,13 @@ def _check_source(checks: Checks, name: str, ordering: Ordering) -> None:
         bits_taken(counted) >= math.lgamma(_LARGE + 1) / math.log(2),
     )
     checks.must(f"{name}: no other source of randomness", before == _global_sources())
+
+
+def _check_production(checks: Checks, name: str, ordering: Ordering) -> None:
+    """Test orders by the generator that services hand in: nothing may depend on which it is."""
+    for _ in range(2):
+        check_order(checks, name, ordering(_LARGE, secure_generator()))
+    _check_every_order(checks, name, ordering, _EACH * math.factorial(4), 4, secure_generator())
 
 
 def _global_sources() -> tuple[object, str]:

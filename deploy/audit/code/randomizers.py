@@ -18,10 +18,13 @@ from common.mechanisms.hash_family import HashFamily
 from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Mechanism, Reports
 from common.mechanisms.string_hashing import StringHashing
+from common.randomness import secure_generator
 from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.singly import check_singly
+from deploy.audit.code.tables import NAMING, check_tables, law_of_places, places_of
 from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.laws.panel import panel
@@ -40,11 +43,11 @@ _FEW: Final = 12
 """Items up to which every one is looked at."""
 _SEEDS_EACH: Final = 200
 """At least expected in a part of all seeds."""
+_PRODUCTION: Final = 8
+"""As many times fewer reports are drawn by the generator that devices have."""
 _SURELY: Final = 8.0
 """Standard deviations: 5.5 until a test fails, and 2.5 for chance."""
 _SMALL_FAMILY: Final = 2**16
-_NAMING: Final = frozenset({"grr", "warner", "square-wave"})
-"""Mechanisms whose reports name one of the items, or of the places on a line."""
 
 
 def play_randomizer(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -124,8 +127,12 @@ def check_randomizer(
     reports = min(drawn[0], _MOST_BYTES // mechanism.report_dtype.itemsize)
     name, last = task.mechanism.name, task.domain_size - 1
     own = _check_every_value(checks, name, mechanism, law, (drawn[1], rng))
+    some = (drawn[1] // _PRODUCTION, secure_generator())
+    _check_every_value(checks, f"{name}, by production's generator", mechanism, law, some)
     _check_alone(checks, name, mechanism, law, rng)
     _check_source(checks, name, mechanism)
+    check_singly(checks, task, rng)
+    check_tables(checks, task, reports, rng)
     for value in (0, last):
         sent = _draw(mechanism, value, reports, rng)
         _check_support(checks, f"{name}, a report", mechanism, sent, (value, law, last))
@@ -318,17 +325,11 @@ def _check_places(
     checks: Checks, what: str, task: Task, sent: Reports, own: tuple[int, float] | None
 ) -> None:
     """Test which place a report names that names one: near its value, or any other as likely."""
-    size = task.domain_size
-    if "item" not in (sent.dtype.names or ()) or task.mechanism.name not in _NAMING:
+    if task.mechanism.name not in NAMING:
         return
-    places = max(size, task.mechanism.buckets)
+    places = places_of(task)
     named = np.bincount(sent["item"].astype(np.int64), minlength=places)
-    law = np.ones(places)
-    if own is not None:
-        item, chance = own
-        near = slice(item, item + places - size + 1)
-        law[:] = (1 - chance) / (size - 1)
-        law[near] = chance / (places - size + 1)
+    law = np.ones(places) if own is None else law_of_places(task, *own)
     checks.test(f"{what}: every place as its law says", fit.of_cells(named, law))
 
 

@@ -162,12 +162,15 @@ def _check_added(checks: Checks, name: str, shuffler: ShufflerSpec, local_epsilo
 
 def _check_each_item(checks: Checks) -> None:
     """List dummies of each item, for two users without noise."""
-    spec = DummySpec(law="each-item", per_user=0, trials=_ITEMS, extra_weight=2**31, most=_ITEMS)
-    terms = _terms(dummies=spec, local_epsilon=math.inf)
     laws: list[Law] = [{(value,): 1.0} for value in range(_ITEMS)]
-    own = own_dummies_law(_ITEMS, 0.5, spec.most)
-    truths = {
-        epsilon: true_delta_with_item_noise(laws, users=2, noise={0: 1.0}, own=own, epsilon=epsilon)
-        for epsilon in _EPSILONS
-    }
-    _compare(checks, "dummies of each item", terms, 2, truths)
+    for most in (_ITEMS, _ITEMS - 1, _ITEMS - 2):
+        spec = DummySpec(law="each-item", per_user=0, trials=_ITEMS, extra_weight=2**31, most=most)
+        own = own_dummies_law(_ITEMS, 0.5, most)
+        truths = {
+            epsilon: true_delta_with_item_noise(
+                laws, users=2, noise={0: 1.0}, own=own, epsilon=epsilon
+            )
+            for epsilon in _EPSILONS
+        }
+        terms = _terms(dummies=spec, local_epsilon=math.inf)
+        _compare(checks, f"dummies of each item, {most} at most", terms, 2, truths)

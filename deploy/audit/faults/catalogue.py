@@ -9,6 +9,7 @@ from common.errors import SettingsError
 from deploy.audit.faults.analyzer_catalogue import ANALYZER_FAULTS
 from deploy.audit.faults.callers import CALLERS
 from deploy.audit.faults.collecting import COLLECTING
+from deploy.audit.faults.corners import CORNERS
 from deploy.audit.faults.counting import COUNTING
 from deploy.audit.faults.deliveries import DELIVERIES
 from deploy.audit.faults.devices import DEVICES
@@ -23,6 +24,7 @@ _FAULTS: Final = (
     *ORDERS,
     *DEVICES,
     *LAWS,
+    *CORNERS,
     *COUNTING,
     *DELIVERIES,
     *SERVICES,

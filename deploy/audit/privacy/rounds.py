@@ -10,7 +10,7 @@ from scipy import fft
 from common.accounting.coalitions import Terms, analyzer_guarantee, local_guarantee
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
-from common.guarantee import rounded_up, sum_upper
+from common.guarantee import rounded_up
 from common.mechanisms.mechanism import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from deploy.audit.audited import Audited
@@ -56,11 +56,8 @@ def _pooled(audited: Audited, rng: np.random.Generator) -> Finding:
     ]
     return game_row(
         play(np.asarray(worlds[0]), np.asarray(worlds[1])),
-        claimed=dataclasses.replace(
-            local_guarantee(
-                "shuffler+analyzer", dataclasses.replace(audited.terms, rounds=_POOLED_ROUNDS)
-            ),
-            epsilon=sum_upper([task.local_epsilon] * _POOLED_ROUNDS),
+        claimed=local_guarantee(
+            "shuffler+analyzer", dataclasses.replace(audited.terms, rounds=_POOLED_ROUNDS)
         ),
         exact=_POOLED_ROUNDS * mechanism.local_epsilon,
         scenario="rounds",
