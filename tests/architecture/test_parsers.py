@@ -91,9 +91,12 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.raw_bytes._start": "what it looks for itself",
     "deploy.audit.raw_bytes.found": "files and messages of services that it has started itself",
     "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",
+    "deploy.audit.code.watching.check_watching": "its own device's budget, just written",
     "deploy.audit.code.mixing._check_law": "dummies that the shuffler has just sealed",
     "deploy.audit.code.mixing._mix": "a batch that it has just mixed",
     "deploy.audit.stand_ins.small_device.SmallDevice.kept": "its own device's budget, just written",
+    "deploy.audit.stand_ins.small_device.SmallDevice.repeat": "its own device's budget, just "
+    "written",
     "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
     "deploy.audit.integrity.intake_rules._NoEncryption.open": "reports that it has just made",

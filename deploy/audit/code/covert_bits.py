@@ -24,6 +24,7 @@ from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.replay import Recording, answer_ordered
 from deploy.audit.finding import Outcome
 from deploy.audit.raw_bytes import pieces
 from deploy.audit.stand_ins.watched import Watched
@@ -52,6 +53,7 @@ def play_covert_bits(audited: Audited, rng: np.random.Generator) -> Outcome:
     made = _Answers(audited, values, rng)
     checks.must("every ciphertext is made once", made.once)
     checks.must("an id is drawn once", made.ids_once)
+    checks.must("what is sealed stands as it was drawn, under the id that was drawn", made.as_drawn)
     checks.must("an envelope opens, and holds its reports", made.opened)
     checks.must("every answer holds its own report", bool(made.own.any(axis=1).all()))
     if made.opened:
@@ -72,17 +74,6 @@ def play_covert_bits(audited: Audited, rng: np.random.Generator) -> Outcome:
     return Outcome(findings=(finding,))
 
 
-class _Drawing(np.random.Generator):
-    """A generator that counts the ids that are drawn of it."""
-
-    ids = 0
-
-    def bytes(self, length: int) -> bytes:
-        """Draw bytes."""
-        self.ids += length == SUBMISSION_ID_BYTES
-        return super().bytes(length)
-
-
 class _Answers:
     """Sealed answers, opened with keys made for them."""
 
@@ -98,17 +89,17 @@ class _Answers:
         )
         contributor, watched = Contributor(task, _DIGEST), Watched(audited.mechanism)
         contributor._mechanism = watched  # noqa: SLF001  # stands in for it
-        drawing = _Drawing(rng.bit_generator)
+        drawing = Recording(rng.bit_generator)
         opens = shuffler.opener(envelope_context(_DIGEST))
-        self.once = self.ids_once = self.opened = True
+        self.once = self.ids_once = self.opened = self.as_drawn = True
         self.envelopes, self.ids, self.sealed, own = [], [], [], []
         for value in values.tolist():
-            drawing.ids = 0
+            drawing.forget()
             watched.drawn.clear()
             with _counted() as sealed:
                 envelope = contributor.prepare(value, drawing)
             self.once &= len(sealed) == task.reports_per_user + 1
-            self.ids_once &= drawing.ids == 1
+            self.ids_once &= list(map(len, drawing.bytes_drawn)) == [SUBMISSION_ID_BYTES]
             try:
                 submission = unpack(opens(envelope) or b"", task)
             except (SealError, WireError):
@@ -119,7 +110,12 @@ class _Answers:
             self.ids.append(submission.submission_id)
             self.sealed.append([_outside(part) for part in parts])
             content = watched.drawn[0].tobytes() if watched.drawn else b""  # first the own report
-            own.append([sealed.get(part) == content for part in parts])
+            contents = [sealed.get(part) for part in parts]
+            own.append([one == content for one in contents])
+            reports = answer_ordered(drawing, watched.drawn, task.reports_per_user)
+            drawn = [] if reports is None else [report.tobytes() for report in reports]
+            self.as_drawn &= contents == drawn
+            self.as_drawn &= drawing.bytes_drawn == [submission.submission_id]
         self.own: NDArray[np.bool_] = np.array(own)
 
 

@@ -21,16 +21,18 @@ from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Reports, is_null
 from common.mechanisms.string_hashing import StringHashing
-from common.submission import unpack
+from common.submission import Submission, pack, unpack
 from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.replay import Recording, answer_ordered
 from deploy.audit.finding import Outcome
 from deploy.audit.laws.dummy_laws import law_of_extra
 from deploy.audit.laws.panel import panel
 from deploy.audit.laws.support_law import support_law
+from deploy.audit.stand_ins.watched import Watched
 from user_agent.contribution import Contributor
 
 _DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
@@ -57,6 +59,8 @@ class _OpenContributor(Contributor):
         super().__init__(task, digest)
         self._seal_report = bytes  # type: ignore[assignment]  # what would be sealed
         self._seal_envelope = bytes  # type: ignore[assignment]
+        self.watched = Watched(self._mechanism)
+        self._mechanism = self.watched  # stands in for it
 
 
 def play_devices(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -96,14 +100,26 @@ class _Answers:
         # With no seal around them, reports are as long as their content.
         self.mechanism, self.per_user = mechanism_of(task), task.reports_per_user
         self.values = np.sort(np.arange(users) % task.domain_size)
-        contributor = _OpenContributor(task, _DIGEST)
-        envelopes = [contributor.prepare(value, rng) for value in self.values.tolist()]
+        self.as_drawn = True
+        source, contributor = Recording(rng.bit_generator), _OpenContributor(task, _DIGEST)
+        envelopes = [self._watched(contributor, value, source) for value in self.values.tolist()]
         self.lengths = {len(envelope) for envelope in envelopes}
         size = task.mechanism.report_bytes * self.per_user
         self.ids = [envelope[:-size] for envelope in envelopes]
         joined = b"".join(envelope[-size:] for envelope in envelopes)
         self.reports: Reports = np.frombuffer(joined, dtype=self.mechanism.report_dtype)
         self.null = is_null(self.reports).reshape(-1, self.per_user)
+
+    def _watched(self, contributor: _OpenContributor, value: int, source: Recording) -> bytes:
+        """Make one answer, and compare it with what was drawn for it."""
+        source.forget()
+        contributor.watched.drawn.clear()
+        made = contributor.prepare(value, source)
+        reports = answer_ordered(source, contributor.watched.drawn, self.per_user)
+        [drawn_id] = source.bytes_drawn if len(source.bytes_drawn) == 1 else [b""]
+        sealed = b"" if reports is None else reports.tobytes()
+        self.as_drawn &= made == pack(Submission(submission_id=drawn_id, sealed_reports=sealed))
+        return made
 
     @property
     def own(self) -> NDArray[np.bool_]:
@@ -121,6 +137,7 @@ def _check_form(checks: Checks, task: Task, made: _Answers) -> None:
     """As many messages from everybody, and dummies whose number knows nothing of the value."""
     padding = made.null.sum(axis=1)
     checks.must("one length of what is sealed", len(made.lengths) == 1)
+    checks.must("an answer stands as it was drawn, under the id that was drawn", made.as_drawn)
     checks.must("every submission has an id of its own", len(set(made.ids)) == len(made.ids))
     valid = made.mechanism.valid(made.reports[~made.null.ravel()])
     checks.must("nothing but valid reports and padding", bool(valid.all()))

@@ -29,13 +29,17 @@ from common.signing import SigningIdentity
 from common.task import NONCE_BYTES, Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Outcome
+from deploy.audit.code.behaviour import behaviour
+from deploy.audit.code.watching import check_watching
+from deploy.audit.finding import Finding, Outcome
 from deploy.audit.sample_task import sample_task
 from deploy.audit.stand_ins.small_device import SmallDevice, Writes, central_too_low
 
 _USERS: Final = 60
 """Few, so that a device confirms a claim in hundredths of a second."""
 _DOMAIN: Final = 1_000
+_MANY: Final = 300
+"""Earlier answers that a device adds up."""
 
 
 def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -45,7 +49,7 @@ def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
     with TemporaryDirectory(prefix="shuffledp-audit-") as folder:
         logging.disable()  # a receipt that is refused, as it must be, is logged as an error
         try:
-            asyncio.run(_Trial(checks, Path(folder), rng).all())
+            alike = asyncio.run(_Trial(checks, Path(folder), rng).all())
         finally:
             logging.disable(logging.NOTSET)
     finding = checks.finding(
@@ -58,10 +62,11 @@ def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
         "task at its deadline, and none whose central ε is stated 1 % too low, however often it "
         "was asked. It sent the same bytes again after every failure, and while it answered it "
         "opened no file for writing but its budget, whose rows differ between two values in what "
-        "is sealed alone.",
+        "is sealed alone. It asked no bucket of a shuffler that showed a commitment by anybody but "
+        "the analyzer, and kept nothing that names its reports when they were counted.",
         advice="Do not collect with this version: devices answer what their owners do not allow.",
     )
-    return Outcome(findings=(finding,))
+    return Outcome(findings=(finding, alike))
 
 
 @cache
@@ -88,12 +93,12 @@ class _Trial:
     """One run through all rules."""
 
     def __init__(self, checks: Checks, folder: Path, rng: np.random.Generator) -> None:
-        self._must = checks.must
+        self._checks, self._must = checks, checks.must
         self._folder, self._rng, self._made = folder, rng, 0
         self._identity = SigningIdentity.generate()
 
-    async def all(self) -> None:
-        """Try them."""
+    async def all(self) -> Finding:
+        """Try them, and see whether a device behaves alike whatever its value."""
         await self._caps()
         await self._sums()
         await self._deadlines()
@@ -101,6 +106,9 @@ class _Trial:
         await self._failures()
         await self._receipts()
         await self._kept()
+        task = _plain_task()
+        await check_watching(self._checks, task, self._device, self._identity, self._rng)
+        return await behaviour(task, self._device, self._rng)
 
     def _device(self, **caps: float) -> SmallDevice:
         """Give a device that has never answered anything, and has no limits but these."""
@@ -162,6 +170,11 @@ class _Trial:
                 f"tasks up to the cap on {words} are answered, and the next one is not",
                 all(answered) and refused,
             )
+        with self._device(**{local: (_MANY + 0.5) * cost}) as device:
+            await device.answers(plain)
+            device.repeat(_MANY - 1)
+            refused = await device.refuses(self._another(plain, 1), BudgetError, local)
+        self._must("nor is it after very many answers", refused)
 
     async def _deadlines(self) -> None:
         task = _plain_task()

@@ -7,6 +7,7 @@ from typing import Final
 
 from common.errors import SettingsError
 from deploy.audit.faults.analyzer_catalogue import ANALYZER_FAULTS
+from deploy.audit.faults.behaviour import BEHAVIOUR
 from deploy.audit.faults.callers import CALLERS
 from deploy.audit.faults.collecting import COLLECTING
 from deploy.audit.faults.corners import CORNERS
@@ -33,6 +34,7 @@ _FAULTS: Final = (
     *RULES,
     *DISKS,
     *CALLERS,
+    *BEHAVIOUR,
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})

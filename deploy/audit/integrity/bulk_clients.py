@@ -108,6 +108,8 @@ async def _tokens(task: Task, rng: np.random.Generator) -> Finding:
                 "of no token, a made-up one, a stranger's and a right one the last is taken",
                 became == [no_token] * 3 + [stored],
             )
+            again = await submit(sender.envelopes(3), shown[:3])
+            checks.must("wrong tokens are refused when they come again", again == [no_token] * 3)
             checks.must(
                 "a call without tokens is refused", await submit([sender.envelope()]) == [no_token]
             )

@@ -173,8 +173,9 @@ async def _tokens(task: Task, rng: np.random.Generator) -> Finding:
             ("a made-up token", rng.bytes(TOKEN_BYTES)),
             ("a stranger's token", stranger.issue()),
         ):
-            sent = line.submit(line.crafted(number), shown)
-            checks.must(f"{name} is refused", await refused(sent, UserTokenError))
+            for words in ("is refused", "is refused when it comes again"):
+                sent = line.submit(line.crafted(number), shown)
+                checks.must(f"{name} {words}", await refused(sent, UserTokenError))
         stored = await line.submit(line.crafted(number), token)
         checks.must("a token is taken", stored is Became.STORED)
         sent = line.submit(line.crafted(number), token)

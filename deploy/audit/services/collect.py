@@ -14,7 +14,7 @@ from unittest import mock
 
 from common.runtime.process import GRPC_SILENCE
 from deploy.audit.faults.catalogue import now_planted, planted
-from deploy.audit.services.log_lines import LogLines
+from deploy.audit.log_lines import LogLines
 from deploy.audit.services.plan import Plan
 from deploy.audit.services.play import play
 from deploy.audit.services.record import Record

@@ -33,6 +33,9 @@ _CELL: Final = 25
 """Reports expected in a cell of the table of blocks, at least."""
 _MOST_BLOCKS: Final = 10
 _OF_THE_SHUFFLER: Final = frozenset({"GetTask", "DeliverBatch"})
+_OF_DEVICES: Final = frozenset({"FetchTask", "Submit", "SubmitBulk", "GetInclusion"})
+_USUAL: Final = frozenset({"user-agent"})
+"""Headers that gRPC sends with every call."""
 
 
 def finding(record: Record, views: dict[str, Views]) -> Finding:
@@ -206,7 +209,12 @@ def _messages(checks: Checks, record: Record) -> None:
         exact = exact and plain == one.raw
         rest += one.raw if plain != one.raw else b""
     checks.must("the analyzer is sent the fields of the protocol alone", exact)
-    checks.must("calls carry no headers of their own", headers <= {"user-agent"})
+    checks.must("calls carry no headers of their own", headers <= _USUAL)
+    devices = [one for one in record.heard if one.party == "shuffler" and one.inward]
+    checks.must(
+        "calls of devices carry no headers of their own",
+        all(set(one.headers) <= _USUAL for one in devices if one.method in _OF_DEVICES),
+    )
     everything = b"".join(one.raw for one in record.heard if one.party == "analyzer" and one.inward)
     answers = [answer for one in record.collections for answer in one.answers]
     ids = [way for answer in answers for way in written(answer.submission_id)]

@@ -17,10 +17,10 @@ from common.result import Result
 from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
+from deploy.audit.log_lines import LogLines
 from deploy.audit.services import devices, disk
 from deploy.audit.services.attempts import DAY, LARGE_BUDGET, Attempts
 from deploy.audit.services.facts import Fact
-from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.look import Look, columns, look
 from deploy.audit.services.people import People
 from deploy.audit.services.plan import Plan

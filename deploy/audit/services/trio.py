@@ -22,7 +22,7 @@ from common.runtime.state import StateDirectory
 from common.runtime.tls import development_files
 from common.suites import SUITES
 from common.task import Task
-from deploy.audit.services.log_lines import WHO
+from deploy.audit.log_lines import WHO
 from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import Party, Tape
 from deploy.audit.services.traced import TracedAnswer, TracedContributor

@@ -24,8 +24,8 @@ from common.runtime.rpc import open_channel
 from common.runtime.tls import TlsIdentity, development_files
 from common.signing import SignedTask
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from deploy.audit.log_lines import LogLines
 from deploy.audit.services.facts import Fact
-from deploy.audit.services.log_lines import LogLines
 from deploy.audit.services.people import People
 from deploy.audit.services.tape import METHODS, Party, Tape
 from deploy.audit.services.trio import SUBMISSIONS_EACH, Trio

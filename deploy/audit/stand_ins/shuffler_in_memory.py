@@ -12,8 +12,14 @@ class ShufflerInMemory:
 
     def __init__(self) -> None:
         self.tasks: dict[TaskDigest, SignedTask] = {}
+        self.calls: list[tuple[str | int, ...]] = []
+        """Every call, and the length of each thing that came with it."""
         self.tried: list[bytes] = []
         """Envelopes that came, whether or not it failed."""
+        self.shows: InclusionProof | None = None
+        """What it shows to whoever asks, whichever bucket; without it, it keeps no proofs."""
+        self.prefixes: list[int | None] = []
+        """Buckets that it was asked for; None is a question for the commitment alone."""
         self.failing: ShuffleDpError | None = None
         self.signs_with: SigningIdentity | None = None
         """Of its receipts; without one it gives an empty one."""
@@ -22,11 +28,12 @@ class ShufflerInMemory:
 
     async def fetch_task(self, digest: TaskDigest) -> SignedTask:
         """Give what it has for this digest."""
+        self.calls.append(("fetch_task", len(digest)))
         return self.tasks[digest]
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
         """Note an envelope, and fail or acknowledge it."""
-        del token
+        self.calls.append(("submit", len(digest), len(envelope), len(token)))
         self.tried.append(envelope)
         if self.failing is not None:
             raise self.failing
@@ -35,6 +42,9 @@ class ShufflerInMemory:
         return sign_receipt(self.signs_with, digest, envelope + self.signs_more)
 
     async def inclusion(self, digest: TaskDigest, prefix: int | None) -> InclusionProof:
-        """Refuse: it keeps no proofs."""
-        del digest, prefix
+        """Show what it has."""
+        self.calls.append(("inclusion", len(digest)))
+        self.prefixes.append(prefix)
+        if self.shows is not None:
+            return self.shows
         raise PeerError("a shuffler in memory keeps no proofs of inclusion")

@@ -1,24 +1,31 @@
 """A device's core on its own: a shuffler in memory, a clock that stands still, a budget file."""
 
+import asyncio
 import dataclasses
 import os
 import sqlite3
 import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
+from unittest.mock import patch
 
 import numpy as np
 
 from common.errors import ShuffleDpError
 from common.signing import SignedTask, SigningIdentity
 from common.task import Task
-from common.task_digest import TaskDigest
+from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.stand_ins.shuffler_in_memory import ShufflerInMemory
 from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
+from user_agent.evidence import Evidence
 from user_agent.policy import Policy
+from user_agent.watch import Watch
 
 _NO_LIMIT: Final = 1e9
 """On what is spent; far more than is."""
@@ -81,6 +88,45 @@ class SmallDevice:
         except ShuffleDpError:
             return False
         return True
+
+    async def resends(self) -> None:
+        """Send again what may not have arrived, as the service does by itself."""
+        await self._agent.resend_pending()
+
+    async def watches(self) -> None:
+        """Let all the time pass in which it asks once, and let it ask about what arrived."""
+        watch = Watch(
+            shuffler=self.shuffler,
+            budget=self._budget,
+            identity=self._identity.public_identity(),
+            clock=self.clock,
+            rng=self._rng,
+            pause=1.0,
+        )
+        await watch.check_due()
+        self.clock.seconds += 2.0
+        await watch.check_due()
+
+    async def evidence(self, task: Task) -> Evidence | None:
+        """Give what it keeps to check on its answer."""
+        return await self._budget.evidence("", self.sign(task).digest())
+
+    def repeat(self, times: int) -> None:
+        """Write into its budget that it gave its one answer to so many more tasks."""
+        connection = sqlite3.connect(self.folder / _BUDGET)
+        try:
+            cursor = connection.execute("SELECT * FROM submissions")
+            [row], columns = cursor.fetchall(), [column[0] for column in cursor.description]
+            place = columns.index("task_digest")
+            rows = [
+                (*row[:place], number.to_bytes(DIGEST_BYTES), *row[place + 1 :])
+                for number in range(times)
+            ]
+            marks = ", ".join("?" * len(columns))
+            with connection:
+                connection.executemany(f"INSERT INTO submissions VALUES ({marks})", rows)  # noqa: S608  # question marks
+        finally:
+            connection.close()
 
     async def refuses(
         self,
@@ -174,6 +220,39 @@ def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]
         (table, *(len(v) if c in _SEALED else v for c, v in zip(columns, row, strict=True)))
         for row in cursor.fetchall()
     ]
+
+
+class Pauses:
+    """
+    Every time that this process waits for a time to pass while a block runs.
+
+    What a coroutine waits for, its loop is told. A thread is heard that sleeps by `time.sleep`,
+    by this name.
+    """
+
+    def __enter__(self) -> Self:
+        self.seen: list[str] = []
+        self._noting = ExitStack()
+        loop = asyncio.get_running_loop()
+        for owner, name, who in ((loop, "call_at", "a coroutine"), (time, "sleep", "a thread")):
+            noted = self._noted(getattr(owner, name), who)
+            self._noting.enter_context(patch.object(owner, name, noted))
+        return self
+
+    def _noted(self, original: Callable[..., Any], who: str) -> Callable[..., Any]:
+        def other(*args: Any, **fields: Any) -> Any:  # noqa: ANN401  # as the original's
+            self.seen.append(who)
+            return original(*args, **fields)
+
+        return other
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._noting.close()
 
 
 class Writes:

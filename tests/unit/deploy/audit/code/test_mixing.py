@@ -5,7 +5,13 @@ import pytest
 
 from common.task import Task
 from deploy.audit.code.mixing import play_mixing
-from deploy.audit.code.replay import Recording, follows, ordered_at_once, ordered_in_buckets
+from deploy.audit.code.replay import (
+    Recording,
+    answer_ordered,
+    follows,
+    ordered_at_once,
+    ordered_in_buckets,
+)
 from deploy.audit.faults.catalogue import FAULTS
 from deploy.audit.laws.panel import panel
 from deploy.audit.run import rehearse
@@ -45,6 +51,18 @@ def test_an_order_in_memory_is_the_one_that_was_drawn() -> None:
     assert ordered_at_once(source, 8) is None
     source.permutation(9)
     assert ordered_at_once(source, 9) is None
+
+
+def test_an_answer_in_order_is_what_was_drawn_with_padding_behind_it() -> None:
+    """Of a known order; none where no order was drawn, or reports are too many."""
+    source, reports = Recording(np.random.PCG64(1)), np.array([(1,), (2,)], dtype=[("item", "u1")])
+    assert answer_ordered(source, [reports], 3) is None
+    source.orders.append(np.array([2, 0, 1]))
+
+    found = answer_ordered(source, [reports[:1], reports[1:]], 3)
+    assert found is not None
+    assert [255, 1, 2] == found["item"].tolist()
+    assert answer_ordered(source, [reports, reports], 3) is None
 
 
 def test_an_order_in_buckets_is_that_of_throws_and_buckets() -> None:

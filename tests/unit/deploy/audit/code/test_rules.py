@@ -1,12 +1,14 @@
 """Rules of devices, covert bits and small rules: honest code passes, and faults are found."""
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from deploy.audit.faults.catalogue import FAULTS
 from deploy.audit.run import rehearse, scenarios_named
-from deploy.audit.stand_ins.small_device import Writes
+from deploy.audit.stand_ins.small_device import Pauses, Writes
 from tests.support.audits import audited, played
 from tests.support.protocol_tasks import every_protocol_task
 
@@ -15,9 +17,9 @@ from tests.support.protocol_tasks import every_protocol_task
 def test_deployed_code_keeps_every_rule(name: str) -> None:
     """As it is."""
     [scenario] = scenarios_named([name])
-    [row] = played(scenario, audited())
 
-    assert row.passed, row.sentence
+    for row in played(scenario, audited()):
+        assert row.passed, row.sentence
 
 
 @pytest.mark.slow
@@ -34,6 +36,7 @@ def test_no_bit_of_what_is_sealed_says_anything(protocol: str) -> None:
     "name",
     [
         *("total-local-cap", "confirmed-too-early", "refused-drawn-anew", "value-in-a-file"),
+        *("late-by-value", "value-logged", "commitment-unchecked", "fifty-claims"),
         *("rounded-down", "labels-cut", "constant-hybrid-half", "float-answers"),
     ],
 )
@@ -52,3 +55,14 @@ def test_writes_are_heard_while_a_block_runs(tmp_path: Path) -> None:
     (tmp_path / "later").write_text("1", encoding="ascii")
 
     assert writes.elsewhere(tmp_path) == [str(tmp_path / "notes")]
+
+
+async def test_pauses_are_heard_while_a_block_runs() -> None:
+    """Of coroutines and of threads; what gives way to others at once is none."""
+    with Pauses() as pauses:
+        await asyncio.sleep(0)
+        await asyncio.sleep(1e-4)
+        await asyncio.to_thread(time.sleep, 1e-4)
+    await asyncio.sleep(1e-4)
+
+    assert pauses.seen == ["a coroutine", "a thread"]

@@ -1,0 +1,116 @@
+"""
+Whether a device behaves alike whatever its value: its calls, its pauses, its lines.
+
+An answer that hides its value is of no use if the device does one thing more for some values than
+for others. Devices that have never answered are given one value each, and what they do is noted:
+while the shuffler cannot be reached, when they send again, and when they are asked again.
+"""
+
+import contextlib
+import dataclasses
+import io
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from common.errors import PeerError
+from common.task import Task
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Finding
+from deploy.audit.log_lines import LogLines
+from deploy.audit.stand_ins.small_device import Pauses, SmallDevice
+
+_SMALL: Final = 8
+"""Values from 0 on that are tried all."""
+_OTHERS: Final = 8
+"""Values that are drawn."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What a device did that was given a value."""
+
+    calls: tuple[tuple[str | int, ...], ...]
+    pauses: tuple[str, ...]
+    lines: tuple[str, ...]
+    printed: str
+    kept: tuple[tuple[object, ...], ...]
+
+
+async def behaviour(
+    task: Task, device: Callable[[], SmallDevice], rng: np.random.Generator
+) -> Finding:
+    """
+    Give values to devices, and compare what they do.
+
+    Args:
+        task: Of which values are answered.
+        device: Gives a device that has never answered.
+        rng: Draws some of the values.
+    """
+    checks, last = Checks(), task.domain_size - 1
+    drawn = rng.integers(0, task.domain_size, size=_OTHERS).tolist()
+    values = sorted({*range(min(_SMALL, task.domain_size)), last // 2, last - 1, last, *drawn})
+    await _answered(task, 0, device)  # so that nothing is imported, and told, below
+    seen = [await _answered(task, value, device) for value in values]
+    first = seen[0]
+    checks.must(
+        "a device calls the shuffler alike whatever its value",
+        all(one.calls == first.calls for one in seen),
+    )
+    checks.must(
+        "a device fetches a task once, and sends one answer until it has arrived",
+        [name for name, *_ in first.calls] == ["fetch_task", "submit", "submit"],
+    )
+    checks.must("a device waits for no time while it answers", not any(one.pauses for one in seen))
+    checks.must(
+        "a device logs the same whatever its value", all(one.lines == first.lines for one in seen)
+    )
+    checks.must("a device prints nothing", not any(one.printed for one in seen))
+    checks.must(
+        "a device keeps the same whatever its value, but for what is sealed",
+        all(one.kept == first.kept for one in seen),
+    )
+    return checks.finding(
+        scenario="device-rules",
+        title="A device behaves alike whatever its value",
+        heading="anonymity",
+        coalition="shuffler+analyzer",
+        sentence=f"Devices that were given {len(values)} different values made the same calls of "
+        "the same lengths, waited for nothing while they answered, logged the same lines and kept "
+        "the same rows: while the shuffler could not be reached, when they sent again, and when "
+        "they were asked once more. How long they compute is not measured.",
+        trials=len(values),
+        advice="Do not collect with this version: devices tell by what they do what they hold.",
+    )
+
+
+async def _answered(task: Task, value: int, device: Callable[[], SmallDevice]) -> _Seen:
+    """Answer in vain, send again, and answer once more, on a device that never answered before."""
+    log, printed, disabled = LogLines(), io.StringIO(), logging.root.manager.disable
+    with device() as one:
+        logging.disable(logging.NOTSET)
+        try:
+            with (
+                contextlib.redirect_stderr(io.StringIO()),  # where lines are shown
+                log.kept(),
+                contextlib.redirect_stderr(printed),
+                contextlib.redirect_stdout(printed),
+                Pauses() as pauses,
+            ):
+                one.shuffler.failing = PeerError("nobody is there")
+                await one.answers(task, value)
+                one.shuffler.failing = None
+                await one.resends()
+                await one.answers(task, value)
+        finally:
+            logging.disable(disabled)
+        return _Seen(
+            calls=tuple(one.shuffler.calls),
+            pauses=tuple(pauses.seen),
+            lines=tuple(line for _, line in log.lines),
+            printed=printed.getvalue(),
+            kept=tuple(one.kept()),
+        )
