@@ -312,6 +312,13 @@ HIDDEN: Final = (
         plant=weak_keys,
     ),
     Fault(
+        name="weak-keys-in-use",
+        says="the services' encryption keys follow from the time",
+        scenario="services",
+        check="every encryption key is drawn from the operating system",
+        plant=weak_keys,
+    ),
+    Fault(
         name="weak-identities",
         says="signing identities follow from the time",
         scenario="small-rules",

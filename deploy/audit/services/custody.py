@@ -54,8 +54,8 @@ def finding(record: Record) -> Finding:
         coalition="whoever takes a disk",
         sentence=(
             "No file, folder, table or column was there that is not known to be kept. Files of "
-            "keys were "
-            "sealed under the state key and closed to others; keys of batches and state keys came "
+            "keys were sealed under the state key and closed to others; encryption keys, keys of "
+            "batches and state keys came "
             "from the operating system; no two rows of a batch were sealed under one nonce; and "
             "where the keys of finished batches had lain on the disk there are zeros."
         ),
@@ -77,6 +77,16 @@ def _batch_keys(checks: Checks, record: Record) -> None:
     checks.must("every batch has a key of its own", len(set(keys.values())) == len(keys))
     used = {*keys.values(), *(disk.key for disk in held)}
     checks.must("the key of every batch is drawn from the operating system", used <= drawn)
+    encryption = {
+        raw
+        for seen in record.looks
+        for name, raw in seen.secrets.items()
+        if name.startswith("hpke-") and raw is not None
+    }
+    checks.must(
+        "every encryption key is drawn from the operating system",
+        bool(encryption) and encryption <= drawn,
+    )
     state_keys = {seen.party: seen.state_key for seen in record.looks if seen.secrets}
     checks.must(
         "every state key is drawn from the operating system, for one party",
