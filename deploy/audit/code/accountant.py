@@ -41,17 +41,17 @@ from user_agent.policy import Policy, check
 
 _DELTA: Final = 1e-6
 _SIZES: Final = (30, 1000, 60_000, 2_000_000)
-_SHARES: Final = (0.5, 0.83)
+_SHARES: Final = (0.5, 0.4)
 """Of users who are assumed to be honest."""
 _CLAIMING: Final[dict[str, Any]] = {
-    "protocol": "od-hp",
-    "domain_size": 16,
+    "protocol": "murs",
+    "domain_size": 5,
     "buckets": 5,
-    "local_epsilon": 2.0,
-    "dummies_per_user": 1.0,
-    "n_min": 501,
-    "target_size": 501,
+    "local_epsilon": 1.0,
+    "n_min": 101,
+    "target_size": 101,
 }
+"""So few users that the grid of the other program leaves no number of messages out."""
 _NO_CAP, _SURE = 1e9, 0.9
 """Far more ε and δ than a task costs."""
 _ROUNDS_CLOSE: Final = 1e-3
