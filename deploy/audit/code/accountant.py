@@ -6,14 +6,16 @@ task has, formula 1 is summed here as it is written, over a grid of the number o
 slower and less exact than the accountant, and nothing of it is shared with it.
 """
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
+from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.coalitions import (
     Terms,
     central_epsilon,
@@ -25,9 +27,11 @@ from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.release import LocalRelease
 from common.dummy_spec import DummySpec
+from common.errors import PolicyError
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import DummyLaw
+from common.signing import SigningIdentity
 from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
@@ -35,9 +39,24 @@ from deploy.audit.code.tiny import check_tiny
 from deploy.audit.finding import Outcome
 from deploy.audit.laws.panel import panel
 from deploy.audit.laws.support_law import support_law
+from deploy.audit.sample_task import sample_task
+from user_agent.policy import Policy, check
 
 _DELTA: Final = 1e-6
 _SIZES: Final = (30, 1000, 60_000, 2_000_000)
+_SHARES: Final = (0.5, 0.4)
+"""Of users who are assumed to be honest."""
+_CLAIMING: Final[dict[str, Any]] = {
+    "protocol": "murs",
+    "domain_size": 5,
+    "buckets": 5,
+    "local_epsilon": 1.0,
+    "n_min": 101,
+    "target_size": 101,
+}
+"""So few users that the grid of the other program leaves no number of messages out."""
+_NO_CAP, _SURE = 1e9, 0.9
+"""Far more ε and δ than a task costs."""
 _ROUNDS_CLOSE: Final = 1e-3
 _HALVINGS: Final = 60
 _GRID: Final = 41
@@ -63,6 +82,7 @@ def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_rounds(checks)
     _check_task(checks, audited)
     _check_arrived(checks, audited)
+    _check_claims(checks)
     finding = checks.finding(
         scenario="accountant",
         title="The guarantees are computed rightly",
@@ -225,6 +245,56 @@ def _check_task(checks: Checks, audited: Audited) -> None:
             "and hardly more",
             formula_1(reduction, crowd, (1 - _CLOSE) * epsilon) > terms.delta * (1 - _CLOSE),
         )
+
+
+def _check_claims(checks: Checks) -> None:
+    """A task that counts on a share of its users claims what holds of them, and no less ε."""
+    for share in _SHARES:
+        task = sample_task(assumed_honest_fraction=share, **_CLAIMING)
+        reduction, honest = mechanism_of(task).reduction, math.floor(share * task.n_min)
+        if reduction is None:
+            raise TypeError("reports of this task have no match counts")
+        crowd = Crowd(users=honest, dummies=honest * task.dummies.per_user)
+        claim = claimable_epsilon(task)
+        right = formula_1(reduction, crowd, claim)
+        checks.must(
+            "a task claims no less than holds of the users whom it counts on",
+            right <= task.delta * (1 + _CLOSE),
+        )
+        checks.must(
+            "and hardly more than holds of them",
+            formula_1(reduction, crowd, (1 - _CLOSE) * claim) > task.delta * (1 - _CLOSE),
+        )
+        found = delta_at_claim(dataclasses.replace(task, central_epsilon=claim))
+        checks.must(
+            "a device finds the δ of the users whom a task counts on",
+            math.isclose(found, right, rel_tol=_CLOSE),
+        )
+        everybody = Crowd(users=task.n_min, dummies=task.n_min * task.dummies.per_user)
+        too_low = epsilon_upper(reduction, everybody, task.delta)
+        checks.must("a device answers a task that claims what it may", _answered(task, claim))
+        checks.must(
+            "a device answers no task whose claim holds if all are honest alone",
+            not _answered(task, too_low),
+        )
+
+
+def _answered(task: Task, claim: float) -> bool:
+    """Say whether a device that has no limits answers a task which claims such a central ε."""
+    identity = SigningIdentity.generate()
+    signed = identity.sign(dataclasses.replace(task, central_epsilon=claim).to_bytes())
+    policy = Policy(
+        identity=identity.public_identity(),
+        local_epsilon_cap=math.inf,
+        total_local_epsilon_cap=math.inf,
+        total_central_epsilon_cap=_NO_CAP,
+        total_delta_cap=_SURE,
+    )
+    try:
+        check(signed, signed.digest(), policy, 0.0)
+    except PolicyError:
+        return False
+    return True
 
 
 def formula_1(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> float:

@@ -3,9 +3,12 @@
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, stats
 
 from common.dummy_spec import DummySpec
 from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.mechanism import Vector
 from common.shuffler_spec import ShufflerSpec
 from common.task import Task
 from deploy.audit import fit
@@ -19,6 +22,13 @@ from user_agent.contribution import draw_dummies, draw_dummy_counts
 
 _SLOW: Final = 20
 """How much fewer users are drawn where each is drawn alone."""
+_BATCH: Final = 100
+"""Reports of a batch that is drawn by itself."""
+_BATCHES: Final = 4_000
+_ITEMS: Final = 4
+"""Of a domain for which numbers are drawn by themselves."""
+_LEAST_CHANCE: Final = 1e-18
+"""Of a sum: what Fourier transforms do not tell from 0."""
 
 
 def play_draws(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -75,9 +85,45 @@ def _check_shuffler(
 ) -> None:
     kept = int(draw_kept(law, draws, rng).sum())
     checks.test("reports that the shuffler keeps", fit.of_chance(kept, draws, law.kept))
+    batches = np.array([draw_kept(law, _BATCH, rng).sum() for _ in range(_BATCHES)])
+    by_number = np.bincount(batches, minlength=_BATCH + 1)
+    binomial = stats.binom.pmf(np.arange(_BATCH + 1), _BATCH, law.kept)
+    checks.test("how many of a small batch are kept", fit.of_cells(by_number, binomial))
     if law.law == "none":
         return
     numbers = draw_item_dummies(law, draws, rng)
     checks.must("the shuffler's dummies within their range", int(numbers.max()) <= law.most)
     counts = np.bincount(np.clip(numbers, 0, law.most), minlength=law.most + 1)
     checks.test(f"the shuffler's {law.law} dummies", fit.of_cells(counts, law_of_added(law)))
+    if int(numbers.max()) <= law.most:
+        _check_together(checks, law, numbers, rng)
+
+
+def _check_together(
+    checks: Checks, law: ShufflerSpec, numbers: NDArray[np.int64], rng: np.random.Generator
+) -> None:
+    """
+    Test that items know nothing of each other: how sums vary of those that are drawn together.
+
+    Args:
+        checks: Where the tests are noted.
+        law: Of each number.
+        numbers: Drawn together for very many items, of which neighbours are added.
+        rng: Of the draws for a domain of few items, of which all are added.
+    """
+    few = np.array([draw_item_dummies(law, _ITEMS, rng).sum() for _ in range(_BATCHES)])
+    pairs = numbers[: len(numbers) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    for items, sums, words in ((_ITEMS, few, "all items"), (2, pairs, "two neighbours")):
+        most = items * law.most
+        seen = np.bincount(np.clip(sums, 0, most), minlength=most + 1)
+        checks.test(
+            f"the shuffler's {law.law} dummies of {words} together",
+            fit.of_cells(seen, _law_of_sum(law_of_added(law), items)),
+        )
+
+
+def _law_of_sum(chances: Vector, items: int) -> Vector:
+    """Give the law of a sum of independent numbers of one law, by Fourier transforms."""
+    size = items * (len(chances) - 1) + 1
+    sums: Vector = fft.irfft(fft.rfft(chances, size) ** items, size)
+    return np.maximum(sums, _LEAST_CHANCE)

@@ -255,6 +255,8 @@ def _check_law(
         f"{name}: every report stands where its draws say",
         any(follows(places, order) for order in mixed.source.orders),
     )
+    saved = {report.tobytes() for report in mixed.saved}
+    checks.must(f"{name}: no ciphertext comes twice", len(saved) == len(mixed.saved))
     opener = key.opener(report_context(mixed.digest))
     opened = [opener(report.tobytes()) for report in mixed.saved[added]]
     texts = [text for text in opened if text is not None]

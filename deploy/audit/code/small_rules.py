@@ -30,6 +30,7 @@ from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.enumerating import Enumerating
+from deploy.audit.code.key_rules import check_keys
 from deploy.audit.finding import Outcome
 from user_agent.evidence import Inclusion
 from user_agent.inclusion import conclusion, counted, to_ask
@@ -62,6 +63,7 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_coins(checks)
     _check_answers(checks)
     _check_inclusion(checks, rng)
+    check_keys(checks)
     finding = checks.finding(
         scenario="small-rules",
         title="Small rules that others rely on",
@@ -70,8 +72,10 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         "that differ at their end were hashed apart, seals opened for whom and what they are made "
         "alone, weights kept what they promise in another exact computation, coins came up as "
         "often as they should of all that can be drawn first, and of the first 65,536 that can be "
-        "drawn then, and a device noticed one lost report. Sizes, labels and "
-        "figures other than those tried are not excluded.",
+        "drawn then, and a device noticed one lost report. Keys differed although all clocks "
+        "stood, and nonces each time a row was sealed; expired keys were destroyed when that was "
+        "due; and submissions that came together were stored in the order of their hashes. Sizes, "
+        "labels and figures other than those tried are not excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))

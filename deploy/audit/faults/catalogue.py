@@ -16,6 +16,7 @@ from deploy.audit.faults.deliveries import DELIVERIES
 from deploy.audit.faults.devices import DEVICES
 from deploy.audit.faults.disks import DISKS
 from deploy.audit.faults.fault import Fault
+from deploy.audit.faults.hidden import HIDDEN
 from deploy.audit.faults.laws import LAWS
 from deploy.audit.faults.orders import ORDERS
 from deploy.audit.faults.rules_catalogue import RULES
@@ -35,6 +36,7 @@ _FAULTS: Final = (
     *DISKS,
     *CALLERS,
     *BEHAVIOUR,
+    *HIDDEN,
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})

@@ -4,9 +4,11 @@ from typing import Final
 
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
+from deploy.audit.services.disk import ascending
 from deploy.audit.services.inventory import (
     missing_tables,
     open_to_others,
+    unknown_batches,
     unknown_columns,
     unknown_files,
 )
@@ -25,6 +27,10 @@ def finding(record: Record) -> Finding:
     for seen in record.looks:
         party = seen.party.replace("_", " ")
         checks.must(f"no file of the {party} is of an unknown kind", not unknown_files(seen))
+        checks.must(
+            f"no file of the {party} is called by the id of no batch",
+            not unknown_batches(seen, record.names.batches),
+        )
         checks.must(f"nobody else may read secrets of the {party}", not [*open_to_others(seen)])
         checks.must(
             f"every key of the {party} lies sealed", all(key for key in seen.secrets.values())
@@ -47,8 +53,9 @@ def finding(record: Record) -> Finding:
         heading="anonymity",
         coalition="whoever takes a disk",
         sentence=(
-            "No file, table or column was there that is not known to be kept. Files of keys were "
-            "sealed under the state key and closed to others; keys of batches and state keys came "
+            "No file, folder, table or column was there that is not known to be kept. Files of "
+            "keys were sealed under the state key and closed to others; encryption keys, keys of "
+            "batches and state keys came "
             "from the operating system; no two rows of a batch were sealed under one nonce; and "
             "where the keys of finished batches had lain on the disk there are zeros."
         ),
@@ -70,6 +77,16 @@ def _batch_keys(checks: Checks, record: Record) -> None:
     checks.must("every batch has a key of its own", len(set(keys.values())) == len(keys))
     used = {*keys.values(), *(disk.key for disk in held)}
     checks.must("the key of every batch is drawn from the operating system", used <= drawn)
+    encryption = {
+        raw
+        for seen in record.looks
+        for name, raw in seen.secrets.items()
+        if name.startswith("hpke-") and raw is not None
+    }
+    checks.must(
+        "every encryption key is drawn from the operating system",
+        bool(encryption) and encryption <= drawn,
+    )
     state_keys = {seen.party: seen.state_key for seen in record.looks if seen.secrets}
     checks.must(
         "every state key is drawn from the operating system, for one party",
@@ -77,6 +94,10 @@ def _batch_keys(checks: Checks, record: Record) -> None:
     )
     for disk in held:
         checks.must("rows of a batch were seen", bool(disk.nonces))
+        checks.must(
+            "submissions that lie together lie in the order of their hashes",
+            all(ascending(tags) for tags in disk.tags),
+        )
         checks.must(
             "no two rows of a batch are sealed under one nonce",
             len(set(disk.nonces)) == len(disk.nonces),

@@ -10,7 +10,7 @@ from common.batch import BatchId
 from common.runtime.state import StateDirectory
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import KEY_BYTES, BatchKey
-from shuffler.group import open_group
+from shuffler.group import TAGS, open_group, open_tags
 
 _NONCE_BYTES: Final = 12
 _LENGTH_BYTES: Final = 4
@@ -25,6 +25,8 @@ class BatchDisk:
     groups: tuple[bytes, ...]
     """Sealed reports of the stored submissions, group by group, in the order in which they lie
     there."""
+    tags: tuple[bytes, ...]
+    """Keyed hashes of each group's submissions, as they lie there."""
     permuted: tuple[bytes, ...]
     """The permuted batch, chunk by chunk; nothing before it is permuted."""
     nonces: tuple[bytes, ...]
@@ -61,9 +63,17 @@ def shuffler_batch(state: Path, digest: bytes) -> BatchDisk | None:
         batch_id=batch_id,
         key=raw,
         groups=tuple(open_group(number, sealed, key) for number, sealed, _ in groups),
+        tags=tuple(open_tags(number, tags, key) for number, _, tags in groups),
         permuted=tuple(BatchFiles(folder, key).saved()) if order.exists() else (),
         nonces=tuple(bytes(row[:_NONCE_BYTES]) for row in rows),
     )
+
+
+def ascending(tags: bytes) -> bool:
+    """Say whether a group's keyed hashes stand in the order of their bytes, each once."""
+    width = TAGS.itemsize
+    each = [tags[start : start + width] for start in range(0, len(tags), width)]
+    return each == sorted(set(each))
 
 
 def _records(content: bytes) -> list[bytes]:

@@ -1,7 +1,7 @@
-"""Files, tables and columns that the parties are known to keep: whatever else is there is seen."""
+"""Files, folders, tables and columns that the parties are known to keep: all else is seen."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from deploy.audit.services.look import DIRECTORY, Look
@@ -35,6 +35,13 @@ _FILES: Final[dict[Party, re.Pattern[str]]] = {
     "user_agent": re.compile("|".join((*_SERVED, "budget\\.sqlite(-wal|-shm)?"))),
 }
 
+_FOLDERS: Final[dict[Party, re.Pattern[str]]] = {
+    "analyzer": re.compile("(?!)"),
+    "shuffler": re.compile(f"batches/({_ID}/)?|inclusion/"),
+    "user_agent": re.compile("(?!)"),
+}
+_OF_A_BATCH: Final = re.compile(f"batch(?:es/|-)({_ID})")
+
 _COLUMNS: Final[dict[Party, dict[str, str]]] = {
     "analyzer": {
         "tasks": "task_digest task signature",
@@ -45,7 +52,7 @@ _COLUMNS: Final[dict[Party, dict[str, str]]] = {
         "results": "task_digest cells result",
         "commitments": "task_digest commitment",
         "ledger": "entry task_digest batch_id population n_users n_refused coalition epsilon delta "
-        "theorem composed_epsilon previous_hash entry_hash",
+        "theorem composed_epsilon previous_hash entry_hash rowid",
         "sentinels": "task_digest position leaves acknowledged",
     },
     "shuffler": {
@@ -63,11 +70,22 @@ _COLUMNS: Final[dict[Party, dict[str, str]]] = {
 
 
 def unknown_files(seen: Look) -> list[str]:
-    """List a party's files that are none of those it is known to keep."""
-    return [
+    """List what lies in a party's directory and is nothing that it is known to keep there."""
+    files = [
         name
         for name in seen.files
         if not _FILES[seen.party].fullmatch(name) and not _UNFINISHED.fullmatch(name)
+    ]
+    others = [name for name in seen.others if not _FOLDERS[seen.party].fullmatch(name)]
+    return [*files, *(name for name in others if name not in files)]
+
+
+def unknown_batches(seen: Look, batches: Collection[str]) -> list[str]:
+    """List files and folders that are called by an id that no batch has, in hexadecimal."""
+    return [
+        name
+        for name in (*seen.files, *seen.others)
+        if (match := _OF_A_BATCH.match(name)) and match[1] not in batches
     ]
 
 

@@ -16,6 +16,8 @@ from deploy.audit.services.tape import Party
 
 DIRECTORY: Final = "."
 """Name of the state directory itself, among its files."""
+ROWID: Final = "rowid"
+"""Name of the number that SQLite gives each row of a table, unless the table is without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -26,6 +28,8 @@ class Look:
     moment: str
     files: dict[str, bytes]
     """Contents by path within the directory."""
+    others: tuple[str, ...]
+    """Paths of all else that has a name there: a folder's, empty ones too, and a link's."""
     modes: dict[str, int]
     """Who may read and write what, by path."""
     secrets: dict[str, bytes | None]
@@ -37,9 +41,15 @@ class Look:
 def look(state: Path, party: Party, moment: str) -> Look:
     """Read a party's files; one that is deleted at that very moment is left out."""
     files, modes = dict[str, bytes](), {DIRECTORY: _mode(state)}
+    others = list[str]()
     for path in _paths(state):
         name = str(path.relative_to(state))
         try:
+            kind = path.lstat().st_mode
+            if stat.S_ISDIR(kind):
+                others.append(f"{name}/")
+            elif not stat.S_ISREG(kind) and not stat.S_ISSOCK(kind):
+                others.append(name)
             if path.is_file():
                 files[name], modes[name] = path.read_bytes(), _mode(path)
         except FileNotFoundError:
@@ -50,6 +60,7 @@ def look(state: Path, party: Party, moment: str) -> Look:
         party=party,
         moment=moment,
         files=files,
+        others=tuple(others),
         modes=modes,
         secrets={
             name: _opened(name, content, raw, key_file)
@@ -61,21 +72,26 @@ def look(state: Path, party: Party, moment: str) -> Look:
 
 
 def columns(state: Path) -> dict[str, tuple[str, ...]]:
-    """Give the columns of every table of a party's databases, by table; SQLite's own left out."""
+    """
+    Give the columns of every table of a party's databases, by table; SQLite's own left out.
+
+    A table that numbers its rows in the order of their arrival has a column more, ROWID.
+    """
     found = {}
     for path in sorted(state.rglob("*.sqlite")):
         with closing(sqlite3.connect(path)) as connection:
-            query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
-            for (table,) in connection.execute(query).fetchall():
+            query = "SELECT name, wr FROM pragma_table_list WHERE schema = 'main'"
+            for table, unnumbered in connection.execute(query).fetchall():
                 if not table.startswith("sqlite_"):
                     rows = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
-                    found[str(table)] = tuple(str(name) for (name,) in rows)
+                    names = tuple(str(name) for (name,) in rows)
+                    found[str(table)] = names if unnumbered else (*names, ROWID)
     return found
 
 
 def _paths(state: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(state):
-        yield from (Path(folder) / name for name in sorted(names))
+    for folder, folders, names in os.walk(state):
+        yield from (Path(folder) / name for name in sorted((*folders, *names)))
 
 
 def _mode(path: Path) -> int:

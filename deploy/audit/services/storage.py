@@ -40,6 +40,15 @@ def finding(record: Record) -> Finding:
             f"no permuted batch is left, {moment}",
             not [n for n in names if n.startswith("batches/")],
         )
+        checks.must(
+            f"no folder of a batch is left, {moment}",
+            not [
+                name
+                for seen in looks
+                for name in seen.others
+                if seen.moment == moment and name.startswith("batches/") and name != "batches/"
+            ],
+        )
         for name, content in names.items():
             if name.endswith(".leaves"):
                 checks.must("hashes that are kept for devices lie sorted", _sorted(content))

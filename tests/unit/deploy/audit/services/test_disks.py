@@ -12,6 +12,7 @@ from deploy.audit.raw_bytes import found, kinds_found
 from deploy.audit.services.inventory import (
     missing_tables,
     open_to_others,
+    unknown_batches,
     unknown_columns,
     unknown_files,
 )
@@ -67,7 +68,26 @@ def test_a_file_of_another_name_is_noticed(state: StateDirectory, name: str) -> 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
 
-    assert [name] == unknown_files(look(state.path, "shuffler", "over"))
+    assert name == unknown_files(look(state.path, "shuffler", "over"))[0]
+
+
+@pytest.mark.parametrize("name", ["groups", f"batches/{'ab' * 16}/parts", "keys"])
+def test_a_folder_of_another_name_is_noticed(state: StateDirectory, name: str) -> None:
+    """An empty one; and a link, wherever it leads."""
+    (state.path / name).mkdir(parents=True)
+    (state.path / "link").symlink_to("nowhere")
+
+    assert {f"{name}/", "link"} == set(unknown_files(look(state.path, "shuffler", "over")))
+
+
+def test_a_folder_of_no_batch_is_noticed(state: StateDirectory) -> None:
+    """By its id, which none has."""
+    for digit in "ab":
+        (state.path / "batches" / (digit * 32)).mkdir(parents=True)
+    seen = look(state.path, "shuffler", "over")
+
+    assert [] == unknown_files(seen)
+    assert [f"batches/{'b' * 32}/"] == unknown_batches(seen, {"a" * 32})
 
 
 def test_a_directory_or_a_key_that_others_may_read_is_noticed(state: StateDirectory) -> None:
@@ -81,11 +101,15 @@ def test_a_directory_or_a_key_that_others_may_read_is_noticed(state: StateDirect
 
 def test_columns_and_tables_are_compared_with_those_that_are_known(tmp_path: Path) -> None:
     """One that is new is named; one that is missing was not looked at."""
-    schema = "CREATE TABLE refusals (batch_id, outcome, n, moment); CREATE TABLE orders (place);"
+    schema = (
+        "CREATE TABLE refusals (batch_id PRIMARY KEY, outcome, n, moment) WITHOUT ROWID;"
+        "CREATE TABLE orders (place);"
+    )
     Database(tmp_path / "spool.sqlite", schema).close()
     there = columns(tmp_path)
 
-    assert ["refusals.moment", "orders.place"] == unknown_columns("shuffler", there)
+    expected = ["orders.place", "orders.rowid", "refusals.moment"]
+    assert expected == sorted(unknown_columns("shuffler", there))
     assert {"batches", "submission_groups", "used_tokens"} == missing_tables("shuffler", there)
 
 

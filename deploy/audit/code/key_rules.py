@@ -1,0 +1,181 @@
+"""
+Rules of keys and of what they seal: whence they come, how long they live, and what they hide.
+
+Keys are made while every clock stands and every common generator is seeded alike: two of them are
+the same if they follow from either. A ring of keys is led through its life on a clock of its own.
+"""
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+from unittest.mock import patch
+
+import numpy as np
+
+from common.errors import UnknownKeyError
+from common.hpke import HpkePrivateKey, HpkePublicKey, report_context
+from common.hpke_pool import Opened, seal_each
+from common.key_ring import Schedule
+from common.operator_token import OperatorToken
+from common.runtime.key_store import KeyStore
+from common.runtime.state import StateDirectory
+from common.runtime.state_key import StateKey
+from common.signing import SigningIdentity
+from common.suites import SUITES
+from common.task import SUBMISSION_ID_BYTES
+from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.user_token import TokenIssuer, serial_of
+from deploy.audit.checks import Checks
+from deploy.audit.stand_ins.still_clock import START
+from shuffler.batch_key import BatchKey
+from shuffler.group import TAGS, form_from_opened, form_group, merge_small, open_group
+
+_CLOCKS: Final = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+_SEED: Final = 20
+_NONCE_BYTES: Final = 12
+_ROW: Final = b"one row, and always the same"
+_REPORT_BYTES: Final = 8
+_TOGETHER: Final = 40
+"""Submissions that come together; fewer than are stored as they came."""
+_SCHEDULE: Final = Schedule(lifetime=1_000.0, overlap=100.0, keep=500.0)
+_SUITE: Final = next(iter(SUITES))
+
+
+def check_keys(checks: Checks) -> None:
+    """Check all of them; what is drawn comes from the operating system."""
+    _check_sources(checks)
+    _check_nonces(checks)
+    _check_equal_plaintexts(checks)
+    _check_life(checks)
+    _check_groups(checks)
+
+
+def _kinds() -> dict[str, Callable[[], bytes]]:
+    """Give what makes a secret of each kind."""
+    issuer = TokenIssuer(TokenIssuer.generate())
+    made: dict[str, Callable[[], bytes]] = {
+        "signing identity": lambda: SigningIdentity.generate().private_bytes(),
+        "batch key": BatchKey.generate,
+        "operator's token": OperatorToken.generate,
+        "state key": StateKey.generate,
+        "token key": TokenIssuer.generate,
+        "user's token": lambda: serial_of(issuer.issue()),
+    }
+    for suite in SUITES:
+        made[f"key of the suite {suite}"] = partial(_encryption_key, suite)
+    return made
+
+
+def _encryption_key(suite: str) -> bytes:
+    return HpkePrivateKey.generate(suite).private_bytes()
+
+
+def _check_sources(checks: Checks) -> None:
+    """Two secrets of a kind differ, whatever is known of clocks and seeds."""
+    for kind, make in _kinds().items():
+        with _standing():
+            one = make()
+        with _standing():
+            other = make()
+        checks.must(f"a {kind} follows from no clock and no seed", one != other)
+
+
+@contextmanager
+def _standing() -> Iterator[None]:
+    """Let all clocks stand, and seed the common generators, for as long as a block runs."""
+    before, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  # put back below
+    with ExitStack() as stack:
+        for clock in _CLOCKS:
+            stack.enter_context(patch.object(time, clock, lambda: START))
+            stack.enter_context(patch.object(time, f"{clock}_ns", lambda: int(START) * 10**9))
+        random.seed(_SEED)
+        np.random.seed(_SEED)  # noqa: NPY002  # what nothing should draw from
+        try:
+            yield
+        finally:
+            random.setstate(before)
+            np.random.set_state(numpys)  # noqa: NPY002  # as it was
+
+
+def _check_nonces(checks: Checks) -> None:
+    """One row that is sealed again at one place has another nonce, after a restart as well."""
+    raw, place = BatchKey.generate(), b"place"
+    keys = (BatchKey(raw), BatchKey(raw))
+    nonces = [key.seal(_ROW, place)[:_NONCE_BYTES] for key in keys for _ in range(2)]
+    checks.must("a row has another nonce each time it is sealed", len(set(nonces)) == len(nonces))
+    sealed = {StateKey(raw, Path("key")).seal("name", _ROW) for _ in range(2)}
+    checks.must("a secret has another nonce each time it is sealed", len(sealed) > 1)
+
+
+def _check_equal_plaintexts(checks: Checks) -> None:
+    """Of equal plaintexts no two ciphertexts are the same, in one call and in the next."""
+    context = report_context(TaskDigest(bytes(DIGEST_BYTES)))
+    for suite, spec in SUITES.items():
+        key = HpkePrivateKey.generate(suite).public_key()
+        calls = [seal_each(key, _ROW * 2, len(_ROW), context) for _ in range(2)]
+        size = len(_ROW) + spec.overhead_bytes
+        sealed = [one[start : start + size] for one in calls for start in (0, size)]
+        checks.must("equal plaintexts are sealed apart", len(set(sealed)) == len(sealed))
+
+
+def _check_life(checks: Checks) -> None:
+    """A key opens for its lifetime and as long as it is kept, and is then destroyed."""
+    with TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        state = StateDirectory.open(Path(folder) / "party")
+        store = KeyStore(state, _SCHEDULE, former="former.key", suites=(_SUITE,))
+        store.rotate(START, ())
+        first, files = store.public_key(_SUITE), state.names("hpke-*.key")
+        expires = START + _SCHEDULE.lifetime
+        gone = expires + _SCHEDULE.keep
+        for now in (expires - _SCHEDULE.overlap, expires, gone - 1.0):
+            store.rotate(now, ())
+        checks.must("a key is replaced after its lifetime", store.public_key(_SUITE) != first)
+        checks.must("an expired key is kept for as long as is said", _opens(store, first))
+        store.rotate(gone, (first.key_id,))
+        checks.must("nor is one destroyed that a task needs", _opens(store, first))
+        store.rotate(gone, ())
+        left = set(files) & set(state.names("hpke-*.key"))
+        checks.must(
+            "an expired key is destroyed once it has been kept so long",
+            bool(files) and not left and not _opens(store, first),
+        )
+
+
+def _opens(store: KeyStore, key: HpkePublicKey) -> bool:
+    """Say whether a party still has the private half."""
+    try:
+        store.private_key(key.suite, key.raw, whose="key")
+    except UnknownKeyError:
+        return False
+    return True
+
+
+def _check_groups(checks: Checks) -> None:
+    """Submissions that came together are stored in the order of their hashes, which are keyed."""
+    raw = BatchKey.generate()
+    key = BatchKey(raw)
+    sent = [secrets.token_bytes(SUBMISSION_ID_BYTES + _REPORT_BYTES) for _ in range(_TOGETHER)]
+    parts = [(one[:SUBMISSION_ID_BYTES], one[SUBMISSION_ID_BYTES:]) for one in sent]
+    expected = sorted((key.tag(name) + key.tag(report), report) for name, report in parts)
+    alone = [form_group([one], key)[0] for one in sent]
+    opened = Opened(plaintexts=b"".join(sent), readable=bytes([1]) * len(sent))
+    groups = {
+        "of one call": form_group(sent, key)[0],
+        "of one bulk call": form_from_opened(opened, raw)[0],
+        "laid together": merge_small(alone, key)[0],
+    }
+    for words, group in groups.items():
+        starts = range(0, len(group.tags), TAGS.itemsize)
+        tags = [group.tags[at : at + TAGS.itemsize] for at in starts]
+        reports = open_group(group.number, group.sealed, key)
+        checks.must(
+            f"submissions {words} stand in the order of their hashes",
+            tags == [tag for tag, _ in expected]
+            and reports == b"".join(report for _, report in expected),
+        )
