@@ -16,6 +16,7 @@ from deploy.audit.faults.disks import DISKS
 from deploy.audit.faults.fault import Fault
 from deploy.audit.faults.laws import LAWS
 from deploy.audit.faults.orders import ORDERS
+from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
 
@@ -29,6 +30,7 @@ _FAULTS: Final = (
     *COLLECTING,
     *ANALYZER_FAULTS,
     *RULES,
+    *RECORDS,
     *DISKS,
     *CALLERS,
 )
