@@ -5,14 +5,16 @@ Each is held against a computation of its own here, or against all that can come
 draws that are very many against the first 65,536.
 """
 
+import dataclasses
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.batch import BatchId
+from common.errors import ProofError, SignatureError
 from common.guarantee import rounded_down, rounded_up, sum_upper
 from common.hpke import HpkePrivateKey, SealContext, envelope_context, report_context
 from common.inclusion import BatchCommitment, InclusionProof
@@ -22,7 +24,7 @@ from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.merkle import SALT_BYTES, Tree, leaf
-from common.signing import SigningIdentity
+from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.suites import SUITES
 from common.task import NONCE_BYTES
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -49,6 +51,9 @@ _SEEDS: Final = 4_096
 _BLOCK: Final = 32
 _COINS: Final = ((1, 3), (5, 7), (0, 9), (9, 9), (1, 2**20 + 7), (3, 65_536))
 _DRAWN_AT_ONCE: Final = 1 << 16
+_SIGNED: Final = 6_000
+"""Bytes of what is signed in a task's place, and at how many of them it is changed."""
+_PLACES: Final = 201
 
 
 def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -64,6 +69,8 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_answers(checks)
     _check_inclusion(checks, rng)
     check_keys(checks)
+    _check_signatures(checks, rng)
+    _check_commitment(checks, rng)
     finding = checks.finding(
         scenario="small-rules",
         title="Small rules that others rely on",
@@ -72,10 +79,11 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         "that differ at their end were hashed apart, seals opened for whom and what they are made "
         "alone, weights kept what they promise in another exact computation, coins came up as "
         "often as they should of all that can be drawn first, and of the first 65,536 that can be "
-        "drawn then, and a device noticed one lost report. Keys differed although all clocks "
-        "stood, and nonces each time a row was sealed; expired keys were destroyed when that was "
-        "due; and submissions that came together were stored in the order of their hashes. Sizes, "
-        "labels and figures other than those tried are not excluded.",
+        "drawn then, and a device noticed one lost report and whatever was changed of what the "
+        "analyzer had signed. Keys differed although all clocks stood, and nonces each time a row "
+        "was sealed; expired keys were destroyed when that was due; and submissions that came "
+        "together were stored in the order of their hashes. Sizes, labels and figures other than "
+        "those tried are not excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))
@@ -277,3 +285,69 @@ def _concluded(own: list[bytes], arrived: list[bytes], rng: np.random.Generator)
             for one in to_ask(b"".join(own), rng)
         ]
     )
+
+
+def _check_signatures(checks: Checks, rng: np.random.Generator) -> None:
+    """Change a signed task at its ends, and at places all over it."""
+    identity = SigningIdentity.generate()
+    public, signed = identity.public_identity(), identity.sign(rng.bytes(_SIGNED))
+    checks.must("what was signed is believed", _believed(public, signed))
+    for place in np.linspace(0, _SIGNED - 1, _PLACES).astype(int).tolist():
+        other = dataclasses.replace(signed, task_bytes=_changed(signed.task_bytes, place))
+        checks.must("a task changed anywhere is not believed", not _believed(public, other))
+    label, message = b"label", rng.bytes(_SIGNED)
+    by = identity.sign_message(label, message)
+    checks.must(
+        "a message changed at an end is not believed",
+        public.signed(label, message, by)
+        and not public.signed(label, _changed(message, 0), by)
+        and not public.signed(label, _changed(message, _SIGNED - 1), by),
+    )
+
+
+def _believed(identity: PublicIdentity, signed: SignedTask) -> bool:
+    try:
+        identity.verify(signed)
+    except SignatureError:
+        return False
+    return True
+
+
+def _check_commitment(checks: Checks, rng: np.random.Generator) -> None:
+    """Change what the analyzer signed of a batch, field by field."""
+    identity, digest = SigningIdentity.generate(), TaskDigest(bytes(DIGEST_BYTES))
+    salt = rng.bytes(SALT_BYTES)
+    one, other = (
+        Tree.over(bytearray(b"".join(leaf(rng.bytes(_BLOCK)) for _ in range(50))), salt)
+        for _ in range(2)
+    )
+    signed = BatchCommitment.sign(identity, digest, BatchId(bytes(16)), one, salt)
+    forged: dict[str, Any] = {
+        "task_digest": TaskDigest(_changed(digest, 0)),
+        "batch_id": BatchId(_changed(signed.batch_id, 15)),
+        "n_leaves": signed.n_leaves + 1,
+        "bits": signed.bits + 1,
+        "salt": _changed(salt, SALT_BYTES - 1),
+        "root": other.root,
+        "signature": _changed(signed.signature, 0),
+    }
+    public = identity.public_identity()
+    checks.must("what the analyzer signed of a batch is believed", _holds(signed, public, digest))
+    checks.must(
+        "every field of it is changed",
+        list(forged) == [field.name for field in dataclasses.fields(signed)],
+    )
+    for name, value in forged.items():
+        changed = dataclasses.replace(signed, **{name: value})
+        checks.must(
+            f"what the analyzer signed is not believed with another {name}",
+            not _holds(changed, public, changed.task_digest),
+        )
+
+
+def _holds(commitment: BatchCommitment, identity: PublicIdentity, digest: TaskDigest) -> bool:
+    try:
+        commitment.check(identity, digest)
+    except ProofError:
+        return False
+    return True

@@ -208,7 +208,7 @@ BEHAVIOUR: Final = (
         plant=late_by_value,
     ),
     Fault(
-        name="value-logged",
+        name="value-in-an-event",
         says="a device logs its value, in letters",
         scenario="device-rules",
         check="logs the same whatever its value",

@@ -19,10 +19,11 @@ from deploy.audit.faults.fault import Fault
 from deploy.audit.faults.hidden import HIDDEN
 from deploy.audit.faults.laws import LAWS
 from deploy.audit.faults.orders import ORDERS
+from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
 
-_FAULTS: Final = (
+ALL_FAULTS: Final = (
     *ORDERS,
     *DEVICES,
     *LAWS,
@@ -33,13 +34,14 @@ _FAULTS: Final = (
     *COLLECTING,
     *ANALYZER_FAULTS,
     *RULES,
+    *RECORDS,
     *DISKS,
     *CALLERS,
     *BEHAVIOUR,
     *HIDDEN,
 )
 
-FAULTS: Final = MappingProxyType({fault.name: fault for fault in _FAULTS})
+FAULTS: Final = MappingProxyType({fault.name: fault for fault in ALL_FAULTS})
 
 
 def fault_named(name: str) -> Fault:

@@ -161,7 +161,7 @@ async def _injected(task: Task, rng: np.random.Generator) -> Rows:
     checks, unseen = Checks(), Checks()
     async with Rehearsal.begun(task, rng) as rehearsal:
         shuffler, analyzer, n = rehearsal.shuffler, rehearsal.analyzer, rehearsal.n_people
-        _, most = task.batch_reports(n)
+        least, most = task.batch_reports(n)
         _, reports = shuffler.batch(plays_by_the_rules)
         crowded = reports + reports[:1] * (most + 1 - len(reports))
         for name, announced in (("belong to so many users", most + 1), ("were announced", most)):
@@ -169,6 +169,12 @@ async def _injected(task: Task, rng: np.random.Generator) -> Rows:
             checks.must(
                 f"more reports than {name} are refused",
                 await refused(analyzer.take(manifest, crowded), ManifestError),
+            )
+        for name, announced in (("belong to so many users", least - 1), ("were announced", least)):
+            manifest = manifest_of(shuffler.digest, n, announced)
+            checks.must(
+                f"fewer reports than {name} are refused",
+                await refused(analyzer.take(manifest, reports[: least - 1]), ManifestError),
             )
         manifest, theirs = shuffler.batch(drops(*range(n - task.n_min + 1)))
         checks.must(
@@ -188,9 +194,9 @@ async def _injected(task: Task, rng: np.random.Generator) -> Rows:
         noticed(
             checks,
             scenario="shuffler-injects",
-            title="More reports than belong to the users, and too few users",
-            sentence="The analyzer takes no more reports than belong to the users announced, and "
-            "no batch below n_min.",
+            title="More reports than belong to the users or fewer, and too few users",
+            sentence="The analyzer takes no more reports than belong to the users announced, no "
+            "fewer, and no batch below n_min.",
         ),
         unnoticed(
             unseen,

@@ -1,10 +1,13 @@
 """Whether a result and its charge are one, and whether an analyzer starts on an altered ledger."""
 
 import asyncio
+import dataclasses
+import shutil
 import sqlite3
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -12,6 +15,7 @@ import numpy as np
 from analyzer.server import start
 from analyzer.settings import AnalyzerSettings
 from common.errors import LedgerError, ShuffleDpError
+from common.ledger_entry import LedgerEntry
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
@@ -26,10 +30,26 @@ _PATIENCE: Final = 30.0
 _FULL: Final = (
     "CREATE TRIGGER disk_is_full BEFORE INSERT ON {} BEGIN SELECT RAISE(ABORT, 'full'); END"
 )
-_ALTERED: Final = (
-    "DROP TRIGGER ledger_is_never_changed",
-    "UPDATE ledger SET epsilon = epsilon / 2 WHERE entry = 1",
+_MAY_CHANGE: Final = "DROP TRIGGER ledger_is_never_changed"
+_MAY_SHORTEN: Final = "DROP TRIGGER ledger_is_never_shortened"
+_OTHERWISE: Final = MappingProxyType(
+    {
+        "entry": "entry + 7",
+        "task_digest": "zeroblob(32)",
+        "batch_id": "zeroblob(16)",
+        "population": "population || 'x'",
+        "n_users": "n_users + 1",
+        "n_refused": "n_refused + 1",
+        "coalition": "'network'",
+        "epsilon": "epsilon / 2",
+        "delta": "delta / 2",
+        "theorem": "theorem || '.'",
+        "composed_epsilon": "composed_epsilon / 2",
+        "previous_hash": "entry_hash",
+        "entry_hash": "previous_hash",
+    }
 )
+"""Of each column of an entry something else that could stand there."""
 
 
 def ledger_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -47,7 +67,8 @@ def ledger_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
                 sentence=(
                     "No result was kept whose charge could not be written, and nothing was "
                     "charged for a result that could not. An analyzer did not start on a ledger "
-                    "of which one figure had been changed."
+                    "of which one column had been changed, whichever; nor where an entry had been "
+                    "replaced, with the hash that belongs to it; nor where the last was missing."
                 ),
                 subject="small tasks with shuffled randomized response",
                 advice="Compare the ledger with what you know to have been released.",
@@ -61,8 +82,40 @@ async def _play(checks: Checks, rng: np.random.Generator) -> None:
         path = Path(folder) / "analyzer"
         async with AnalyzerCore.started(path, StillClock(), rng) as core:
             await _written_together(checks, core, rng)
-        _run(path, *_ALTERED)
-        checks.must("no analyzer starts on a ledger that was altered", not await _starts(path))
+            await (await SmallBatch.of(core, small_task(), rng)).result(core)
+            first, *_ = await core.store.ledger(0)
+        for column, value in _OTHERWISE.items():
+            statement = f"UPDATE ledger SET {column} = {value} WHERE entry = 1"  # noqa: S608  # constants
+            checks.must(
+                f"no analyzer starts on a ledger that was altered, in its {column}",
+                not await _starts_after(path, _MAY_CHANGE, statement),
+            )
+        checks.must(
+            "no analyzer starts on a ledger of which an entry was replaced, with its hash",
+            not await _starts_after(path, _MAY_CHANGE, _replacing(first)),
+        )
+        checks.must(
+            "no analyzer starts on a ledger that lacks the last release",
+            not await _starts_after(path, _MAY_SHORTEN, "DELETE FROM ledger WHERE entry = 2"),
+        )
+
+
+def _replacing(entry: LedgerEntry) -> str:
+    """Halve the figure of an entry, and give it the hash that goes with it."""
+    other = dataclasses.replace(entry, epsilon=entry.epsilon / 2)
+    return (
+        f"UPDATE ledger SET epsilon = {other.epsilon!r}, "  # noqa: S608  # of an entry just written
+        f"entry_hash = X'{other.expected_hash().hex()}' WHERE entry = {entry.entry}"
+    )
+
+
+async def _starts_after(path: Path, *statements: str) -> bool:
+    """Say whether an analyzer starts on a copy of another's files, once it was changed."""
+    with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        beside = Path(folder) / "copy"  # of the key beside its directory too
+        shutil.copytree(path.parent, beside)
+        _run(beside / path.name, *statements)
+        return await _starts(beside / path.name)
 
 
 async def _written_together(checks: Checks, core: AnalyzerCore, rng: np.random.Generator) -> None:

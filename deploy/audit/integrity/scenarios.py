@@ -5,6 +5,7 @@ from typing import Final
 from deploy.audit.integrity import (
     budgets,
     deliveries,
+    held_back,
     intake_rules,
     ledger_rules,
     lost_reports,
@@ -113,5 +114,10 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         title="What the analyzer counts, refuses and keeps",
         seconds=2,
         play=intake_rules.intake_rules,
+    ),
+    Scenario(
+        name="analyzer-releases",
+        title="What the analyzer holds back, and what a result says of what was refused",
+        play=held_back.held_back,
     ),
 )

@@ -3,7 +3,7 @@
 import math
 
 from common.accounting.coalitions import Terms, claimed_guarantee, guarantees_under
-from common.guarantee import Guarantee, claimed, rounded_up, sum_upper
+from common.guarantee import claimed, rounded_up, sum_upper
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.contents import refusals
@@ -47,9 +47,7 @@ def _stated(checks: Checks, record: Record, collection: Collection, view: Views)
         return
     came, refused = len(view.shuffler.submissions), sum(refusals(collection, view).values())
     expected = guarantees_under(Terms.of(task), came, refused)
-    checks.must(
-        f"guarantees {name} are those of the users who came", _same(result.guarantees, expected)
-    )
+    checks.must(f"guarantees {name} are those of the users who came", result.guarantees == expected)
     said = {one.coalition: one for one in reversed(result.guarantees)}
     checks.must(
         f"guarantees {name} name each party, and both together",
@@ -80,12 +78,6 @@ def _stated(checks: Checks, record: Record, collection: Collection, view: Views)
             f"the ledger knows who came {name}",
             (entry.n_users, entry.n_refused) == (came, refused),
         )
-
-
-def _same(one: tuple[Guarantee, ...], other: tuple[Guarantee, ...]) -> bool:
-    return [(each.coalition, each.epsilon, each.delta, each.theorem) for each in one] == [
-        (each.coalition, each.epsilon, each.delta, each.theorem) for each in other
-    ]
 
 
 def _budget(checks: Checks, record: Record) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -152,10 +151,17 @@ class Attempts:
         )
         greedy = dataclasses.replace(allowed, budget_epsilon=max(plan.central_epsilon, spent))
         self.facts[Fact.WITHIN_BUDGET] = await refused(operator.create_task(greedy), OVER_BUDGET)
-        self.facts[Fact.LARGER_BUDGET] = False
-        with suppress(ShuffleDpError):
+        try:
             self.published.append((await operator.create_task(allowed)).digest())
+        except ShuffleDpError as error:
+            # Where so many releases cost more than any budget, that is what must be said.
+            beyond = OVER_BUDGET.is_told_by(error) and self._costs_more(allowed)
+            self.facts[Fact.LARGER_BUDGET] = beyond
+        else:
             self.facts[Fact.LARGER_BUDGET] = True
+
+    def _costs_more(self, draft: TaskDraft) -> bool:
+        """Say whether the releases so far and one more cost more than a draft's large budget."""
 
 
 async def _became(people: People, digest: TaskDigest, envelope: bytes) -> Outcome | None:

@@ -7,11 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_toeplitz
 
+from analyzer.conclusion import mixture_of
+from analyzer.estimation.histogram import gather
 from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.mechanism import Reports, is_null
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from deploy.audit.checks import Checks
+from deploy.audit.code.refinements import is_right
 from deploy.audit.finding import Finding
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.views import Views, together
@@ -36,6 +39,7 @@ def finding(record: Record, views: dict[str, Views]) -> Finding:
             _together(checks, collection, view)
     if "first" in views:
         _estimated(checks, record.first, views["first"])
+        _refined(checks, record.first, views["first"])
     return checks.finding(
         scenario="services",
         title="Contents of the batch",
@@ -174,6 +178,21 @@ def _estimated(checks: Checks, collection: Collection, view: Views) -> None:
     if len(released) == size:
         off = np.abs(released[items] - expected) / np.maximum(1, np.abs(expected))
         checks.must("the estimate is what a plain computation gives", bool(off.max() < _ROUNDING))
+
+
+def _refined(checks: Checks, collection: Collection, view: Views) -> None:
+    """Refine what was counted once more, in the task's own way; nothing of it was refused."""
+    if collection.result is None:
+        return
+    task, mechanism = collection.task, collection.mechanism
+    reports = view.analyzer.counted(mechanism)
+    padding = len(view.analyzer.reports) - len(reports)
+    mixture = mixture_of(task, len(collection.answers), counted=len(reports), padding=padding)
+    evidence = gather(mechanism, mechanism.tally(reports), mixture)
+    checks.must(
+        f"the histogram is refined by {task.refinement}, as its task says",
+        is_right(task.refinement, evidence, collection.result.histogram.refined),
+    )
 
 
 def plain_shares(

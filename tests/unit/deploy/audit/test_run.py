@@ -9,7 +9,7 @@ import pytest
 from common.errors import SettingsError
 from deploy.audit.audited import Audited
 from deploy.audit.catalogue import SCENARIOS
-from deploy.audit.faults.catalogue import FAULTS, fault_named
+from deploy.audit.faults.catalogue import ALL_FAULTS, FAULTS, fault_named
 from deploy.audit.finding import Outcome
 from deploy.audit.playing import Job, play, play_all
 from deploy.audit.report_json import as_json
@@ -75,6 +75,7 @@ def test_progress_is_told() -> None:
 def test_names_are_unique_and_unknown_ones_are_refused() -> None:
     """Of scenarios, and of faults."""
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    assert len(FAULTS) == len(ALL_FAULTS)
     assert {fault.scenario for fault in FAULTS.values()} <= {s.name for s in SCENARIOS}
     with pytest.raises(SettingsError, match="there is no scenario 'shuffle'"):
         scenarios_named(["shuffle"])

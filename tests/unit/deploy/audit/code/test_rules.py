@@ -36,7 +36,7 @@ def test_no_bit_of_what_is_sealed_says_anything(protocol: str) -> None:
     "name",
     [
         *("total-local-cap", "confirmed-too-early", "refused-drawn-anew", "value-in-a-file"),
-        *("late-by-value", "value-logged", "commitment-unchecked", "fifty-claims"),
+        *("late-by-value", "value-in-an-event", "commitment-unchecked", "fifty-claims"),
         *("rounded-down", "labels-cut", "constant-hybrid-half", "float-answers"),
         *("weak-keys", "keys-for-ever", "bulk-order-kept", "nonce-of-place"),
     ],
