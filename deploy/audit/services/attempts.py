@@ -7,6 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from common.accounting.coalitions import claimed_release
+from common.accounting.composition import composed_epsilon
 from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest
 from common.errors import ShuffleDpError
 from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
@@ -104,7 +106,7 @@ class Attempts:
             self.facts[Fact.ONE_BATCH_A_TASK] = await refused(second, ONE_RELEASE)
         finally:
             self._tape.aside = False
-        await self._spend_more(operator)
+        await self._spend_more(operator, Task.from_bytes(signed.task_bytes))
 
     async def _deliver_another(self, signed: SignedTask) -> None:
         """Deliver, as the shuffler, another whole batch of a task."""
@@ -134,7 +136,7 @@ class Attempts:
             yield chunk_to_wire(self._rng.bytes(count * size))
             left -= count
 
-    async def _spend_more(self, operator: OperatorClient) -> None:
+    async def _spend_more(self, operator: OperatorClient, task: Task) -> None:
         """Ask for a task that the population's budget does not allow; then with a larger budget."""
         plan = self._plan
         entries, _ = await operator.ledger()
@@ -155,13 +157,16 @@ class Attempts:
             self.published.append((await operator.create_task(allowed)).digest())
         except ShuffleDpError as error:
             # Where so many releases cost more than any budget, that is what must be said.
-            beyond = OVER_BUDGET.is_told_by(error) and self._costs_more(allowed)
+            beyond = OVER_BUDGET.is_told_by(error) and _costs_more(task)
             self.facts[Fact.LARGER_BUDGET] = beyond
         else:
             self.facts[Fact.LARGER_BUDGET] = True
 
-    def _costs_more(self, draft: TaskDraft) -> bool:
-        """Say whether the releases so far and one more cost more than a draft's large budget."""
+
+def _costs_more(task: Task) -> bool:
+    """Say whether three releases of a task, of as few as may be, cost more than a large budget."""
+    releases = [claimed_release(task, task.n_min)] * 3
+    return composed_epsilon(releases, task.budget_delta) > LARGE_BUDGET
 
 
 async def _became(people: People, digest: TaskDigest, envelope: bytes) -> Outcome | None:
