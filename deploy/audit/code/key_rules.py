@@ -44,6 +44,8 @@ _REPORT_BYTES: Final = 8
 _TOGETHER: Final = 40
 """Submissions that come together; fewer than are stored as they came."""
 _SCHEDULE: Final = Schedule(lifetime=1_000.0, overlap=100.0, keep=500.0)
+_MANY: Final = 64
+"""Secrets of a kind that are compared byte by byte."""
 _SUITE: Final = next(iter(SUITES))
 
 
@@ -84,6 +86,10 @@ def _check_sources(checks: Checks) -> None:
         with _standing():
             other = make()
         checks.must(f"a {kind} follows from no clock and no seed", one != other)
+        places = list(zip(*(make() for _ in range(_MANY)), strict=True))
+        # Of so many no two places have the same bytes throughout, and none stands still.
+        fresh = len(set(places)) == len(places) and all(len(set(place)) > 1 for place in places)
+        checks.must(f"every byte is drawn of a new {kind}", fresh)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Faults where a first look does not go: one report alone, middle values, some bits, odd laws."""
 
+import secrets
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final
@@ -20,6 +21,7 @@ from common.mechanisms.mechanism import Counts, Reports
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
+from common.operator_token import OperatorToken
 from common.result import interval_reach
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
@@ -178,6 +180,15 @@ def sorted_by_production() -> AbstractContextManager[None]:
     return planting.function(permute, other)
 
 
+def short_tokens() -> AbstractContextManager[None]:
+    """Plant operators' tokens of sixteen bits, sixteen times over."""
+
+    def other() -> bytes:
+        return secrets.token_hex(2).encode() * 16
+
+    return planting.attribute(OperatorToken, "generate", staticmethod(other))
+
+
 def _fault(name: str, says: str, scenario: str, check: str, plant: Any) -> Fault:
     return Fault(name=name, says=says, scenario=scenario, check=check, plant=plant)
 
@@ -266,6 +277,13 @@ CORNERS: Final = (
         "rounds",
         "",
         one_round_of_ones_own,
+    ),
+    _fault(
+        "short-tokens",
+        "an operator's token repeats sixteen random bits",
+        "small-rules",
+        "every byte is drawn of a new operator's token",
+        short_tokens,
     ),
     _fault(
         "production-keeps-order",
