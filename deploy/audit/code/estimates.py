@@ -17,8 +17,8 @@ from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code import refinements
 from deploy.audit.finding import Outcome
+from deploy.audit.laws import refinements
 from deploy.audit.laws.panel import panel
 from deploy.audit.laws.share_law import law_of_share
 from deploy.simulate.collection import count

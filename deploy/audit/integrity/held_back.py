@@ -23,12 +23,12 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
-from deploy.audit.code.refinements import is_right
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, manifest_of
 from deploy.audit.integrity.playthrough import refused
 from deploy.audit.integrity.rehearsal import quietly
 from deploy.audit.integrity.small_batch import USERS, SmallBatch, analyzer, small_task
+from deploy.audit.laws.refinements import is_right
 from deploy.audit.sample_task import sample_task
 
 _SCENARIO: Final = "analyzer-releases"

@@ -14,8 +14,8 @@ from common.mechanisms.mechanism import Reports, is_null
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from deploy.audit.checks import Checks
-from deploy.audit.code.refinements import is_right
 from deploy.audit.finding import Finding
+from deploy.audit.laws.refinements import is_right
 from deploy.audit.services.record import Collection, Record
 from deploy.audit.services.views import Views, together
 

@@ -10,7 +10,7 @@ from analyzer.estimation.histogram import gather
 from analyzer.estimation.refinement import refine
 from common.mechanisms.catalogue import mechanism_of
 from common.protocols import Refinement
-from deploy.audit.code.refinements import is_right
+from deploy.audit.laws.refinements import is_right
 from deploy.audit.sample_task import sample_task
 from deploy.simulate.collection import count
 
