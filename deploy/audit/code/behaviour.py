@@ -20,7 +20,8 @@ from common.task import Task
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.log_lines import LogLines
-from deploy.audit.stand_ins.small_device import Pauses, SmallDevice
+from deploy.audit.stand_ins.pauses import Pauses
+from deploy.audit.stand_ins.small_device import SmallDevice
 
 _SMALL: Final = 8
 """Values from 0 on that are tried all."""

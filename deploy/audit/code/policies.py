@@ -33,7 +33,8 @@ from deploy.audit.code.behaviour import behaviour
 from deploy.audit.code.watching import check_watching
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.sample_task import sample_task
-from deploy.audit.stand_ins.small_device import SmallDevice, Writes, central_too_low
+from deploy.audit.stand_ins.small_device import SmallDevice, central_too_low
+from deploy.audit.stand_ins.writes import Writes
 
 _USERS: Final = 60
 """Few, so that a device confirms a claim in hundredths of a second."""

@@ -55,7 +55,7 @@ class Script(np.random.Generator):
         shape = (size,) if isinstance(size, int | np.integer) else tuple(size or ())
         mine = self._rows if self._row is None else 1
         if not shape or shape[0] != mine:
-            self.strays += 0 not in shape
+            self.strays += int(0 not in shape)  # of no row nothing is drawn
             return np.full(shape, start, dtype=dtype)
         self._calls += 1
         chances = np.random.default_rng([self._seed, self._calls]).random((self._rows, *shape[1:]))

@@ -275,7 +275,7 @@ CORNERS: Final = (
         "own-rounds-forgotten",
         "several rounds cost no more against shuffler and analyzer than one",
         "rounds",
-        "",
+        "learns from 2 rounds twice",
         one_round_of_ones_own,
     ),
     _fault(

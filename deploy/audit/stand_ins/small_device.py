@@ -1,17 +1,10 @@
 """A device's core on its own: a shuffler in memory, a clock that stands still, a budget file."""
 
-import asyncio
 import dataclasses
-import os
 import sqlite3
-import sys
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
-from unittest.mock import patch
+from typing import Final, Self
 
 import numpy as np
 
@@ -33,7 +26,7 @@ _SURE: Final = 0.9
 _TOO_LOW: Final = 0.99
 """Of an ε: further below the truth than a claim has room."""
 _LARGE_DELTA: Final = 1e-3
-_BUDGET: Final = "budget.sqlite"
+BUDGET_FILE: Final = "budget.sqlite"
 _SEALED: Final = frozenset({"envelope", "leaves"})
 """Columns of what follows from ciphertexts."""
 
@@ -63,7 +56,7 @@ class SmallDevice:
         self.folder, self.clock, self.shuffler = folder, StillClock(), ShufflerInMemory()
         self._identity, self._rng = identity, rng
         self._policy = Policy(identity=identity.public_identity(), **(no_limits | caps))
-        self._budget = Budget(folder / _BUDGET)
+        self._budget = Budget(folder / BUDGET_FILE)
         self._agent = self._agent_of(None)
 
     def _agent_of(self, shuffler: SigningIdentity | None) -> Agent:
@@ -113,7 +106,7 @@ class SmallDevice:
 
     def repeat(self, times: int) -> None:
         """Write into its budget that it gave its one answer to so many more tasks."""
-        connection = sqlite3.connect(self.folder / _BUDGET)
+        connection = sqlite3.connect(self.folder / BUDGET_FILE)
         try:
             cursor = connection.execute("SELECT * FROM submissions")
             [row], columns = cursor.fetchall(), [column[0] for column in cursor.description]
@@ -175,7 +168,7 @@ class SmallDevice:
 
     def kept(self) -> list[tuple[object, ...]]:
         """List all rows of its file; of what is sealed, the length alone."""
-        connection = sqlite3.connect(self.folder / _BUDGET)
+        connection = sqlite3.connect(self.folder / BUDGET_FILE)
         try:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = sorted(name for (name,) in names.fetchall())
@@ -220,94 +213,3 @@ def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[object, ...]
         (table, *(len(v) if c in _SEALED else v for c, v in zip(columns, row, strict=True)))
         for row in cursor.fetchall()
     ]
-
-
-class Pauses:
-    """
-    Every time that this process waits for a time to pass while a block runs.
-
-    What a coroutine waits for, its loop is told. A thread is heard that sleeps by `time.sleep`,
-    by this name.
-    """
-
-    def __enter__(self) -> Self:
-        self.seen: list[str] = []
-        self._noting = ExitStack()
-        loop = asyncio.get_running_loop()
-        for owner, name, who in ((loop, "call_at", "a coroutine"), (time, "sleep", "a thread")):
-            noted = self._noted(getattr(owner, name), who)
-            self._noting.enter_context(patch.object(owner, name, noted))
-        return self
-
-    def _noted(self, original: Callable[..., Any], who: str) -> Callable[..., Any]:
-        def other(*args: Any, **fields: Any) -> Any:  # noqa: ANN401  # as the original's
-            self.seen.append(who)
-            return original(*args, **fields)
-
-        return other
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._noting.close()
-
-
-class Writes:
-    """
-    What this process opens for writing, or connects to, while a block runs.
-
-    Python tells its hooks of every file that Python code opens. SQLite opens its own by itself;
-    Python tells of the connection.
-    """
-
-    def __enter__(self) -> Self:
-        self._seen: list[str] = []
-        _install()
-        _LISTENING.append(self._seen)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _LISTENING.remove(self._seen)
-
-    def elsewhere(self, folder: Path) -> list[str]:
-        """List what was opened and is not the device's budget in its folder."""
-        budget = str(folder / _BUDGET)
-        return [name for name in self._seen if name != budget]
-
-
-_LISTENING: Final[list[list[str]]] = []
-_INSTALLED: Final[list[bool]] = []
-_WRITING: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
-_OTHERS: Final = frozenset(
-    {"sqlite3.connect", "socket.connect", "socket.sendto", "subprocess.Popen", "os.system"}
-)
-
-
-def _install() -> None:
-    """Add the hook, once: it can never be taken away, and hears nothing while nobody listens."""
-    if not _INSTALLED:
-        _INSTALLED.append(True)
-        sys.addaudithook(_hear)
-
-
-def _hear(event: str, arguments: tuple[object, ...]) -> None:
-    if not _LISTENING:
-        return
-    if event == "open":
-        path, _, flags = arguments
-        if not (isinstance(flags, int) and flags & _WRITING):
-            return
-    elif event in _OTHERS:
-        path = arguments[0]
-    else:
-        return
-    for seen in _LISTENING:
-        seen.append(str(path))

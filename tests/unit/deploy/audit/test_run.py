@@ -76,6 +76,7 @@ def test_names_are_unique_and_unknown_ones_are_refused() -> None:
     """Of scenarios, and of faults."""
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
     assert len(FAULTS) == len(ALL_FAULTS)
+    assert all(fault.check for fault in ALL_FAULTS)  # no words would be found in any sentence
     assert {fault.scenario for fault in FAULTS.values()} <= {s.name for s in SCENARIOS}
     with pytest.raises(SettingsError, match="there is no scenario 'shuffle'"):
         scenarios_named(["shuffle"])

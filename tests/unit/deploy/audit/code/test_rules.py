@@ -8,7 +8,8 @@ import pytest
 
 from deploy.audit.faults.catalogue import FAULTS
 from deploy.audit.run import rehearse, scenarios_named
-from deploy.audit.stand_ins.small_device import Pauses, Writes
+from deploy.audit.stand_ins.pauses import Pauses
+from deploy.audit.stand_ins.writes import Writes
 from tests.support.audits import audited, played
 from tests.support.protocol_tasks import every_protocol_task
 
