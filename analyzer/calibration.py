@@ -104,9 +104,9 @@ def _next(
 
 def _log_excess(design: Design, wishes: Wishes, target: float) -> float:
     """Give ln(μ / target) for the μ whose Gaussian privacy is that of the design, exactly."""
-    if wishes.rounds * design.reduction.local_epsilon <= wishes.central_epsilon:
-        return -math.inf
     terms = design.terms(wishes)
+    if terms.local_epsilon_of_all_rounds <= wishes.central_epsilon:
+        return -math.inf
     crowd = terms.crowd(wishes.n_min)
     if wishes.rounds > 1:
         epsilon = central_epsilon(terms, crowd)

@@ -221,7 +221,7 @@ def _notes(plan: Plan) -> list[str]:
         for name in ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
     )
     notes = []
-    local = design.local_epsilon * wishes.rounds
+    local = design.terms(wishes).local_epsilon_of_all_rounds
     if design.local_epsilon > one or local > every:
         notes.append(
             f"a device answers up to a local epsilon of {one:g}, "

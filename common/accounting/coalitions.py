@@ -27,7 +27,7 @@ from common.accounting.published import PUBLISHED, Setting
 from common.accounting.release import CrowdRelease, LocalRelease, Release
 from common.dummy_spec import DummySpec
 from common.errors import AccountingError, BoundRangeError
-from common.guarantee import REPLACE_ONE, Coalition, Guarantee
+from common.guarantee import REPLACE_ONE, Coalition, Guarantee, sum_upper
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
 from common.shuffler_spec import PERMUTES, ShufflerSpec
@@ -91,6 +91,11 @@ class Terms:
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
         )
+
+    @property
+    def local_epsilon_of_all_rounds(self) -> float:
+        """Added up, upward: what holds whoever else is dishonest."""
+        return sum_upper([self.local_epsilon] * self.rounds)
 
     def crowd(self, n_users: int, n_refused: int = 0) -> Crowd:
         """
@@ -244,7 +249,7 @@ def central_epsilon(terms: Terms, crowd: Crowd) -> float:
     Cost: a search for ε, or a composition.
     """
     together = [terms.release(crowd)] * terms.rounds
-    return min(composed_epsilon(together, terms.delta), terms.rounds * terms.local_epsilon)
+    return min(composed_epsilon(together, terms.delta), terms.local_epsilon_of_all_rounds)
 
 
 def _theorem(release: Release, rounds: int) -> str:
@@ -333,7 +338,7 @@ def local_guarantee(coalition: Coalition, terms: Terms) -> Guarantee:
         uncounted.append("what the shuffler adds and drops is known to it, and not counted")
     return Guarantee(
         coalition=coalition,
-        epsilon=terms.rounds * terms.local_epsilon,
+        epsilon=terms.local_epsilon_of_all_rounds,
         delta=0.0,
         neighbouring=REPLACE_ONE,
         theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,

@@ -1,6 +1,9 @@
 import math
+from fractions import Fraction
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.coalitions import (
@@ -9,6 +12,7 @@ from common.accounting.coalitions import (
     guarantees,
     guarantees_under,
     honest_crowd,
+    local_guarantee,
     published_claim,
 )
 from common.accounting.counts import Binomial
@@ -191,3 +195,23 @@ def test_the_published_bound_speaks_in_words() -> None:
     assert "makes no claim here" in published_claim(task, 20, 0)
     flexible = published(dummies_per_user=1.5).task
     assert "would claim epsilon" in published_claim(flexible, 100_000, 0)
+
+
+@given(st.floats(min_value=0.01, max_value=20), st.integers(min_value=2, max_value=1000))
+def test_what_holds_against_everybody_adds_up_over_rounds_and_upward(
+    local_epsilon: float, rounds: int
+) -> None:
+    """A product of floats is rounded to the nearest, which may be below."""
+    terms = Terms(
+        reduction=None,
+        local_epsilon=local_epsilon,
+        dummies=DummySpec(law="fixed", per_user=0),
+        delta=1e-6,
+        assumed_honest_fraction=1.0,
+        rounds=rounds,
+    )
+
+    found = local_guarantee("shuffler+analyzer", terms).epsilon
+
+    assert Fraction(repr(found)) >= rounds * Fraction(repr(local_epsilon))
+    assert found == pytest.approx(rounds * local_epsilon, rel=1e-15)
