@@ -153,3 +153,36 @@ def true_delta_with_item_noise(
             )
             worst = max(worst, excess)
     return worst
+
+
+def true_delta_of_one_user(
+    local_epsilon: float, *, items: int, noise: Sequence[float], epsilon: float
+) -> float:
+    """
+    Give δ for randomized response over many items, each with noise, where nobody else takes part.
+
+    A count c of an item is so many times likelier with a report on it: r(c) = P(c - 1) / P(c). All
+    that the items besides the two values tell is how many of their counts have which ratio.
+    """
+    total = math.exp(local_epsilon) + items - 1
+    own, other, growth = math.exp(local_epsilon) / total, 1 / total, math.exp(epsilon)
+    ratios: dict[float, float] = defaultdict(float)
+    for before, chance in zip([0.0, *noise], noise, strict=False):
+        ratios[round(before / chance, 9)] += chance
+    kinds = list(ratios.items())
+    spread: dict[tuple[int, ...], float] = {(0,) * len(kinds): 1.0}
+    for _ in range(items - 2):
+        grown: dict[tuple[int, ...], float] = defaultdict(float)
+        for counts, chance in spread.items():
+            for kind, (_, more) in enumerate(kinds):
+                seen = (*counts[:kind], counts[kind] + 1, *counts[kind + 1 :])
+                grown[seen] += chance * more
+        spread = grown
+    # What only a report on the first value can give: one more than the noise ever adds.
+    delta = max(0.0, own - growth * other) * noise[-1]
+    for (one, here), (two, there) in itertools.product(kinds, repeat=2):
+        apart = (own - growth * other) * one + (other - growth * own) * two
+        for counts, chance in spread.items():
+            rest = sum(n * ratio for n, (ratio, _) in zip(counts, kinds, strict=True))
+            delta += here * there * chance * max(0.0, apart + (1 - growth) * other * rest)
+    return delta

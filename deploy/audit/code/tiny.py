@@ -22,12 +22,14 @@ from deploy.audit.code.enumeration import (
     hashing_law,
     own_dummies_law,
     true_delta,
+    true_delta_of_one_user,
     true_delta_with_item_noise,
     uniform_law,
 )
 from deploy.audit.laws.dummy_laws import law_of_added, law_of_extra
 
 _ITEMS: Final = 3
+_MANY_ITEMS: Final = (4, 12, 50)
 _EPSILONS: Final = (0.2, 0.8, 1.5)
 _LISTING_ERROR: Final = 1e-12
 _LOOSE: Final = 2.5
@@ -74,19 +76,22 @@ def check_tiny(checks: Checks) -> None:
         _check_added(checks, f"the shuffler's {name}", shuffler, math.inf)
     _check_added(checks, "the shuffler's flanks over noise", _ADDED[1][1], _NOISY)
     _check_each_item(checks)
+    for items in _MANY_ITEMS:
+        _check_many_items(checks, items)
 
 
 def _terms(
     *,
+    items: int = _ITEMS,
     local_epsilon: float = _NOISY,
     hashed: bool = False,
     dummies: DummySpec = NO_DUMMIES,
     shuffler: ShufflerSpec = PERMUTES,
 ) -> Terms:
-    """Give what a guarantee over three items follows from."""
+    """Give what a guarantee over so many items follows from."""
     return Terms(
         reduction=MatchCountReduction.for_epsilon(
-            answers=_ITEMS, local_epsilon=local_epsilon, hashed=hashed
+            answers=items, local_epsilon=local_epsilon, hashed=hashed
         ),
         local_epsilon=local_epsilon,
         dummies=dummies,
@@ -174,3 +179,20 @@ def _check_each_item(checks: Checks) -> None:
         }
         terms = _terms(dummies=spec, local_epsilon=math.inf)
         _compare(checks, f"dummies of each item, {most} at most", terms, 2, truths)
+
+
+def _check_many_items(checks: Checks, items: int) -> None:
+    """Of what the noise of all other items tells about a report's being on one of them."""
+    _, shuffler = _ADDED[1]
+    noise = law_of_added(shuffler).tolist()
+    truths = {
+        epsilon: true_delta_of_one_user(_NOISY, items=items, noise=noise, epsilon=epsilon)
+        for epsilon in _EPSILONS
+    }
+    terms = _terms(items=items, shuffler=shuffler)
+    release = terms.release(terms.crowd_of(1, 1, 1, 0))
+    for epsilon, truth in truths.items():
+        checks.must(
+            "no δ of one report among many items with noise is below the truth",
+            truth <= release.delta(epsilon) + _LISTING_ERROR,
+        )

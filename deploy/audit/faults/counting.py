@@ -1,11 +1,13 @@
 """Faults of the accountant, of estimates, and of what the shuffler draws."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from common.accounting import hybrid
 from common.accounting.coalitions import Terms
 from common.accounting.composition import composed_epsilon
 from common.accounting.crowd import Crowd
@@ -35,6 +37,16 @@ def refused_reports_counted() -> AbstractContextManager[None]:
         return honest(self, n_users, honest_users, adding, 0)
 
     return planting.attribute(Terms, "crowd_of", other)
+
+
+@contextmanager
+def noise_as_usual() -> Iterator[None]:
+    """Plant a hybrid bound that takes the noise of all other items for what it is on average."""
+    afresh: Any = hybrid._lattice
+    with ExitStack() as planted:
+        planted.enter_context(planting.attribute(hybrid, "_lattice", afresh.__wrapped__))
+        planted.enter_context(planting.attribute(hybrid, "_elsewhere", lambda *_: (1.0, 0.0)))
+        yield
 
 
 def two_percent_too_high() -> AbstractContextManager[None]:
@@ -70,6 +82,13 @@ COUNTING: Final = (
         scenario="accountant",
         check="refused reports are taken off",
         plant=refused_reports_counted,
+    ),
+    Fault(
+        name="noise-as-usual",
+        says="the noise of other items hides a report as well as it does on average",
+        scenario="accountant",
+        check="no δ of one report among many items with noise",
+        plant=noise_as_usual,
     ),
     Fault(
         name="biased-estimates",
