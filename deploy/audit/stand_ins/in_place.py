@@ -30,7 +30,7 @@ class InPlace:
         context: SealContext,
     ) -> Future[T]:
         """Open one chunk, and do the work."""
-        return _done(work(open_each(key, sealed, sealed_bytes, context)))
+        return _done(work(self.open(key, sealed, sealed_bytes, context).result()))
 
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
