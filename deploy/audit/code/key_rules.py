@@ -5,10 +5,12 @@ Keys are made while every clock stands and every common generator is seeded alik
 the same if they follow from either. A ring of keys is led through its life on a clock of its own.
 """
 
+import os
 import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +22,7 @@ import numpy as np
 
 from common.errors import UnknownKeyError
 from common.hpke import HpkePrivateKey, HpkePublicKey, report_context
-from common.hpke_pool import Opened, seal_each
+from common.hpke_pool import HpkePool, Opened, seal_each
 from common.key_ring import Schedule
 from common.operator_token import OperatorToken
 from common.runtime.key_store import KeyStore
@@ -56,6 +58,7 @@ def check_keys(checks: Checks) -> None:
     _check_equal_plaintexts(checks)
     _check_life(checks)
     _check_groups(checks)
+    _check_workers(checks)
 
 
 def _kinds() -> dict[str, Callable[[], bytes]]:
@@ -185,3 +188,29 @@ def _check_groups(checks: Checks) -> None:
             tags == [tag for tag, _ in expected]
             and reports == b"".join(report for _, report in expected),
         )
+
+
+class _WatchedPool(HpkePool):
+    """Keeps who its workers were; they start with their first work, so none starts here."""
+
+    def __init__(self) -> None:
+        self.crews: list[ProcessPoolExecutor] = []
+        super().__init__(1)
+
+    def _start(self) -> ProcessPoolExecutor:
+        self.crews.append(super()._start())
+        return self.crews[-1]
+
+
+def _check_workers(checks: Checks) -> None:
+    """Workers that had a key in their hands get no more work once keys are to be forgotten."""
+    pool = _WatchedPool()
+    pool.forget_keys()
+    try:
+        pool.crews[0].submit(os.getpid)
+        ended = False
+    except RuntimeError:
+        ended = True
+    checks.must("no worker outlives the keys that it held", ended and len(pool.crews) > 1)
+    for crew in pool.crews:
+        crew.shutdown()

@@ -31,6 +31,7 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.credentials import check_credentials
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
 from deploy.audit.finding import Outcome
@@ -69,6 +70,7 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_answers(checks)
     _check_inclusion(checks, rng)
     check_keys(checks)
+    check_credentials(checks)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
     finding = checks.finding(
@@ -82,8 +84,9 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         "drawn then, and a device noticed one lost report and whatever was changed of what the "
         "analyzer had signed. Keys differed although all clocks stood, and nonces each time a row "
         "was sealed; expired keys were destroyed when that was due; and submissions that came "
-        "together were stored in the order of their hashes. Sizes, labels and figures other than "
-        "those tried are not excluded.",
+        "together were stored in the order of their hashes. Callers were let in by "
+        "the name of their certificate and by the whole token. Sizes, labels and figures other "
+        "than those tried are not excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))

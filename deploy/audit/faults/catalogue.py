@@ -12,6 +12,7 @@ from deploy.audit.faults.callers import CALLERS
 from deploy.audit.faults.collecting import COLLECTING
 from deploy.audit.faults.corners import CORNERS
 from deploy.audit.faults.counting import COUNTING
+from deploy.audit.faults.credentials import CREDENTIALS
 from deploy.audit.faults.deliveries import DELIVERIES
 from deploy.audit.faults.devices import DEVICES
 from deploy.audit.faults.disks import DISKS
@@ -37,6 +38,7 @@ ALL_FAULTS: Final = (
     *RECORDS,
     *DISKS,
     *CALLERS,
+    *CREDENTIALS,
     *BEHAVIOUR,
     *HIDDEN,
 )

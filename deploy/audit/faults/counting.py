@@ -1,7 +1,6 @@
 """Faults of the accountant, of estimates, and of what the shuffler draws."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import numpy as np
@@ -39,14 +38,13 @@ def refused_reports_counted() -> AbstractContextManager[None]:
     return planting.attribute(Terms, "crowd_of", other)
 
 
-@contextmanager
-def noise_as_usual() -> Iterator[None]:
+def noise_as_usual() -> AbstractContextManager[None]:
     """Plant a hybrid bound that takes the noise of all other items for what it is on average."""
     afresh: Any = hybrid._lattice
-    with ExitStack() as planted:
-        planted.enter_context(planting.attribute(hybrid, "_lattice", afresh.__wrapped__))
-        planted.enter_context(planting.attribute(hybrid, "_elsewhere", lambda *_: (1.0, 0.0)))
-        yield
+    return planting.both(
+        planting.attribute(hybrid, "_lattice", afresh.__wrapped__),
+        planting.attribute(hybrid, "_elsewhere", lambda *_: (1.0, 0.0)),
+    )
 
 
 def two_percent_too_high() -> AbstractContextManager[None]:
