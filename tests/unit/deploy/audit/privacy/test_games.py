@@ -204,7 +204,8 @@ def test_rounds_of_one_person_add_up() -> None:
     _never_above(rows)
     assert rows[0].claim_epsilon == 4.0
     assert rows[0].verdict == "reached"
-    assert [row.coalition for row in rows[1:]] == ["analyzer"] * 3
+    assert [row.coalition for row in rows[1:]] == ["analyzer"] * 3 + ["analyzer+users"]
+    assert all(row.passed for row in rows)
 
 
 def test_whoever_is_left_alone_has_their_own_noise_and_dummies() -> None:
@@ -233,9 +234,10 @@ def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
 
 def test_skipped_dummies_are_missed() -> None:
     """The more users skip theirs, the more is learned."""
-    [nobody_adds] = play_skippers(audited(), _rng()).findings
+    among_many, among_few = play_skippers(audited(), _rng()).findings
 
-    _never_above((nobody_adds,))
+    _never_above((among_many, among_few))
+    assert (among_many.claim_epsilon or 0.0) < (among_few.claim_epsilon or 0.0)
     no_dummies = sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)
     assert play_skippers(audited(no_dummies), _rng()).findings == ()
 
