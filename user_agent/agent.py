@@ -74,6 +74,7 @@ class Agent:
         self._clock = clock
         self._rng = rng
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
+        self._on_their_way: set[tuple[str, TaskDigest]] = set()
 
     async def contribute(self, digest: TaskDigest, value: int, person: str) -> Acknowledgement:
         """
@@ -151,6 +152,14 @@ class Agent:
         )
 
     async def _send(self, saved: SavedSubmission) -> None:
+        whose = (saved.person, saved.task_digest)
+        self._on_their_way.add(whose)
+        try:
+            await self._deliver(saved)
+        finally:
+            self._on_their_way.discard(whose)
+
+    async def _deliver(self, saved: SavedSubmission) -> None:
         try:
             receipt = await self._shuffler.submit(
                 saved.task_digest, saved.envelope, self._tokens.token(saved.person)
@@ -181,8 +190,10 @@ class Agent:
         return True
 
     async def resend_pending(self) -> None:
-        """Send again what was saved and may not have arrived."""
+        """Send again what was saved and may not have arrived, unless it is on its way."""
         for saved in await self._budget.pending():
+            if (saved.person, saved.task_digest) in self._on_their_way:
+                continue
             try:
                 await self._send(saved)
             except ShuffleDpError as error:  # whatever it is, it holds up no other

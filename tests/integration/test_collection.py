@@ -123,6 +123,18 @@ async def test_a_second_call_for_a_task_sends_nothing_new(services: Services) ->
         del shuffler
 
 
+async def test_an_acknowledgement_has_one_length(services: Services) -> None:
+    """Whoever watches the network does not see which of them are for what came again."""
+    signed = await services.publish()
+    [envelope] = _envelopes(signed, 1)
+    request = shuffler_pb2.SubmitRequest(task_digest=signed.digest(), envelope=envelope)
+    async with services.stubs() as (_, shuffler, _):
+        first = await shuffler.Submit(request, timeout=_DEADLINE)
+        again = await shuffler.Submit(request, timeout=_DEADLINE)
+    assert (first.repeated, again.repeated) == (False, True)
+    assert first.ByteSize() == again.ByteSize()
+
+
 async def test_what_was_acknowledged_survives_a_restart_of_the_shuffler(
     services: Services,
 ) -> None:

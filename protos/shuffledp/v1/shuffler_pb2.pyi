@@ -162,20 +162,22 @@ class SubmitResponse(_message.Message):
     REPEATED_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
-    """these very bytes had been stored before"""
+    """these very bytes had been stored before; always there: one length"""
     receipt: _builtins.bytes
     """64 bytes, the shuffler's signature: common/receipt.py"""
     def __init__(
         self,
         *,
-        repeated: _builtins.bool = ...,
+        repeated: _builtins.bool | None = ...,
         receipt: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_repeated", b"_repeated", "repeated", b"repeated"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["receipt", b"receipt", "repeated", b"repeated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_repeated", b"_repeated", "receipt", b"receipt", "repeated", b"repeated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__repeated: _TypeAlias = _typing.Literal["repeated"]  # noqa: Y015
+    _WhichOneofArgType__repeated: _TypeAlias = _typing.Literal["_repeated", b"_repeated"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repeated) -> _WhichOneofReturnType__repeated | None: ...
 
 Global___SubmitResponse: _TypeAlias = SubmitResponse  # noqa: Y015
 

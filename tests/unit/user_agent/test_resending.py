@@ -86,3 +86,21 @@ async def test_one_answer_that_cannot_be_sent_holds_up_no_other(
 
     assert len(_PERSONS) - 1 == len(shuffler.received)
     budget.close()
+
+
+async def test_what_is_on_its_way_is_not_sent_a_second_time(tmp_path: Path) -> None:
+    """The first call may yet be answered; who watches the network would see two."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = await _owing(tmp_path, shuffler)
+    taking = shuffler.submit
+
+    async def slowly(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
+        shuffler.submit = taking  # type: ignore[method-assign]
+        await agent.resend_pending()
+        return await taking(_DIGEST, envelope)
+
+    shuffler.submit = slowly  # type: ignore[method-assign]
+    await agent.contribute(_DIGEST, 3, "a")
+
+    assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
+    budget.close()
