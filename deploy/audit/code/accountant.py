@@ -2,8 +2,7 @@
 Whether the accountant is right: against the true δ of tiny batches, and against another program.
 
 The true δ of a few users is found by listing every batch that can be seen. For as many users as a
-task has, formula 1 is summed here as it is written, over a grid of the number of uniform messages;
-slower and less exact than the accountant, and nothing of it is shared with it.
+task has there is another program, `second_accountant.py`.
 """
 
 import dataclasses
@@ -12,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.claims import claimable_epsilon, delta_at_claim
@@ -21,13 +19,13 @@ from common.accounting.coalitions import (
     central_epsilon,
     claimed_guarantee,
     guarantees,
+    guarantees_under,
 )
-from common.accounting.composition import composed_epsilon
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
-from common.accounting.release import LocalRelease
 from common.dummy_spec import DummySpec
 from common.errors import PolicyError
+from common.guarantee import Guarantee, claimed
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import DummyLaw
@@ -35,6 +33,8 @@ from common.signing import SigningIdentity
 from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.composing import check_composing
+from deploy.audit.code.second_accountant import formula_1
 from deploy.audit.code.tiny import check_tiny
 from deploy.audit.finding import Outcome
 from deploy.audit.laws.panel import panel
@@ -52,19 +52,12 @@ _CLAIMING: Final[dict[str, Any]] = {
     "buckets": 5,
     "local_epsilon": 1.0,
     "n_min": 101,
-    "target_size": 101,
+    "target_size": 1010,
 }
 """So few users that the grid of the other program leaves no number of messages out."""
 _NO_CAP, _SURE = 1e9, 0.9
 """Far more ε and δ than a task costs."""
-_ROUNDS_CLOSE: Final = 1e-3
-_HALVINGS: Final = 60
-_GRID: Final = 41
-_COARSE_GRID: Final = 7
-_NARROW: Final = 0.01
-"""Relative spread of the number of messages below which few points of it are enough."""
-_DEVIATIONS: Final = 8.0
-_INNER: Final = 12.0
+_FEW: Final = 30
 _CLOSE: Final = 0.02
 """Relative error that the grid may have in δ; and how much more ε than need be is let pass."""
 
@@ -79,9 +72,10 @@ def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_sizes(checks)
     _check_crowds(checks)
     _check_refused_of_drawn(checks)
-    _check_rounds(checks)
+    check_composing(checks)
     _check_task(checks, audited)
     _check_arrived(checks, audited)
+    _check_rows(checks)
     _check_claims(checks)
     finding = checks.finding(
         scenario="accountant",
@@ -189,38 +183,6 @@ def _check_refused_of_drawn(checks: Checks) -> None:
                 checks.must("refused ones may be drawn ones", crowd.known_dummies == refused)
 
 
-def _check_rounds(checks: Checks) -> None:
-    """Different rounds compose to more than the dearest of them, and lie between equal ones."""
-    dear, cheap = LocalRelease(local_epsilon=0.5), LocalRelease(local_epsilon=0.4)
-    both = composed_epsilon([dear, cheap], _DELTA)
-    least, most = (composed_epsilon([each] * 2, _DELTA) for each in (cheap, dear))
-    checks.must(
-        "two different rounds cost what lies between two of either",
-        least <= both * (1 + _ROUNDS_CLOSE) <= most * (1 + _ROUNDS_CLOSE) ** 2,
-    )
-    checks.must("and more than the dearest alone", both > dear.local_epsilon)
-    three = (0.5, 0.4, 0.3)
-    composed = composed_epsilon([LocalRelease(local_epsilon=each) for each in three], _DELTA)
-    exact = _epsilon_of_answers(three, _DELTA)
-    checks.must("three different rounds cost no less than they do", composed >= exact)
-    checks.must("and hardly more than they do", composed <= exact * (1 + _CLOSE))
-
-
-def _epsilon_of_answers(epsilons: Sequence[float], delta: float) -> float:
-    """Give ε at δ of several answers to a question of yes or no, each by randomized response."""
-    worlds = [np.ones(1), np.ones(1)]
-    for epsilon in epsilons:
-        truth = 1 / (1 + math.exp(-epsilon))
-        answers = (np.array([truth, 1 - truth]), np.array([1 - truth, truth]))
-        worlds = [np.outer(law, one).ravel() for law, one in zip(worlds, answers, strict=True)]
-    low, high = 0.0, sum(epsilons)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        left = float(np.maximum(worlds[0] - math.exp(middle) * worlds[1], 0).sum())
-        low, high = (middle, high) if left > delta else (low, middle)
-    return low
-
-
 def _check_task(checks: Checks, audited: Audited) -> None:
     """The δ at the claimed ε is no more than the task's, by the other program."""
     terms, reduction = audited.terms, audited.terms.reduction
@@ -297,44 +259,6 @@ def _answered(task: Task, claim: float) -> bool:
     return True
 
 
-def formula_1(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> float:
-    """
-    Sum l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε-1)·q/(p-q))₊] over M = 1 + Bin(n_h, γ) + D.
-
-    M runs over a grid that covers its law, each point with the probability of what is nearest.
-    """
-    mean = crowd.others * reduction.blanket
-    deviation = math.sqrt(max(mean * (1 - reduction.blanket), 0.0))
-    low = max(0, math.floor(mean - _DEVIATIONS * deviation))
-    high = min(crowd.others, math.ceil(mean + _DEVIATIONS * deviation))
-    least = 1 + crowd.dummies - crowd.known_dummies
-    grid = _COARSE_GRID if deviation < _NARROW * (least + mean) else _GRID
-    points = np.unique(np.linspace(low, high, min(grid, high - low + 1)).round())
-    edges = np.concatenate([[-0.5], (points[1:] + points[:-1]) / 2, [crowd.others + 0.5]])
-    masses = np.diff(stats.binom.cdf(np.floor(edges), crowd.others, min(1.0, reduction.blanket)))
-    sizes = least + points
-    values = [_given(reduction, int(size), epsilon) for size in sizes]
-    return float(masses @ np.array(values))
-
-
-def _given(reduction: MatchCountReduction, size: int, epsilon: float) -> float:
-    """Sum over H_x' within its reach; of H_x given it, the excess has a closed form."""
-    l, growth = reduction.answers, math.exp(epsilon)  # noqa: E741  # as in the formula
-    shift = size * (growth - 1) * reduction.blanket / l / reduction.signal
-    reach = _INNER * math.sqrt(size / l) + _INNER
-    low, high = max(0, math.floor(size / l - reach)), min(size, math.ceil(size / l + reach))
-    counts = np.arange(low, high + 1)
-    law = stats.binom.pmf(counts, size, 1 / l)
-    trials = np.full(len(counts), size) if reduction.collision else size - counts
-    chance = 1 / l if reduction.collision else 1 / (l - 1)
-    limits = growth * counts + shift
-    whole = np.floor(limits)
-    # E[(X - t)₊] of a binomial X: the mean beyond t, less t times the chance of being beyond.
-    beyond = stats.binom.sf(whole - 1, np.maximum(trials - 1, 0), chance)
-    excess = trials * chance * beyond - limits * stats.binom.sf(whole, trials, chance)
-    return float(l * reduction.signal / size * (law @ np.maximum(excess, 0.0)))
-
-
 def _check_arrived(checks: Checks, audited: Audited) -> None:
     """Fewer users, or refused reports: the guarantee says less."""
     task, terms = audited.task, audited.terms
@@ -358,3 +282,47 @@ def _check_arrived(checks: Checks, audited: Audited) -> None:
         "no more is ever promised than one's own noise",
         by_coalition["analyzer"] <= task.local_epsilon,
     )
+
+
+def _check_rows(checks: Checks) -> None:
+    """What a release is charged is the claim; what hides against both parties is certain."""
+    reduction = MatchCountReduction.for_epsilon(answers=5, local_epsilon=2.0, hashed=True)
+    terms = Terms(
+        reduction=reduction,
+        local_epsilon=2.0,
+        dummies=DummySpec(law="fixed", per_user=60),
+        delta=_DELTA,
+        assumed_honest_fraction=_SHARES[0],
+    )
+    rows = guarantees_under(terms, _FEW)
+    checks.must(
+        "a release is charged what holds of the assumed share of users",
+        claimed(rows) == claimed_guarantee(terms, _FEW)
+        and claimed(rows).epsilon > rows[0].epsilon
+        and claimed(rows).coalition == "analyzer+users",
+    )
+    # Of drawn dummies shuffler and analyzer see how many came, and it may be the fewest.
+    laws: tuple[tuple[DummyLaw, int], ...] = (("binomial", 60), ("fractional", 1))
+    drawn = [
+        DummySpec(law=law, per_user=60, trials=trials, extra_weight=2**31, most=trials)
+        for law, trials in laws
+    ]
+    known = _against_both(rows)
+    checks.must(
+        "one's own dummies that are certain are counted against both parties", len(known) > 1
+    )
+    for dummies in drawn:
+        found = guarantees_under(dataclasses.replace(terms, dummies=dummies), _FEW)
+        checks.must(
+            "one's own dummies that are drawn do not count against both parties",
+            _against_both(found) == known,
+        )
+    alone = Crowd(users=1, dummies=60)
+    checks.must(
+        "against both parties one's own dummies hide no more than they do",
+        formula_1(reduction, alone, known[-1]) <= _DELTA * (1 + _CLOSE),
+    )
+
+
+def _against_both(rows: Sequence[Guarantee]) -> list[float]:
+    return [row.epsilon for row in rows if row.coalition == "shuffler+analyzer"]

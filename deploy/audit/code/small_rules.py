@@ -32,6 +32,7 @@ from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.credentials import check_credentials
+from deploy.audit.code.drafts import check_drafts
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
 from deploy.audit.finding import Outcome
@@ -71,6 +72,7 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_inclusion(checks, rng)
     check_keys(checks)
     check_credentials(checks)
+    check_drafts(checks)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
     finding = checks.finding(
@@ -85,7 +87,8 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         "analyzer had signed. Keys differed although all clocks stood, and nonces each time a row "
         "was sealed; expired keys were destroyed when that was due; and submissions that came "
         "together were stored in the order of their hashes. Callers were let in by "
-        "the name of their certificate and by the whole token. Sizes, labels and figures other "
+        "the name of their certificate and by the whole token, and every field of an operator's "
+        "draft reached the analyzer. Sizes, labels and figures other "
         "than those tried are not excluded.",
         advice="Do not collect with this version.",
     )

@@ -20,6 +20,7 @@ from deploy.audit.faults.fault import Fault
 from deploy.audit.faults.hidden import HIDDEN
 from deploy.audit.faults.laws import LAWS
 from deploy.audit.faults.orders import ORDERS
+from deploy.audit.faults.promises import PROMISES
 from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
@@ -30,6 +31,7 @@ ALL_FAULTS: Final = (
     *LAWS,
     *CORNERS,
     *COUNTING,
+    *PROMISES,
     *DELIVERIES,
     *SERVICES,
     *COLLECTING,

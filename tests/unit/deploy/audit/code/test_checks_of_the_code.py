@@ -9,8 +9,8 @@ from common.mechanisms.local_hashing import LocalHashing
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import SupportCounting
 from deploy.audit.catalogue import SCENARIOS
-from deploy.audit.code.accountant import formula_1
 from deploy.audit.code.orders import in_buckets, in_memory
+from deploy.audit.code.second_accountant import formula_1
 from deploy.audit.laws.panel import panel
 from deploy.audit.laws.support_law import support_law
 from tests.support.audits import audited, played
