@@ -174,6 +174,15 @@ def hashes_for_ever() -> AbstractContextManager[None]:
     return planting.attribute(Inclusions, "forget", other)
 
 
+def forgetting_not_begun() -> AbstractContextManager[None]:
+    """Plant a shuffler that never looks whether hashes have been kept for long enough."""
+
+    async def other(_: Inclusions) -> None:
+        """Do nothing."""
+
+    return planting.attribute(Inclusions, "keep_forgetting", other)
+
+
 def first_ones_asked() -> AbstractContextManager[None]:
     """Plant devices that ask for the first of their reports, in their order."""
     honest = user_agent.inclusion.to_ask
@@ -335,6 +344,13 @@ INCLUSIONS: Final = (
         scenario="small-rules",
         check="are deleted after that",
         plant=hashes_for_ever,
+    ),
+    Fault(
+        name="forgetting-not-begun",
+        says="the shuffler never looks whether hashes have been kept for long enough",
+        scenario="services",
+        check="kept for long enough are deleted",
+        plant=forgetting_not_begun,
     ),
     Fault(
         name="own-order-asked",
