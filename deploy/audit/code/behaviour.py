@@ -10,12 +10,12 @@ import contextlib
 import dataclasses
 import io
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 
-from common.errors import PeerError
+from common.errors import PeerError, ValueRangeError
 from common.task import Task
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
@@ -27,6 +27,12 @@ _SMALL: Final = 8
 """Values from 0 on that are tried all."""
 _OTHERS: Final = 8
 """Values that are drawn."""
+_TRIES: Final = 3
+"""To send one answer: two of them fail."""
+_PERSON: Final = "Zacharias Quandt"
+_OUTSIDE: Final = 987_654_321
+"""A value of no task here."""
+_MONTH: Final = 30 * 24 * 3600.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +69,7 @@ async def behaviour(
     )
     checks.must(
         "a device fetches a task once, and sends one answer until it has arrived",
-        [name for name, *_ in first.calls] == ["fetch_task", "submit", "submit"],
+        [name for name, *_ in first.calls] == ["fetch_task", *["submit"] * _TRIES],
     )
     checks.must("a device waits for no time while it answers", not any(one.pauses for one in seen))
     checks.must(
@@ -74,6 +80,7 @@ async def behaviour(
         "a device keeps the same whatever its value, but for what is sealed",
         all(one.kept == first.kept for one in seen),
     )
+    await _of_a_person(checks, task, device)
     return checks.finding(
         scenario="device-rules",
         title="A device behaves alike whatever its value",
@@ -82,7 +89,8 @@ async def behaviour(
         sentence=f"Devices that were given {len(values)} different values made the same calls of "
         "the same lengths, waited for nothing while they answered, logged the same lines and kept "
         "the same rows: while the shuffler could not be reached, when they sent again, and when "
-        "they were asked once more. How long they compute is not measured.",
+        "they were asked once more. No line named the person, and no error repeated a value that "
+        "was refused. How long they compute is not measured.",
         trials=len(values),
         advice="Do not collect with this version: devices tell by what they do what they hold.",
     )
@@ -90,24 +98,14 @@ async def behaviour(
 
 async def _answered(task: Task, value: int, device: Callable[[], SmallDevice]) -> _Seen:
     """Answer in vain, send again, and answer once more, on a device that never answered before."""
-    log, printed, disabled = LogLines(), io.StringIO(), logging.root.manager.disable
     with device() as one:
-        logging.disable(logging.NOTSET)
-        try:
-            with (
-                contextlib.redirect_stderr(io.StringIO()),  # where lines are shown
-                log.kept(),
-                contextlib.redirect_stderr(printed),
-                contextlib.redirect_stdout(printed),
-                Pauses() as pauses,
-            ):
-                one.shuffler.failing = PeerError("nobody is there")
-                await one.answers(task, value)
-                one.shuffler.failing = None
-                await one.resends()
-                await one.answers(task, value)
-        finally:
-            logging.disable(disabled)
+        with _heard() as (log, printed), Pauses() as pauses:
+            one.shuffler.failing = PeerError("nobody is there")
+            await one.answers(task, value)
+            await one.resends()
+            one.shuffler.failing = None
+            await one.resends()
+            await one.answers(task, value)
         return _Seen(
             calls=tuple(one.shuffler.calls),
             pauses=tuple(pauses.seen),
@@ -115,3 +113,47 @@ async def _answered(task: Task, value: int, device: Callable[[], SmallDevice]) -
             printed=printed.getvalue(),
             kept=tuple(one.kept()),
         )
+
+
+@contextlib.contextmanager
+def _heard() -> Iterator[tuple[LogLines, io.StringIO]]:
+    """Give what is logged, and what is printed, while a block runs."""
+    log, printed, disabled = LogLines(), io.StringIO(), logging.root.manager.disable
+    logging.disable(logging.NOTSET)
+    try:
+        with (
+            contextlib.redirect_stderr(io.StringIO()),  # where lines are shown
+            log.kept(),
+            contextlib.redirect_stderr(printed),
+            contextlib.redirect_stdout(printed),
+        ):
+            yield log, printed
+    finally:
+        logging.disable(disabled)
+
+
+async def _of_a_person(checks: Checks, task: Task, device: Callable[[], SmallDevice]) -> None:
+    """Let a device of several people fail in every way that it tells somebody of."""
+    with device() as one, _heard() as (log, printed):
+        one.serve(_PERSON)
+        told = [await one.fails(task, value) for value in (_OUTSIDE, -_OUTSIDE)]
+        one.shuffler.failing = PeerError("nobody is there")
+        await one.answers(task)
+        await one.resends()
+        one.shuffler.failing = None
+        await one.resends()
+        one.clock.seconds = task.deadline + _MONTH
+        await one.watches()
+    said = printed.getvalue() + "".join(line for _, line in log.lines)
+    checks.must(
+        "a device logs what it could not send, and what was not proven",
+        all(event in said for event in ("submission not sent", "answer checked")),
+    )
+    checks.must(
+        "no line names a person", not any(name in said for name in (_PERSON, *_PERSON.split()))
+    )
+    checks.must(
+        "a value that is refused stands in no error and no line",
+        all(isinstance(error, ValueRangeError) for error in told)
+        and not any(str(_OUTSIDE) in text for text in (said, *map(repr, told), *map(str, told))),
+    )

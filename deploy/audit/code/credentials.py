@@ -5,13 +5,17 @@ The rules are written out here, apart from what the services go by.
 """
 
 import itertools
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from common.errors import CallerError, CredentialError
 from common.operator_token import OperatorToken
 from common.runtime.callers import check_caller, names_in
 from common.runtime.calls import Caller
+from common.user_token import TOKEN_BYTES
 from deploy.audit.checks import Checks
+from user_agent.token_file import TokenFile
 
 _NAMES: Final = (
     None,
@@ -45,6 +49,7 @@ def check_credentials(checks: Checks) -> None:
             _let_in(caller, names, token, own) is may,
         )
     _check_names(checks)
+    _check_token_file(checks)
 
 
 def _let_in(
@@ -66,3 +71,18 @@ def _check_names(checks: Checks) -> None:
         names_in(both) == names_in(common) == {"analyzer"},
     )
     checks.must("a certificate without names names nobody", not names_in({}))
+
+
+def _check_token_file(checks: Checks) -> None:
+    """A token that is shown for two people links them."""
+    people = {name: bytes([place]) * TOKEN_BYTES for place, name in enumerate(("", "a", "a b"))}
+    lines = [f"{token.hex()} {name}" for name, token in people.items()]
+    with TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        path = Path(folder) / "tokens"
+        for order in itertools.permutations(lines):
+            path.write_text("\n".join(order), encoding="utf-8")
+            found = {name: TokenFile(path).token(name) for name in (*people, "b", "A")}
+            checks.must(
+                "a token is shown for the person whose name stands behind it, and for nobody else",
+                found == people | {"b": b"", "A": b""},
+            )

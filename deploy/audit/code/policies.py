@@ -9,6 +9,8 @@ import asyncio
 import dataclasses
 import logging
 import math
+import sqlite3
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,13 +29,14 @@ from common.errors import (
 )
 from common.signing import SigningIdentity
 from common.task import NONCE_BYTES, Task
+from common.task_digest import DIGEST_BYTES
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.behaviour import behaviour
 from deploy.audit.code.watching import check_watching
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.sample_task import sample_task
-from deploy.audit.stand_ins.small_device import SmallDevice, central_too_low
+from deploy.audit.stand_ins.small_device import BUDGET_FILE, SmallDevice, central_too_low
 from deploy.audit.stand_ins.writes import Writes
 
 _USERS: Final = 60
@@ -59,12 +62,16 @@ def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
         heading="anonymity",
         coalition="shuffler+analyzer",
         sentence="Each limit that a person sets was reached by itself, and the device answered up "
-        "to it and not a hair beyond, whether or not its earlier answers arrived. It answered no "
+        "to it and not a hair beyond, whether or not its earlier answers arrived, and whichever "
+        "version had written them down. It answered no "
         "task at its deadline, and none whose central ε is stated 1 % too low, however often it "
         "was asked. It sent the same bytes again after every failure, and while it answered it "
         "opened no file for writing but its budget, whose rows differ between two values in what "
         "is sealed alone. It asked no bucket of a shuffler that showed a commitment by anybody but "
-        "the analyzer, and kept nothing that names its reports when they were counted.",
+        "the analyzer, of another task or depth, or of two batches, nor one at a time that an "
+        "answer or another question tells; it waited for proof for a fortnight after the deadline, "
+        "asked nothing of a task that samples, and kept nothing that names its reports when they "
+        "were counted.",
         advice="Do not collect with this version: devices answer what their owners do not allow.",
     )
     return Outcome(findings=(finding, alike))
@@ -90,6 +97,20 @@ def _amplified_task() -> Task:
     )
 
 
+def _write_first_version(path: Path, local_epsilon: float) -> None:
+    """Write a budget file of one answer, as the first version of this program did."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE TABLE submissions (person TEXT NOT NULL, task_digest BLOB NOT NULL, "
+            "envelope BLOB NOT NULL, local_epsilon REAL NOT NULL, state TEXT NOT NULL, "
+            "PRIMARY KEY (person, task_digest)) WITHOUT ROWID"
+        )
+        connection.execute(
+            "INSERT INTO submissions VALUES ('', ?, x'00', ?, 'arrived')",
+            (bytes(DIGEST_BYTES), local_epsilon),
+        )
+
+
 class _Trial:
     """One run through all rules."""
 
@@ -102,6 +123,7 @@ class _Trial:
         """Try them, and see whether a device behaves alike whatever its value."""
         await self._caps()
         await self._sums()
+        await self._earlier_files()
         await self._deadlines()
         await self._claims()
         await self._failures()
@@ -177,6 +199,22 @@ class _Trial:
             refused = await device.refuses(self._another(plain, 1), BudgetError, local)
         self._must("nor is it after very many answers", refused)
 
+    async def _earlier_files(self) -> None:
+        """Files of the first version say of answers what they cost locally, and nothing else."""
+        task, cap = _plain_task(), "total_central_epsilon_cap"
+        for most, wanted in ((1.5, False), (2.5, True)):
+            folder = self._folder / str(self._made + 1)
+            folder.mkdir()
+            _write_first_version(folder / BUDGET_FILE, task.local_epsilon)
+            caps = {cap: most * task.local_epsilon, "total_delta_cap": 2 * task.delta}
+            with self._device(**caps) as device:
+                refused = await device.refuses(task, BudgetError, cap)
+                answered = await device.answers(task)
+            self._must(
+                "what was answered before an upgrade counts with its local ε",
+                answered is wanted and refused is not wanted,
+            )
+
     async def _deadlines(self) -> None:
         task = _plain_task()
         with self._device() as device:
@@ -247,6 +285,15 @@ class _Trial:
             device.shuffler.signs_with = shuffler
             await device.answers(task)
             self._must("the pinned shuffler's receipt is", await device.arrived(task))
+            self._must("and is told to be verified", await device.verified(task))
+        for signer in (None, shuffler):
+            with self._device() as device:
+                device.shuffler.signs_with = signer
+                await device.answers(task)
+                self._must(
+                    "no receipt is told to be verified where no shuffler is pinned",
+                    await device.arrived(task) and not await device.verified(task),
+                )
 
     async def _kept(self) -> None:
         """What a device writes while it answers, for the last value and for the first."""

@@ -35,9 +35,10 @@ from deploy.audit.code.credentials import check_credentials
 from deploy.audit.code.drafts import check_drafts
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
+from deploy.audit.code.proofs import check_proofs
 from deploy.audit.finding import Outcome
 from user_agent.evidence import Inclusion
-from user_agent.inclusion import conclusion, counted, to_ask
+from user_agent.inclusion import MOST_ASKED, conclusion, counted, to_ask
 
 _FIGURES: Final = 1_000
 _SIZES: Final = (1, 2, 3, 5, 16, 17, 100, 257, 1_000)
@@ -56,6 +57,8 @@ _DRAWN_AT_ONCE: Final = 1 << 16
 _SIGNED: Final = 6_000
 """Bytes of what is signed in a task's place, and at how many of them it is changed."""
 _PLACES: Final = 201
+_ASKED: Final = 70
+"""Times that a device asks; after so many hardly a report has not come up."""
 
 
 def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -75,21 +78,16 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     check_drafts(checks)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
+    check_proofs(checks, rng)
     finding = checks.finding(
         scenario="small-rules",
         title="Small rules that others rely on",
         heading="correctness",
-        sentence="Privacy figures were never rounded down, items kept places of their own, labels "
-        "that differ at their end were hashed apart, seals opened for whom and what they are made "
-        "alone, weights kept what they promise in another exact computation, coins came up as "
-        "often as they should of all that can be drawn first, and of the first 65,536 that can be "
-        "drawn then, and a device noticed one lost report and whatever was changed of what the "
-        "analyzer had signed. Keys differed although all clocks stood, and nonces each time a row "
-        "was sealed; expired keys were destroyed when that was due; and submissions that came "
-        "together were stored in the order of their hashes. Callers were let in by "
-        "the name of their certificate and by the whole token, and every field of an operator's "
-        "draft reached the analyzer. Sizes, labels and figures other "
-        "than those tried are not excluded.",
+        sentence="Figures of privacy were never rounded down; items, labels and coins fell where and "
+        "as often as they should; seals, nonces, keys and tokens were drawn afresh, opened for whom "
+        "they are made alone, and were destroyed in time; callers, signatures, receipts and proofs "
+        "were believed where they are right and nowhere else; and an operator's draft reached the "
+        "analyzer whole. Sizes, labels and figures other than those tried are not excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))
@@ -270,6 +268,14 @@ def _check_inclusion(checks: Checks, rng: np.random.Generator) -> None:
     }
     for what, (arrived, found) in cases.items():
         checks.must(what, _concluded(own, [*arrived, *others], rng) is found)
+    many = [leaf(number.to_bytes(_BLOCK)) for number in range(3 * MOST_ASKED)]
+    asked = [to_ask(b"".join(many), rng) for _ in range(_ASKED)]
+    checks.must(
+        "of more reports than a device asks for it draws each time which, and in which order",
+        set().union(*asked) == set(many)
+        and all(len(set(one)) == MOST_ASKED for one in asked)
+        and len({one[0] for one in asked}) > 1,
+    )
 
 
 def _concluded(own: list[bytes], arrived: list[bytes], rng: np.random.Generator) -> Inclusion:

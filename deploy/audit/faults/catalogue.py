@@ -18,6 +18,7 @@ from deploy.audit.faults.devices import DEVICES
 from deploy.audit.faults.disks import DISKS
 from deploy.audit.faults.fault import Fault
 from deploy.audit.faults.hidden import HIDDEN
+from deploy.audit.faults.inclusions import INCLUSIONS
 from deploy.audit.faults.laws import LAWS
 from deploy.audit.faults.orders import ORDERS
 from deploy.audit.faults.promises import PROMISES
@@ -41,6 +42,7 @@ ALL_FAULTS: Final = (
     *DISKS,
     *CALLERS,
     *CREDENTIALS,
+    *INCLUSIONS,
     *BEHAVIOUR,
     *HIDDEN,
 )

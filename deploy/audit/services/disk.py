@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from common.batch import BatchId
+from common.merkle import HASH_BYTES
 from common.runtime.state import StateDirectory
+from common.task_digest import DIGEST_BYTES
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import KEY_BYTES, BatchKey
 from shuffler.group import TAGS, open_group, open_tags
 
+EXPIRED: Final = f"inclusion/{bytes(DIGEST_BYTES).hex()}"
+"""How the names of the files begin that an earlier run has left; no task has this digest."""
 _NONCE_BYTES: Final = 12
 _LENGTH_BYTES: Final = 4
 
@@ -36,6 +40,16 @@ class BatchDisk:
     def spooled(self) -> bytes:
         """All of these reports, one after the other."""
         return b"".join(self.groups)
+
+
+def leave_expired(state: Path) -> None:
+    """Lay out what a shuffler that stopped long ago has left: hashes to be kept until 1970."""
+    (state / EXPIRED).parent.mkdir(mode=0o700, parents=True)
+    state.chmod(0o700)
+    for kind in ("leaves", "commitment"):
+        path = (state / EXPIRED).with_suffix(f".{kind}")
+        path.touch(mode=0o600)
+        path.write_bytes(bytes(HASH_BYTES))
 
 
 def shuffler_batch(state: Path, digest: bytes) -> BatchDisk | None:

@@ -6,6 +6,7 @@ from common.merkle import HASH_BYTES
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.raw_bytes import first_bytes, found, hashed, kinds_found, written
+from deploy.audit.services.disk import EXPIRED
 from deploy.audit.services.look import secret_ways
 from deploy.audit.services.record import Record
 
@@ -49,6 +50,10 @@ def finding(record: Record) -> Finding:
                 if seen.moment == moment and name.startswith("batches/") and name != "batches/"
             ],
         )
+        checks.must(
+            f"hashes that an earlier run has kept for long enough are deleted, {moment}",
+            not any(name.startswith(EXPIRED) for name in names),
+        )
         for name, content in names.items():
             if name.endswith(".leaves"):
                 checks.must("hashes that are kept for devices lie sorted", _sorted(content))
@@ -67,7 +72,8 @@ def finding(record: Record) -> Finding:
             "No sealed report, submission or id of one lay open on the shuffler's disk at any of "
             f"{len(looks)} moments, nor its unkeyed hash, nor a private key; once a batch is "
             "delivered, or has expired, its rows, its order and its key are gone, and hashes that "
-            "are kept for devices lie sorted."
+            "are kept for devices lie sorted, and those of an earlier run, which need not be kept "
+            "any more, were deleted."
         ),
         trials=sum(len(files) for files in record.disks.values()),
     )

@@ -23,6 +23,7 @@ from common.runtime.tls import development_files
 from common.suites import SUITES
 from common.task import Task
 from deploy.audit.log_lines import WHO
+from deploy.audit.services.disk import leave_expired
 from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import Party, Tape
 from deploy.audit.services.traced import TracedAnswer, TracedContributor
@@ -90,6 +91,7 @@ class Trio:
                 metrics_listen=_ANY_PORT,
             )
             await self._start("analyzer", lambda: analyzer.server.start(analyzer_settings))
+            leave_expired(self.state("shuffler"))
             shuffler_settings = ShufflerSettings(
                 state_directory=self.state("shuffler"),
                 tls_directory=tls,

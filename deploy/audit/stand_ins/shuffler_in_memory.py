@@ -18,6 +18,8 @@ class ShufflerInMemory:
         """Envelopes that came, whether or not it failed."""
         self.shows: InclusionProof | None = None
         """What it shows to whoever asks, whichever bucket; without it, it keeps no proofs."""
+        self.shows_first: InclusionProof | None = None
+        """What it shows to whoever asks for the commitment alone, if that is something else."""
         self.prefixes: list[int | None] = []
         """Buckets that it was asked for; None is a question for the commitment alone."""
         self.failing: ShuffleDpError | None = None
@@ -45,6 +47,9 @@ class ShufflerInMemory:
         """Show what it has."""
         self.calls.append(("inclusion", len(digest)))
         self.prefixes.append(prefix)
-        if self.shows is not None:
-            return self.shows
+        shown = self.shows
+        if prefix is None and self.shows_first is not None:
+            shown = self.shows_first
+        if shown is not None:
+            return shown
         raise PeerError("a shuffler in memory keeps no proofs of inclusion")

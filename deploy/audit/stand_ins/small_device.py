@@ -57,6 +57,7 @@ class SmallDevice:
         self._identity, self._rng = identity, rng
         self._policy = Policy(identity=identity.public_identity(), **(no_limits | caps))
         self._budget = Budget(folder / BUDGET_FILE)
+        self._person = ""
         self._agent = self._agent_of(None)
 
     def _agent_of(self, shuffler: SigningIdentity | None) -> Agent:
@@ -64,7 +65,7 @@ class SmallDevice:
             shuffler=self.shuffler,
             budget=self._budget,
             policy=self._policy,
-            several_persons=False,
+            several_persons=bool(self._person),
             clock=self.clock,
             rng=self._rng,
             shuffler_identity=None if shuffler is None else shuffler.public_identity(),
@@ -74,13 +75,22 @@ class SmallDevice:
         """Start the agent anew, with a shuffler whose receipts it checks."""
         self._agent = self._agent_of(shuffler)
 
+    def serve(self, person: str) -> None:
+        """Start the agent anew, as one of several people, for whom of them it answers."""
+        self._person = person
+        self._agent = self._agent_of(None)
+
     async def answers(self, task: Task, value: int = 0) -> bool:
         """Ask for an answer, and say whether it was given and has arrived."""
+        return await self.fails(task, value) is None
+
+    async def fails(self, task: Task, value: int) -> ShuffleDpError | None:
+        """Ask for an answer, and give what is told if it was not given or has not arrived."""
         try:
-            await self._agent.contribute(self._offer(self.sign(task)), value, "")
-        except ShuffleDpError:
-            return False
-        return True
+            await self._agent.contribute(self._offer(self.sign(task)), value, self._person)
+        except ShuffleDpError as error:
+            return error
+        return None
 
     async def resends(self) -> None:
         """Send again what may not have arrived, as the service does by itself."""
@@ -88,21 +98,29 @@ class SmallDevice:
 
     async def watches(self) -> None:
         """Let all the time pass in which it asks once, and let it ask about what arrived."""
-        watch = Watch(
+        watch = self.watch(1.0)
+        await watch.check_due()
+        self.clock.seconds += 2.0
+        await watch.check_due()
+
+    def watch(self, pause: float) -> Watch:
+        """Give what asks about its answers, with so many seconds between two questions."""
+        return Watch(
             shuffler=self.shuffler,
             budget=self._budget,
             identity=self._identity.public_identity(),
             clock=self.clock,
             rng=self._rng,
-            pause=1.0,
+            pause=pause,
         )
-        await watch.check_due()
-        self.clock.seconds += 2.0
-        await watch.check_due()
 
     async def evidence(self, task: Task) -> Evidence | None:
         """Give what it keeps to check on its answer."""
-        return await self._budget.evidence("", self.sign(task).digest())
+        return await self._budget.evidence(self._person, self.sign(task).digest())
+
+    async def verified(self, task: Task) -> bool:
+        """Say whether it tells that the receipt of its answer is verified."""
+        return (await self._agent.record(self.sign(task).digest(), self._person)).receipt_verified
 
     def repeat(self, times: int) -> None:
         """Write into its budget that it gave its one answer to so many more tasks."""
