@@ -83,11 +83,12 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         scenario="small-rules",
         title="Small rules that others rely on",
         heading="correctness",
-        sentence="Figures of privacy were never rounded down; items, labels and coins fell where and "
-        "as often as they should; seals, nonces, keys and tokens were drawn afresh, opened for whom "
-        "they are made alone, and were destroyed in time; callers, signatures, receipts and proofs "
-        "were believed where they are right and nowhere else; and an operator's draft reached the "
-        "analyzer whole. Sizes, labels and figures other than those tried are not excluded.",
+        sentence="Figures of privacy were never rounded down; items, labels and coins fell where "
+        "and as often as they should; seals, nonces, keys and tokens were drawn afresh, opened for "
+        "whom they are made alone, and were destroyed in time; callers, signatures, receipts and "
+        "proofs were believed where they are right and nowhere else; and an operator's draft "
+        "reached the analyzer whole. Sizes, labels and figures other than those tried are not "
+        "excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))
