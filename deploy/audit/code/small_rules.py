@@ -31,7 +31,11 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.admission import check_admission
+from deploy.audit.code.channels import check_channels
+from deploy.audit.code.configuration import check_configuration
 from deploy.audit.code.credentials import check_credentials
+from deploy.audit.code.directory import check_directories
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
 from deploy.audit.finding import Outcome
@@ -71,6 +75,10 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_inclusion(checks, rng)
     check_keys(checks)
     check_credentials(checks)
+    check_configuration(checks)
+    check_channels(checks)
+    check_directories(checks)
+    check_admission(checks)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
     finding = checks.finding(
@@ -85,8 +93,11 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         "analyzer had signed. Keys differed although all clocks stood, and nonces each time a row "
         "was sealed; expired keys were destroyed when that was due; and submissions that came "
         "together were stored in the order of their hashes. Callers were let in by "
-        "the name of their certificate and by the whole token. Sizes, labels and figures other "
-        "than those tried are not excluded.",
+        "the name of their certificate and by the whole token, each connection with its share of "
+        "calls; channels were opened to the party that was meant; settings that nobody made were "
+        "as they are written down here; what was sealed opened at its own place alone; secrets "
+        "were closed to others, and showed nothing when they were printed. Sizes, labels and "
+        "figures other than those tried are not excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))
