@@ -153,6 +153,11 @@ def _check_issued(checks: Checks, folder: Path, authority: Authority) -> None:
             and extended is not None
             and set(extended) == {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH},
         )
+    root = _extension(authority.certificate, x509.BasicConstraints)
+    checks.must(
+        "no authority makes others",
+        root is not None and root.ca and root.path_length == 0,
+    )
     checks.must(
         "no host is called like a party",
         not any(_issues(authority, folder / "host", party) for party in PARTIES),

@@ -22,7 +22,7 @@ from unittest.mock import patch
 import numpy as np
 
 from common.errors import DamagedStorageError, SettingsError, UnknownKeyError
-from common.hpke import HpkePrivateKey, HpkePublicKey, report_context
+from common.hpke import HpkePrivateKey, HpkePublicKey, key_id, report_context
 from common.hpke_pool import HpkePool, Opened, seal_each
 from common.key_ring import Schedule
 from common.operator_token import OperatorToken
@@ -209,6 +209,8 @@ def _check_suites(checks: Checks) -> None:
         sealed = key.seal(_ROW, report_context(TaskDigest(bytes(DIGEST_BYTES))))
         found[suite] = (len(key.raw), len(sealed) - len(_ROW))
         checks.must("a suite is found by its own name", spec.name == suite == key.suite)
+        named = {key_id(name, key.raw) for name in SUITES} | {key_id(f"{suite}2", key.raw)}
+        checks.must("a key has another name in every suite", len(named) == len(SUITES) + 1)
     checks.must("every suite has the keys and seals of its name", found == _LENGTHS)
 
 

@@ -38,6 +38,7 @@ from deploy.audit.code.credentials import check_credentials
 from deploy.audit.code.directory import check_directories
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
+from deploy.audit.code.servers import check_servers
 from deploy.audit.finding import Outcome
 from user_agent.evidence import Inclusion
 from user_agent.inclusion import conclusion, counted, to_ask
@@ -77,6 +78,7 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     check_credentials(checks)
     check_configuration(checks)
     check_channels(checks)
+    check_servers(checks)
     check_directories(checks)
     check_admission(checks)
     _check_signatures(checks, rng)
@@ -94,10 +96,10 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         "was sealed; expired keys were destroyed when that was due; and submissions that came "
         "together were stored in the order of their hashes. Callers were let in by "
         "the name of their certificate and by the whole token, each connection with its share of "
-        "calls; channels were opened to the party that was meant; settings that nobody made were "
-        "as they are written down here; what was sealed opened at its own place alone; secrets "
-        "were closed to others, and showed nothing when they were printed. Sizes, labels and "
-        "figures other than those tried are not excluded.",
+        "calls; channels were opened to the party that was meant, and servers with bounds; "
+        "settings that nobody made were as they are written down here; what was sealed opened at "
+        "its own place alone; secrets were closed to others, and showed nothing when they were "
+        "printed. Sizes, labels and figures other than those tried are not excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))

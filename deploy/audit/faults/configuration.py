@@ -14,13 +14,14 @@ from cryptography import x509
 
 import user_agent.settings
 from common import hpke_pool
-from common.hpke import HpkePrivateKey
+from common.hpke import HpkePrivateKey, key_id
 from common.key_ring import KeyRing, KeyState, Schedule, _renewed
 from common.operator_token import OperatorToken
 from common.runtime import certificates, rpc, state
 from common.runtime.admission import is_one_connection
-from common.runtime.certificates import _usage
-from common.runtime.rpc import open_channel
+from common.runtime.clock import SystemClock
+from common.runtime.process import _silence_grpc
+from common.runtime.rpc import _check_socket, open_channel
 from common.runtime.settings import _convert
 from common.runtime.state import StateDirectory, _read_secret, _write_scratch
 from common.runtime.state_key import StateKey
@@ -40,11 +41,6 @@ def default(party: type[Any], name: str, other: object) -> AbstractContextManage
     """Plant a party that has another setting where nothing is said."""
     making: Any = vars(party)["__init__"]
     return planting.attribute(making, "__kwdefaults__", {**making.__kwdefaults__, name: other})
-
-
-def agent_anywhere() -> AbstractContextManager[None]:
-    """Plant a device that listens to its network if it has a certificate."""
-    return planting.attribute(user_agent.settings, "is_local", lambda _address: True)
 
 
 def false_is_true() -> AbstractContextManager[None]:
@@ -86,25 +82,15 @@ class _Issuing:
         return getattr(x509, name)
 
     def BasicConstraints(self, **_: Any) -> x509.BasicConstraints:  # noqa: N802  # as it is called
-        return x509.BasicConstraints(ca=True, path_length=0)
+        return x509.BasicConstraints(ca=True, path_length=None)
+
+    def KeyUsage(self, **usages: bool) -> x509.KeyUsage:  # noqa: N802  # as it is called
+        return x509.KeyUsage(**usages | {"digital_signature": True, "key_cert_sign": True})
 
 
 def parties_issue() -> AbstractContextManager[None]:
     """Plant an authority whose parties may issue certificates too."""
-    return planting.both(
-        planting.attribute(certificates, "x509", _Issuing()),
-        planting.function(_usage, lambda **_: _usage(signs_certificates=True)),
-    )
-
-
-def ended_certificates() -> AbstractContextManager[None]:
-    """Plant parties that start with whatever certificate they have."""
-    return planting.attribute(TlsFiles, "check", lambda *_: None)
-
-
-def renewals_unseen() -> AbstractContextManager[None]:
-    """Plant parties that show the certificate that they started with."""
-    return planting.attribute(Renewal, "take", lambda _self: None)
+    return planting.attribute(certificates, "x509", _Issuing())
 
 
 def ipv6_uncounted() -> AbstractContextManager[None]:
@@ -190,16 +176,6 @@ def token_by_time() -> AbstractContextManager[None]:
     )
 
 
-def held_by_two() -> AbstractContextManager[None]:
-    """Plant parties of which two may run in one state directory."""
-    return planting.attribute(state, "_lock", lambda _file: None)
-
-
-def open_secrets() -> AbstractContextManager[None]:
-    """Plant parties that use secrets whoever may read them, or put them there."""
-    return planting.function(_read_secret, lambda path, **_: path.read_bytes())
-
-
 def named_before_written() -> AbstractContextManager[None]:
     """Plant parties that do not wait for the disk before a file takes another's place."""
 
@@ -210,11 +186,6 @@ def named_before_written() -> AbstractContextManager[None]:
         return scratch
 
     return planting.function(_write_scratch, other)
-
-
-def state_key_anew() -> AbstractContextManager[None]:
-    """Plant parties that make a new state key where theirs is gone."""
-    return planting.attribute(StateDirectory, "_check_nothing_is_sealed", lambda _self: None)
 
 
 _SCENARIO: Final = "small-rules"
@@ -246,7 +217,7 @@ CONFIGURATION: Final = (
         says="a device takes true values from whoever reaches it",
         scenario=_SCENARIO,
         check="settings that protect nothing are refused",
-        plant=agent_anywhere,
+        plant=partial(planting.attribute, user_agent.settings, "is_local", lambda _address: True),
     ),
     Fault(
         name="false-is-true",
@@ -277,18 +248,53 @@ CONFIGURATION: Final = (
         plant=parties_issue,
     ),
     Fault(
+        name="boundless",
+        says="clients make a server hold what they like",
+        scenario=_SCENARIO,
+        check="what clients make a server hold is bounded",
+        plant=partial(planting.attribute, rpc, "_CONNECTIONS", ()),
+    ),
+    Fault(
+        name="sockets-taken",
+        says="a process takes a socket's name from the service that listens there",
+        scenario=_SCENARIO,
+        check="a server takes no place where another listens",
+        plant=partial(planting.function, _check_socket, lambda _path: None),
+    ),
+    Fault(
+        name="library-log",
+        says="gRPC may log peers and what they send",
+        scenario=_SCENARIO,
+        check="no service lets its library keep a log of its own",
+        plant=partial(planting.function, _silence_grpc, lambda _party: None),
+    ),
+    Fault(
+        name="set-clock",
+        says="pauses end when somebody sets the time",
+        scenario=_SCENARIO,
+        check="what passes is told apart from what the time is set to",
+        plant=partial(planting.attribute, SystemClock, "elapsed", SystemClock.now),
+    ),
+    Fault(
+        name="suites-share-names",
+        says="a key is called the same in two suites",
+        scenario=_SCENARIO,
+        check="a key has another name in every suite",
+        plant=partial(planting.function, key_id, lambda _suite, public: key_id("", public)),
+    ),
+    Fault(
         name="ended-certificates",
         says="a party starts with a certificate that has ended, or is another's",
         scenario=_SCENARIO,
         check="a certificate is shown by its own party",
-        plant=ended_certificates,
+        plant=partial(planting.attribute, TlsFiles, "check", lambda *_: None),
     ),
     Fault(
         name="renewals-unseen",
         says="a renewed certificate is not shown until a restart",
         scenario=_SCENARIO,
         check="a certificate that is renewed is shown",
-        plant=renewals_unseen,
+        plant=partial(planting.attribute, Renewal, "take", lambda _self: None),
     ),
     Fault(
         name="ipv6-uncounted",
@@ -365,14 +371,14 @@ CONFIGURATION: Final = (
         says="two processes of a party may charge one ledger",
         scenario=_SCENARIO,
         check="one process holds a state directory, and no second",
-        plant=held_by_two,
+        plant=partial(planting.attribute, state, "_lock", lambda _file: None),
     ),
     Fault(
         name="open-secrets",
         says="secrets that others may read, or have linked elsewhere, are used",
         scenario=_SCENARIO,
         check="a secret that others may read is not used",
-        plant=open_secrets,
+        plant=partial(planting.function, _read_secret, lambda path, **_: path.read_bytes()),
     ),
     Fault(
         name="named-before-written",
@@ -386,6 +392,8 @@ CONFIGURATION: Final = (
         says="a state key that is gone is made anew, and what was sealed is lost",
         scenario=_SCENARIO,
         check="no state key is made anew while something is sealed",
-        plant=state_key_anew,
+        plant=partial(
+            planting.attribute, StateDirectory, "_check_nothing_is_sealed", lambda _self: None
+        ),
     ),
 )
