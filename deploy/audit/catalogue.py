@@ -135,7 +135,7 @@ SCENARIOS: Final = (
     Scenario(
         name="small-rules",
         title="Small rules that others rely on",
-        seconds=0.5,
+        seconds=1,
         play=play_small_rules,
     ),
 )

@@ -97,6 +97,12 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.stand_ins.small_device.SmallDevice.kept": "its own device's budget, just written",
     "deploy.audit.stand_ins.small_device.SmallDevice.repeat": "its own device's budget, just "
     "written",
+    "deploy.audit.code.channels._once": "what its own caller has just told gRPC",
+    "deploy.audit.code.credentials._check_shown": "a key that it has just made",
+    "deploy.audit.code.directory._check_durable": "a file that it has just written",
+    "deploy.audit.code.directory._check_refusals": "a secret that it has just sealed",
+    "deploy.audit.faults.configuration": "secrets of a party that the audit plays itself",
+    "deploy.audit.faults.configuration.created_twice": "a constant",
     "deploy.audit.faults.services": "a constant",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
     "deploy.audit.integrity.intake_rules._NoEncryption.open": "reports that it has just made",

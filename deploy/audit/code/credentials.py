@@ -1,20 +1,31 @@
 """
 Who is believed to be whom: every kind of caller, with every certificate and every token.
 
-The rules are written out here, apart from what the services go by.
+The rules are written out here, apart from what the services go by. And what secrets show of
+themselves: nothing where they are printed, pickled or compared.
 """
 
 import itertools
+import pickle
+import secrets
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
 from common.errors import CallerError, CredentialError
+from common.hpke import HpkePrivateKey
 from common.operator_token import OperatorToken
 from common.runtime.callers import check_caller, names_in
 from common.runtime.calls import Caller
-from common.user_token import TOKEN_BYTES
+from common.runtime.state import StateDirectory
+from common.runtime.state_key import StateKey
+from common.runtime.tls import TlsIdentity
+from common.signing import SigningIdentity
+from common.suites import PRIVATE_KEY_BYTES, SUITES
+from common.user_token import TOKEN_BYTES, TokenIssuer
 from deploy.audit.checks import Checks
+from deploy.audit.raw_bytes import found, written
+from shuffler.batch_key import BatchKey
 from user_agent.token_file import TokenFile
 
 _NAMES: Final = (
@@ -50,6 +61,8 @@ def check_credentials(checks: Checks) -> None:
         )
     _check_names(checks)
     _check_token_file(checks)
+    _check_comparison(checks, OperatorToken(text), right)
+    _check_shown(checks)
 
 
 def _let_in(
@@ -86,3 +99,71 @@ def _check_token_file(checks: Checks) -> None:
                 "a token is shown for the person whose name stands behind it, and for nobody else",
                 found == people | {"b": b"", "A": b""},
             )
+
+
+class _Watched(bytes):
+    """Notices who compares it byte by byte, and so in a time that tells how much was right."""
+
+    compared = False
+
+    def __eq__(self, other: object) -> bool:
+        type(self).compared = True
+        return bytes(self) == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = bytes.__hash__
+
+
+class _Shown(str):
+    """A token that somebody shows, and that is watched."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str, **__: str) -> bytes:
+        return _Watched(super().encode())
+
+    def __eq__(self, other: object) -> bool:
+        _Watched.compared = True
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+def _check_comparison(checks: Checks, token: OperatorToken, right: str) -> None:
+    _Watched.compared = False
+    matched = [token.matches(_Shown(one)) for one in (right, right[:-1] + "g")]
+    checks.must(
+        "how long a token is compared tells nothing of it",
+        matched == [True, False] and not _Watched.compared,
+    )
+
+
+def _check_shown(checks: Checks) -> None:
+    """Print and pickle each kind of secret: what is logged or handed on by accident is that."""
+    raw = secrets.token_bytes(PRIVATE_KEY_BYTES)
+    text = raw.hex().encode()
+    pem = TlsIdentity(certificate=b"", key=raw, authority=b"")
+    kept: list[object] = [SigningIdentity(raw), BatchKey(raw), StateKey(raw, Path("key"))]
+    kept += [HpkePrivateKey(suite, raw) for suite in SUITES]
+    shown = [*kept, OperatorToken(text), TokenIssuer(raw), pem]
+    with TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        state = StateDirectory.open(Path(folder) / "party")
+        state.secret("own.key", lambda: raw)
+        shown.append(state)
+        key = (Path(folder) / "party.key").read_bytes()
+    words = [f"{one!r} {one} {[one]}" for one in shown]
+    ways = [way for one in (raw, key) for way in (*written(one), repr(one)[2:-1].encode())]
+    checks.must(
+        "no secret shows itself when it is printed", not found(ways, "\n".join(words).encode())
+    )
+    checks.must("no key is pickled by accident", not any(_pickled(one) for one in kept))
+
+
+def _pickled(secret: object) -> bool:
+    try:
+        pickle.dumps(secret)
+    except TypeError:
+        return False
+    return True

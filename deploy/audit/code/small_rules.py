@@ -31,11 +31,16 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.admission import check_admission
+from deploy.audit.code.channels import check_channels
+from deploy.audit.code.configuration import check_configuration
 from deploy.audit.code.credentials import check_credentials
+from deploy.audit.code.directory import check_directories
 from deploy.audit.code.drafts import check_drafts
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
 from deploy.audit.code.proofs import check_proofs
+from deploy.audit.code.servers import check_servers
 from deploy.audit.finding import Outcome
 from user_agent.evidence import Inclusion
 from user_agent.inclusion import MOST_ASKED, conclusion, counted, to_ask
@@ -76,6 +81,11 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     check_keys(checks)
     check_credentials(checks)
     check_drafts(checks)
+    check_configuration(checks)
+    check_channels(checks)
+    check_servers(checks)
+    check_directories(checks)
+    check_admission(checks)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
     check_proofs(checks, rng)

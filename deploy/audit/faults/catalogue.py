@@ -10,6 +10,7 @@ from deploy.audit.faults.analyzer_catalogue import ANALYZER_FAULTS
 from deploy.audit.faults.behaviour import BEHAVIOUR
 from deploy.audit.faults.callers import CALLERS
 from deploy.audit.faults.collecting import COLLECTING
+from deploy.audit.faults.configuration import CONFIGURATION
 from deploy.audit.faults.corners import CORNERS
 from deploy.audit.faults.counting import COUNTING
 from deploy.audit.faults.credentials import CREDENTIALS
@@ -43,6 +44,7 @@ ALL_FAULTS: Final = (
     *CALLERS,
     *CREDENTIALS,
     *INCLUSIONS,
+    *CONFIGURATION,
     *BEHAVIOUR,
     *HIDDEN,
 )

@@ -124,7 +124,7 @@ async def _deadline(task: Task, rng: np.random.Generator) -> Finding:
 
 
 async def _connections(task: Task, rng: np.random.Generator) -> Finding:
-    checks, one, other, third = Checks(), *(_connection(port) for port in (1, 2, 3))
+    checks, one, other, third = Checks(), *(_connection(number) for number in range(3))
     async with (
         ShufflerSite.begun(rng) as site,
         site.shuffler(most_of_a_connection=_SHARE) as shuffler,
@@ -158,8 +158,9 @@ async def _connections(task: Task, rng: np.random.Generator) -> Finding:
     )
 
 
-def _connection(port: int) -> Connection:
-    return Connection(name=f"ipv4:192.0.2.1:{port}")
+def _connection(number: int) -> Connection:
+    """Give one over IPv4 or over IPv6: each has its share."""
+    return Connection(name=("ipv4:192.0.2.1:1", "ipv6:[2001:db8::1]:1", "ipv6:[::1]:1")[number])
 
 
 async def _state(shuffler: ShufflerCore, sender: Sender) -> BatchState:
