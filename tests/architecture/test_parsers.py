@@ -98,6 +98,10 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.stand_ins.small_device.SmallDevice.repeat": "its own device's budget, just "
     "written",
     "deploy.audit.faults.services": "a constant",
+    "deploy.audit.faults.stores.bucket_leaves_left": "a bucket of a shuffler in this process",
+    "deploy.audit.integrity.restarts._altered": "what a shuffler stored that it plays itself",
+    "deploy.audit.integrity.restarts._last_record": "what a shuffler stored that it plays itself",
+    "deploy.audit.integrity.spool_file.change": "what a shuffler stored that it plays itself",
     "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
     "deploy.audit.integrity.intake_rules._NoEncryption.open": "reports that it has just made",
     "deploy.audit.integrity.intake_rules._overwrite": "a file that it has just staged itself",

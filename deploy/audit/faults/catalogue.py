@@ -23,6 +23,7 @@ from deploy.audit.faults.orders import ORDERS
 from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
+from deploy.audit.faults.stores_catalogue import STORES
 
 ALL_FAULTS: Final = (
     *ORDERS,
@@ -39,6 +40,7 @@ ALL_FAULTS: Final = (
     *DISKS,
     *CALLERS,
     *CREDENTIALS,
+    *STORES,
     *BEHAVIOUR,
     *HIDDEN,
 )
