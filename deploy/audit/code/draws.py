@@ -1,22 +1,25 @@
 """Whether numbers of dummies, and what the shuffler draws, have their laws."""
 
+from dataclasses import replace
 from typing import Final
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, stats
 
-from common.dummy_spec import DummySpec
+from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Vector
-from common.shuffler_spec import ShufflerSpec
-from common.task import Task
+from common.mechanisms.mechanism import Mechanism, Vector
+from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.taken import bits_taken
 from deploy.audit.finding import Outcome
 from deploy.audit.laws.dummy_laws import law_of_added, law_of_extra
 from deploy.audit.laws.panel import panel
+from shuffler import dummies
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 
@@ -29,6 +32,20 @@ _ITEMS: Final = 4
 """Of a domain for which numbers are drawn by themselves."""
 _LEAST_CHANCE: Final = 1e-18
 """Of a sum: what Fourier transforms do not tell from 0."""
+_CUT: Final = 200
+"""How much fewer users are drawn where a large part of the draws is cut."""
+_MOST_NAMED: Final = 2
+"""Of four items, each named with chance one half: five draws of sixteen are cut."""
+_STEEP: Final = RATIO_SUM // 5 * 4
+_FLANKS: Final = (
+    ShufflerSpec(law="geometric", peak=2, left_weight=_STEEP, right_weight=_STEEP, most=5),
+    ShufflerSpec(law="geometric", peak=0, left_weight=_STEEP, right_weight=_STEEP, most=5),
+)
+"""Laws of which a large part lies beyond both ends, and beyond one."""
+_COINS: Final = ShufflerSpec(law="binomial", trials=150, most=150)
+_AT_ONCE: Final = 8
+"""Words that are drawn together: of two items of these coins, three words each."""
+_OF_COINS: Final = 40
 
 
 def play_draws(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -39,9 +56,16 @@ def play_draws(audited: Audited, rng: np.random.Generator) -> Outcome:
         if law.uniform:
             _check_numbers(checks, law, draws, rng)
         else:
-            _check_named(checks, task, draws // _SLOW, rng)
+            _check_named(checks, mechanism_of(task), law, draws // _SLOW, rng)
         if not task.shuffler.idle:
             _check_shuffler(checks, task.shuffler, draws, rng)
+    for task in panel():
+        if not task.dummies.uniform:
+            cut = replace(task.dummies, extra_weight=EXTRA_WEIGHT_SUM // 2, most=_MOST_NAMED)
+            _check_named(checks, mechanism_of(task), cut, draws // _CUT, rng)
+    for flanks in _FLANKS:
+        _draw_added(checks, flanks, draws // _SLOW, rng)
+    _check_parts(checks, rng)
     finding = checks.finding(
         scenario="draws",
         title="Numbers of dummies, and the shuffler's draws, have their laws",
@@ -66,9 +90,10 @@ def _check_numbers(checks: Checks, law: DummySpec, users: int, rng: np.random.Ge
     checks.test(f"{law.law} dummies", fit.of_cells(counts, chances))
 
 
-def _check_named(checks: Checks, task: Task, users: int, rng: np.random.Generator) -> None:
+def _check_named(
+    checks: Checks, mechanism: Mechanism, law: DummySpec, users: int, rng: np.random.Generator
+) -> None:
     """Test dummies that name items: each item apart, but for the cut of their number."""
-    law, mechanism = task.dummies, mechanism_of(task)
     drawn = [draw_dummies(mechanism, law, rng) for _ in range(users)]
     numbers = np.bincount([len(one) for one in drawn], minlength=law.trials + 1)
     chances = np.append(law_of_extra(law), np.zeros(law.trials - law.most))
@@ -91,12 +116,32 @@ def _check_shuffler(
     checks.test("how many of a small batch are kept", fit.of_cells(by_number, binomial))
     if law.law == "none":
         return
+    numbers = _draw_added(checks, law, draws, rng)
+    if int(numbers.max()) <= law.most:
+        _check_together(checks, law, numbers, rng)
+
+
+def _draw_added(
+    checks: Checks, law: ShufflerSpec, draws: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw numbers of dummies for so many items, and test their law."""
     numbers = draw_item_dummies(law, draws, rng)
     checks.must("the shuffler's dummies within their range", int(numbers.max()) <= law.most)
     counts = np.bincount(np.clip(numbers, 0, law.most), minlength=law.most + 1)
     checks.test(f"the shuffler's {law.law} dummies", fit.of_cells(counts, law_of_added(law)))
-    if int(numbers.max()) <= law.most:
-        _check_together(checks, law, numbers, rng)
+    return numbers
+
+
+def _check_parts(checks: Checks, rng: np.random.Generator) -> None:
+    """Draw for as many items as do not go into one part of the draws: every part is drawn."""
+    source = np.random.Philox(rng.integers(0, 2**63, size=4).tolist())
+    with patch.object(dummies, "_WORDS_AT_ONCE", _AT_ONCE):
+        numbers = draw_item_dummies(_COINS, _OF_COINS, np.random.Generator(source))
+    parts = {tuple(part) for part in numbers.reshape(-1, 2).tolist()}
+    checks.must(
+        "the shuffler's dummies of many items: each item has coins of its own",
+        bits_taken(source) >= _OF_COINS * _COINS.trials and len(parts) > _OF_COINS // 4,
+    )
 
 
 def _check_together(

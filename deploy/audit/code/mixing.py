@@ -27,6 +27,7 @@ from common.task_digest import TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.mixing_rules import check_mixing
 from deploy.audit.code.orders import Memory, check_order, numbered, places_of
 from deploy.audit.code.replay import (
     Order,
@@ -101,6 +102,8 @@ class _Mixed:
     source: Recording
     bits: int
     """Random bits that were taken from the generator handed in."""
+    files: int
+    """How many lie in the batch's folder then."""
 
     @property
     def places(self) -> Order:
@@ -125,6 +128,7 @@ def play_mixing(audited: Audited, rng: np.random.Generator) -> Outcome:
             _check_task(checks, audited.task, path, rng)
         for fields in _LAWS:
             _check_law(checks, fields, path, rng)
+        check_mixing(checks, path, rng)
     finding = checks.finding(
         scenario="mixing",
         title="A batch is mixed as it was drawn",
@@ -132,7 +136,9 @@ def play_mixing(audited: Audited, rng: np.random.Generator) -> Outcome:
         coalition="analyzer",
         sentence=f"Batches of up to {_AT_ONCE:,} reports stood, report by report, where the random "
         "numbers that were drawn for them say, in memory and on the disk; and reports that the "
-        "shuffler adds stood anywhere among the users'.",
+        "shuffler adds stood anywhere among the users'. No batch was mixed of which users were "
+        "missing, no file was left beside an order, and what is told of the time was no time of "
+        "dropping and adding.",
         trials=_AT_ONCE + _IN_BUCKETS + _MANY,
         advice="Do not collect with this version: somebody may know where a report stands.",
     )
@@ -169,6 +175,7 @@ def _mix(
         told=mixed.n_reports,
         source=source,
         bits=bits_taken(bits),
+        files=len(list(path.iterdir())),
     )
 
 
@@ -188,6 +195,7 @@ def _check_order(checks: Checks, name: str, mixed: _Mixed) -> None:
     whole = len(places) == n and bool((np.bincount(places[places >= 0], minlength=n) == 1).all())
     checks.must(f"{name}: nothing is lost", whole)
     checks.must(f"{name}: as many reports as are told", mixed.told == len(places))
+    checks.must(f"{name}: no file is left beside the order", mixed.files == 1)
     if whole:
         check_order(checks, name, places)
         _check_draws(checks, name, places, mixed.source, mixed.bits)

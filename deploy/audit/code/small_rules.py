@@ -41,6 +41,7 @@ from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
 from deploy.audit.code.proofs import check_proofs
 from deploy.audit.code.servers import check_servers
+from deploy.audit.code.stores import check_stores
 from deploy.audit.finding import Outcome
 from user_agent.evidence import Inclusion
 from user_agent.inclusion import MOST_ASKED, conclusion, counted, to_ask
@@ -86,6 +87,7 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     check_servers(checks)
     check_directories(checks)
     check_admission(checks)
+    check_stores(checks, rng)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
     check_proofs(checks, rng)

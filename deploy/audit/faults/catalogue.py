@@ -26,6 +26,7 @@ from deploy.audit.faults.promises import PROMISES
 from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
+from deploy.audit.faults.stores_catalogue import STORES
 
 ALL_FAULTS: Final = (
     *ORDERS,
@@ -45,6 +46,7 @@ ALL_FAULTS: Final = (
     *CREDENTIALS,
     *INCLUSIONS,
     *CONFIGURATION,
+    *STORES,
     *BEHAVIOUR,
     *HIDDEN,
 )

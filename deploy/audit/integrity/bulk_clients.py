@@ -1,12 +1,14 @@
 """Clients that send many submissions in one call: what of it the shuffler takes, and signs for."""
 
 import asyncio
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
 import numpy as np
 
 from common.errors import TokenUsedError
+from common.hpke import envelope_context
 from common.receipt import bulk_receipt_holds, receipt_holds
 from common.submission import Outcome as Became
 from common.task import SUBMISSION_ID_BYTES, Task
@@ -21,6 +23,8 @@ from deploy.audit.integrity.shuffler_site import ShufflerSite, users
 from deploy.audit.integrity.spool_file import rows, written_anywhere
 from deploy.audit.raw_bytes import found, hashed, written
 from protos.shuffledp.v1 import shuffler_pb2
+from shuffler.batch_key import BatchKey
+from shuffler.group import TAGS, open_group, open_tags
 
 _SCENARIO: Final = "bulk-clients"
 
@@ -31,7 +35,12 @@ def bulk_clients(audited: Audited, rng: np.random.Generator) -> Outcome:
 
 
 async def _sent(task: Task, rng: np.random.Generator) -> Rows:
-    return await _repeats(task, rng), await _tokens(task, rng), await _receipts(task, rng)
+    return (
+        await _repeats(task, rng),
+        await _kept(task, rng),
+        await _tokens(task, rng),
+        await _receipts(task, rng),
+    )
 
 
 async def _repeats(task: Task, rng: np.random.Generator) -> Finding:
@@ -81,6 +90,55 @@ async def _repeats(task: Task, rng: np.random.Generator) -> Finding:
     )
 
 
+async def _kept(task: Task, rng: np.random.Generator) -> Finding:
+    """Open what is stored of calls of which a part came before, or does not open."""
+    checks = Checks()
+    async with ShufflerSite.begun(rng) as site, site.shuffler() as shuffler:
+        sender = await site.publish(task, shuffler)
+        sent = sender.envelopes(9)
+        broken = bytes([sent[0][0] ^ 1]) + sent[0][1:]
+        for call in (
+            sent[:3],
+            [sent[3], sent[0], sent[4]],
+            [sent[1], sent[5], broken, sent[6]],
+            [broken, sent[7], sent[2], sent[8]],
+        ):
+            await shuffler.collection.submit_bulk(sender.digest, call)
+        [found] = shuffler.rounds.unfinished()
+        private = shuffler.keys.private_key(
+            found.task.suite, found.task.shuffler_key, whose="shuffler_key"
+        )
+        texts = [private.open(one, envelope_context(found.digest)) for one in sent]
+        query = "SELECT number, sealed_tags, sealed FROM submission_groups"
+        stored = [row for group in rows(site.spool, query) for row in _opened(group, found.key)]
+    checks.must(
+        "what is stored of a call is what was taken of it, each beside its own hashes",
+        sorted(stored) == sorted(_tagged(text, found.key) for text in texts),
+    )
+    return _row(
+        checks,
+        "what is stored of calls of which a part is new",
+        "Of a call in which some came before, or do not open, the sealed reports of the others are "
+        "stored, each beside the hashes that it is known by.",
+    )
+
+
+def _opened(group: tuple[int, bytes, bytes], key: BatchKey) -> Iterator[tuple[bytes, bytes]]:
+    """Give the tags and the reports of each submission of a stored group."""
+    number, sealed_tags, sealed = group
+    tags, reports = open_tags(number, sealed_tags, key), open_group(number, sealed, key)
+    count = len(tags) // TAGS.itemsize
+    for at in range(count):
+        own = slice(at * len(reports) // count, (at + 1) * len(reports) // count)
+        yield tags[at * TAGS.itemsize : (at + 1) * TAGS.itemsize], reports[own]
+
+
+def _tagged(text: bytes, key: BatchKey) -> tuple[bytes, bytes]:
+    """Give the tags and the reports of a submission by its own bytes."""
+    own_id, reports = text[:SUBMISSION_ID_BYTES], text[SUBMISSION_ID_BYTES:]
+    return key.tag(own_id) + key.tag(reports), reports
+
+
 def _near(own_id: bytes) -> list[bytes]:
     """Give ids that differ from another in their first, middle or last byte alone."""
     places = (0, len(own_id) // 2, len(own_id) - 1)
@@ -99,7 +157,7 @@ async def _tokens(task: Task, rng: np.random.Generator) -> Finding:
     stored, used, no_token = Became.STORED, Became.TOKEN_USED, Became.UNAUTHENTICATED
     async with ShufflerSite.begun(rng) as site:
         async with site.shuffler(tokens=issuer.identity()) as shuffler:
-            sender, other = [await site.publish(task, shuffler) for _ in range(2)]
+            sender, other, third_task = [await site.publish(task, shuffler) for _ in range(3)]
             submit = partial(shuffler.collection.submit_bulk, sender.digest)
             own = sender.envelope()
             shown = [b"", rng.bytes(TOKEN_BYTES), stranger.issue(), first]
@@ -138,6 +196,14 @@ async def _tokens(task: Task, rng: np.random.Generator) -> Finding:
                 other.digest, [other.envelope()], [first]
             )
             checks.must("a token counts once for every task", became == [stored])
+            forged = serial_of(first) + stranger.issue()[len(serial_of(first)) :]
+            became = await shuffler.collection.submit_bulk(
+                third_task.digest, third_task.envelopes(2), [forged, first]
+            )
+            checks.must(
+                "a serial number that came before needs its signature again",
+                became == [no_token, stored],
+            )
         async with site.shuffler(tokens=issuer.identity()) as shuffler:
             submit = partial(shuffler.collection.submit_bulk, sender.digest)
             became = await submit(sender.envelopes(3), [first, second, third])
@@ -148,7 +214,7 @@ async def _tokens(task: Task, rng: np.random.Generator) -> Finding:
     checks.must("no serial number of a token is on the disk", not found(traces, on_disk))
     checks.must(
         "what is kept of one token for two tasks does not tell that it is one",
-        len(set(kept)) == len(kept) == 4,  # noqa: PLR2004  # three of one task and one of another
+        len(set(kept)) == len(kept) == 5,  # noqa: PLR2004  # three of one task and one each of two
     )
     return _row(
         checks,
@@ -168,13 +234,13 @@ async def _receipts(task: Task, rng: np.random.Generator) -> Finding:
         sender, signer = await site.publish(task, shuffler), shuffler.identity.public_identity()
         digest, (one, two, three) = sender.digest, sender.envelopes(3)
         broken, cut = bytes([three[0] ^ 1]) + three[1:], three[:-1]
-        sent = [one, broken, two, cut, one]
+        sent = [broken, one, two, cut, one]
         request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=sent)
         answer = await shuffler.servicer.SubmitBulk(request, client)
         bad = Became.MALFORMED
         checks.must(
             "each is told what became of it, in order",
-            outcomes_from_wire(answer) == [Became.STORED, bad, Became.STORED, bad, Became.REPEATED],
+            outcomes_from_wire(answer) == [bad, Became.STORED, Became.STORED, bad, Became.REPEATED],
         )
         checks.must(
             "one receipt is for all that are stored, in order, and for no other",

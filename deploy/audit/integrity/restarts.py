@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from common.batch import BatchState
-from common.errors import BatchStateError
+from common.errors import BatchStateError, DamagedStorageError
 from common.submission import Outcome as Became
 from common.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.audited import Audited
@@ -15,11 +16,13 @@ from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.integrity.playthrough import Rows, played, refused
 from deploy.audit.integrity.shuffler_site import DEADLINE, ShufflerSite, users
-from deploy.audit.integrity.spool_file import locked, rows
+from deploy.audit.integrity.spool_file import change, locked, rows
 
 _SCENARIO: Final = "restarts"
 _PATIENCE: Final = 0.1
 """Seconds in which nobody may answer: whoever does not wait for the disk answers in fewer."""
+
+_LENGTH_BYTES: Final = 4
 
 
 def restarts(audited: Audited, rng: np.random.Generator) -> Outcome:
@@ -28,7 +31,12 @@ def restarts(audited: Audited, rng: np.random.Generator) -> Outcome:
 
 
 async def _started_again(task: Task, rng: np.random.Generator) -> Rows:
-    return await _collecting(task, rng), await _permuted(task, rng), await _expired(task, rng)
+    return (
+        await _collecting(task, rng),
+        await _permuted(task, rng),
+        await _altered(task, rng),
+        await _expired(task, rng),
+    )
 
 
 async def _collecting(task: Task, rng: np.random.Generator) -> Finding:
@@ -131,12 +139,79 @@ def _once(site: ShufflerSite) -> bool:
     return (len(site.inbox.attempts), len(site.inbox.acknowledged)) == (3, 1)
 
 
+async def _altered(task: Task, rng: np.random.Generator) -> Finding:
+    """Alter the task that lies in the database, and cut the order that waits to be delivered."""
+    checks = Checks()
+    async with ShufflerSite.begun(rng) as site:
+        inbox, clients = site.inbox, task.n_min
+        inbox.away = True
+        async with site.shuffler() as shuffler:
+            sender = await site.publish(task, shuffler)
+            await shuffler.collection.submit_bulk(sender.digest, sender.envelopes(clients))
+            closing = shuffler.collection.close(sender.digest)
+            checks.must(
+                "a batch of enough users closes", not await refused(closing, BatchStateError)
+            )
+            await shuffler.deliveries.advance()
+        [(whole,)] = rows(site.spool, "SELECT task FROM batches")
+        lower = replace(sender.task, n_min=task.n_min - 1).to_bytes()
+        change(site.spool, "UPDATE batches SET task = ?", lower)
+        checks.must("no shuffler starts on a task that was altered", await _is_damaged(site))
+        change(site.spool, "UPDATE batches SET task = ?", whole)
+        inbox.away = False
+        async with site.shuffler() as shuffler:
+            saved = {path: path.read_bytes() for path in site.folder.glob("batches/*/permuted")}
+            for path, order in saved.items():
+                path.write_bytes(order[: _last_record(order)])
+            await shuffler.deliveries.advance()
+            checks.must("an order that was cut is not delivered", not inbox.acknowledged)
+            for path, order in saved.items():
+                if path.exists():
+                    path.write_bytes(order)
+            await shuffler.deliveries.advance()
+        delivered = [one.n_users for one in inbox.acknowledged]
+        checks.must("once both are as they were it is", delivered == [clients])
+    return _row(
+        checks,
+        "a task that was altered on the disk, and an order that was cut",
+        "The shuffler neither goes on under a task that is not the one it was given nor delivers a "
+        "part of an order.",
+    )
+
+
+async def _is_damaged(site: ShufflerSite) -> bool:
+    """Say whether the shuffler finds its files damaged when it is started."""
+    try:
+        async with site.shuffler():
+            return False
+    except DamagedStorageError:
+        return True
+
+
+def _last_record(saved: bytes) -> int:
+    """Give where the last record of an order begins; each has its length in front of it."""
+    start = end = 0
+    while end < len(saved):
+        start = end
+        end += _LENGTH_BYTES + int.from_bytes(saved[start : start + _LENGTH_BYTES], "big")
+    return start
+
+
 async def _expired(task: Task, rng: np.random.Generator) -> Finding:
     checks = Checks()
     async with ShufflerSite.begun(rng) as site:
         async with site.shuffler() as shuffler:
             sender = await site.publish(task, shuffler)
             await shuffler.collection.submit_bulk(sender.digest, sender.envelopes(task.n_min - 1))
+            raced = await site.publish(task, shuffler)
+            await shuffler.collection.submit(raced.digest, raced.envelope())
+            read = await shuffler.spool.get(raced.digest)
+            await shuffler.collection.submit(raced.digest, raced.envelope())
+            dropping = shuffler.spool.drop(read, BatchState.EXPIRED)
+            checks.must(
+                "no batch expires to which a user came since that was decided",
+                await refused(dropping, BatchStateError),
+            )
             site.clock.seconds = DEADLINE
             await shuffler.deliveries.advance()
         left = rows(site.spool, "SELECT COUNT(*) FROM submission_groups")
@@ -159,8 +234,8 @@ async def _expired(task: Task, rng: np.random.Generator) -> Finding:
     return _row(
         checks,
         "started again after a batch has expired",
-        "A batch of too few users is destroyed at its deadline, and a restart does not bring it "
-        "back.",
+        "A batch of too few users is destroyed at its deadline, unless one came meanwhile, and a "
+        "restart does not bring it back.",
     )
 
 

@@ -52,6 +52,9 @@ class ShufflerCore:
     """What it signs receipts with."""
     collection: Collection
     deliveries: Deliveries
+    rounds: Rounds
+    """What it collects for."""
+    spool: Spool
     servicer: ShufflerServicer
     """What answers its clients' calls."""
 
@@ -67,6 +70,7 @@ class ShufflerCore:
         *,
         tokens: TokenIdentity | None = None,
         minimum_batch: int = 1,
+        most_dummies: int = MAX_SHUFFLER_DUMMIES,
         most_of_a_connection: int = 0,
     ) -> AsyncIterator[Self]:
         """
@@ -80,6 +84,7 @@ class ShufflerCore:
             rng: Draws their orders and ids.
             tokens: Whose tokens it asks for, if it does.
             minimum_batch: The least users of a batch, whatever its task says.
+            most_dummies: What a task may ask it to add, on average.
             most_of_a_connection: Submissions that it takes of one; 0 is no limit.
         """
         state, metrics = StateDirectory.open(path), BatchMetrics(Vitals("shuffler", clock))
@@ -93,7 +98,7 @@ class ShufflerCore:
             identity=pinned,
             keys=keys,
             minimum_batch=minimum_batch,
-            most_dummies=MAX_SHUFFLER_DUMMIES,
+            most_dummies=most_dummies,
             rng=rng,
         )
         refusals = Refusals(spool)
@@ -127,6 +132,8 @@ class ShufflerCore:
                     metrics=metrics,
                     refusals=refusals,
                 ),
+                rounds=rounds,
+                spool=spool,
                 servicer=ShufflerServicer(collection, connections, Receipts(identity), inclusions),
             )
         finally:

@@ -11,7 +11,7 @@ import numpy as np
 
 from common.hpke import HpkePublicKey, Sealer, envelope_context
 from common.submission import Submission, pack
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.task import MAX_SHUFFLER_DUMMIES, SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
 from common.user_token import TokenIdentity
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
@@ -87,6 +87,7 @@ class ShufflerSite:
         *,
         tokens: TokenIdentity | None = None,
         minimum_batch: int = 1,
+        most_dummies: int = MAX_SHUFFLER_DUMMIES,
         most_of_a_connection: int = 0,
     ) -> AbstractAsyncContextManager[ShufflerCore]:
         """Start the shuffler; see ShufflerCore. What an earlier one stored is there."""
@@ -98,6 +99,7 @@ class ShufflerSite:
             self.rng,
             tokens=tokens,
             minimum_batch=minimum_batch,
+            most_dummies=most_dummies,
             most_of_a_connection=most_of_a_connection,
         )
 

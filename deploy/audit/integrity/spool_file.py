@@ -13,6 +13,12 @@ def rows(path: Path, query: str, *parameters: object) -> list[tuple[Any, ...]]:
         return connection.execute(query, parameters).fetchall()
 
 
+def change(path: Path, statement: str, *parameters: object) -> None:
+    """Change what is stored, as somebody may who has the disk."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, parameters)
+
+
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Keep everybody else from committing anything, for as long as a block runs."""

@@ -1,5 +1,10 @@
-"""Where a batch ends, and what is too much: so many users, until then, so many a connection."""
+"""
+Where a batch begins and ends, and what is too much.
 
+So many dummies, so many users, until then, so many submissions of a connection.
+"""
+
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,6 +16,7 @@ from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome
+from deploy.audit.integrity.begun import begun
 from deploy.audit.integrity.connection import Connection
 from deploy.audit.integrity.playthrough import Rows, played, refused
 from deploy.audit.integrity.shuffler_core import ShufflerCore
@@ -23,12 +29,13 @@ _SHARE: Final = 2
 
 
 def thresholds(audited: Audited, rng: np.random.Generator) -> Outcome:
-    """One user fewer than must be, and as many; just before the deadline, and at it."""
+    """Which tasks are begun; too few users, and enough; just before the deadline, and at it."""
     return Outcome(findings=played(_sent, audited, rng))
 
 
 async def _sent(task: Task, rng: np.random.Generator) -> Rows:
     return (
+        await begun(task, rng),
         await _least_users(task, rng),
         await _raised(task, rng),
         await _deadline(task, rng),
@@ -86,14 +93,30 @@ async def _raised(task: Task, rng: np.random.Generator) -> Finding:
         )
         told = await shuffler.collection.progress(sender.digest)
         checks.must("the higher minimum is what is told", told.n_min == least)
+        full = await site.publish(replace(task, target_size=task.n_min), shuffler)
+        await shuffler.collection.submit_bulk(full.digest, full.envelopes(task.n_min))
+        await shuffler.deliveries.advance()
+        checks.must(
+            "nor is one that has as many as its task aims at, and fewer than that minimum",
+            await _state(shuffler, full) is BatchState.COLLECTING,
+        )
+        another = shuffler.collection.submit(full.digest, full.envelope())
+        checks.must("it goes on collecting", not await refused(another, BatchStateError))
+        await shuffler.deliveries.advance()
+        checks.must(
+            "one that has both closes by itself",
+            await _state(shuffler, full) is BatchState.ERASED,
+        )
         site.clock.seconds = DEADLINE
         await shuffler.deliveries.advance()
         expired = await _state(shuffler, sender) is BatchState.EXPIRED
-        checks.must("at its deadline it expires", expired and not site.inbox.attempts)
+        attempts = [manifest.task_digest for manifest, _ in site.inbox.attempts]
+        checks.must("at its deadline it expires", expired and sender.digest not in attempts)
     return _row(
         checks,
         f"{task.n_min} users, where the shuffler itself asks for {least}",
-        "A minimum that the shuffler's operator sets holds where a task asks for fewer users.",
+        "A minimum that the shuffler's operator sets holds where a task asks for fewer users, or "
+        "aims at fewer.",
     )
 
 

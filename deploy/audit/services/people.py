@@ -87,6 +87,21 @@ class People:
         for start in range(alone, len(envelopes), _TOGETHER):
             await self._bulk(digest, envelopes[start : start + _TOGETHER])
 
+    async def answer_wrongly(self, signed: SignedTask) -> None:
+        """Send what is no answer, and an answer that came before: alone, and all in bulk."""
+        digest, dishonest = signed.digest(), Dishonest(signed, self._rng)
+        before = next(one for one in self._told if one.task_digest == digest)
+        wrong = [
+            dishonest.garbage(),
+            dishonest.garbage(len(before.envelope) + 1),
+            dishonest.under_id(before.submission_id),
+            before.envelope,
+        ]
+        for envelope in wrong:
+            with suppress(ShuffleDpError):
+                await self.submit(digest, envelope)
+        await self._bulk(digest, wrong)
+
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """
         Send one envelope.

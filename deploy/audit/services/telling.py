@@ -53,8 +53,9 @@ def finding(record: Record) -> Finding:
         sentence=(
             "Metrics, but those of the process and its machine, and what the shuffler answers of a "
             "batch that collects were the same before and after some submissions, which left no "
-            "line in a log, and neither did questions for proofs; the analyzer was asked once for "
-            "each task. Beside answers came fixed words alone. "
+            "line in a log whether they were taken or refused, and neither did questions for "
+            "proofs; the analyzer was asked once for each task. Beside answers came fixed words "
+            "alone. "
             f"{len(seen.failures)} calls were made to fail, and libraries to log: what the errors "
             "said was in no log and was told to no caller, and no log named who had called."
         ),

@@ -111,12 +111,13 @@ class Visits:
     async def while_collecting(
         self, people: People, signed: SignedTask, values: Sequence[int]
     ) -> None:
-        """Let some users answer; read what can be read just before and just after."""
+        """Let some users answer, and be refused; read what can be read before and after."""
         digest, lines = signed.digest(), LogLines()
         async with self._channel("shuffler", "none") as channel:
             await self._look(channel, digest)
             with lines.heard_too():
                 await people.answer(signed, values[:_MORE], ())
+                await people.answer_wrongly(signed)
                 await asyncio.sleep(PAGE_SECONDS + _MARGIN)  # a page is kept for so long
             await self._look(channel, digest)
         self._collecting += [line for _, line in lines.lines]
