@@ -34,6 +34,7 @@ from deploy.audit.checks import Checks
 from deploy.audit.code.credentials import check_credentials
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
+from deploy.audit.code.kinds import check_kinds
 from deploy.audit.finding import Outcome
 from user_agent.evidence import Inclusion
 from user_agent.inclusion import conclusion, counted, to_ask
@@ -71,6 +72,7 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_inclusion(checks, rng)
     check_keys(checks)
     check_credentials(checks)
+    check_kinds(checks)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
     finding = checks.finding(
@@ -85,8 +87,9 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
         "analyzer had signed. Keys differed although all clocks stood, and nonces each time a row "
         "was sealed; expired keys were destroyed when that was due; and submissions that came "
         "together were stored in the order of their hashes. Callers were let in by "
-        "the name of their certificate and by the whole token. Sizes, labels and figures other "
-        "than those tried are not excluded.",
+        "the name of their certificate and by the whole token, and signatures of one kind were "
+        "believed as none of another. Sizes, labels and figures other than those tried are not "
+        "excluded.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))

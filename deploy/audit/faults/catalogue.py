@@ -19,6 +19,7 @@ from deploy.audit.faults.disks import DISKS
 from deploy.audit.faults.fault import Fault
 from deploy.audit.faults.hidden import HIDDEN
 from deploy.audit.faults.laws import LAWS
+from deploy.audit.faults.operations import OPERATIONS
 from deploy.audit.faults.orders import ORDERS
 from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
@@ -39,6 +40,7 @@ ALL_FAULTS: Final = (
     *DISKS,
     *CALLERS,
     *CREDENTIALS,
+    *OPERATIONS,
     *BEHAVIOUR,
     *HIDDEN,
 )
