@@ -20,7 +20,7 @@ from deploy.audit.services.plan import Plan
 from deploy.audit.services.play import play
 from deploy.audit.services.record import Record
 
-_PATIENCE: Final = 180.0
+_PATIENCE: Final = 150.0
 _PATIENCE_EACH: Final = 0.1
 """Seconds that a play may take, and more for each user, before it is given up: longer than one that
 waits in vain for every result."""
