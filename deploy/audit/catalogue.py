@@ -10,10 +10,12 @@ from deploy.audit.code.draws import play_draws
 from deploy.audit.code.estimates import play_estimates
 from deploy.audit.code.generators import play_generators
 from deploy.audit.code.mixing import play_mixing
+from deploy.audit.code.operators import play_operators
 from deploy.audit.code.orders import play_orders
 from deploy.audit.code.policies import play_policies
 from deploy.audit.code.randomizers import play_panel, play_randomizer
 from deploy.audit.code.small_rules import play_small_rules
+from deploy.audit.code.startup import play_startup
 from deploy.audit.integrity import scenarios as integrity
 from deploy.audit.privacy.alone import play_n_minus_one, play_skippers
 from deploy.audit.privacy.colluders import play_colluders
@@ -131,6 +133,18 @@ SCENARIOS: Final = (
         title="What is sealed shows nothing on its outside",
         seconds=0.7,
         play=play_covert_bits,
+    ),
+    Scenario(
+        name="startup",
+        title="How services are started, and what they do by themselves",
+        seconds=1,
+        play=play_startup,
+    ),
+    Scenario(
+        name="operators",
+        title="What operators are told",
+        seconds=1,
+        play=play_operators,
     ),
     Scenario(
         name="small-rules",

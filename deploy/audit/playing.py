@@ -4,17 +4,16 @@ import dataclasses
 import multiprocessing
 import os
 import time
-import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from common.workers import end_with_parent
 from deploy.audit.audited import Audited
+from deploy.audit.failure import words_of
 from deploy.audit.faults.catalogue import planted
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.scenario import Scenario
@@ -48,15 +47,13 @@ def play(job: Job) -> Outcome:
 
 def _not_played(scenario: Scenario, error: Exception) -> Finding:
     """Say that the running code failed, and where; what it says itself may repeat a value."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(last.filename).name}, line {last.lineno}"
     return Finding(
         scenario=scenario.name,
         title=scenario.title,
         heading="correctness",
         coalition="nobody",
         verdict="broken",
-        sentence=f"The scenario could not be played: {type(error).__name__} in {where}.",
+        sentence=f"The scenario could not be played: {words_of(error)}.",
         advice="See what this version of the program fails at.",
     )
 

@@ -25,6 +25,7 @@ from common.errors import (
     PeerRefusalError,
     PolicyError,
     ShuffleDpError,
+    SignatureError,
     UserTokenError,
 )
 from common.signing import SigningIdentity
@@ -36,7 +37,12 @@ from deploy.audit.code.behaviour import behaviour
 from deploy.audit.code.watching import check_watching
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.sample_task import sample_task
-from deploy.audit.stand_ins.small_device import BUDGET_FILE, SmallDevice, central_too_low
+from deploy.audit.stand_ins.small_device import (
+    BUDGET_FILE,
+    SmallDevice,
+    central_too_low,
+    local_too_low,
+)
 from deploy.audit.stand_ins.writes import Writes
 
 _USERS: Final = 60
@@ -63,15 +69,15 @@ def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
         coalition="shuffler+analyzer",
         sentence="Each limit that a person sets was reached by itself, and the device answered up "
         "to it and not a hair beyond, whether or not its earlier answers arrived, and whichever "
-        "version had written them down. It answered no "
-        "task at its deadline, and none whose central ε is stated 1 % too low, however often it "
-        "was asked. It sent the same bytes again after every failure, and while it answered it "
-        "opened no file for writing but its budget, whose rows differ between two values in what "
-        "is sealed alone. It asked no bucket of a shuffler that showed a commitment by anybody but "
-        "the analyzer, of another task or depth, or of two batches, nor one at a time that an "
-        "answer or another question tells; it waited for proof for a fortnight after the deadline, "
-        "asked nothing of a task that samples, and kept nothing that names its reports when they "
-        "were counted.",
+        "version had written them down. It answered no task at its deadline, none whose central or "
+        "local ε is stated 1 % too low, however often it was asked, and none but the one that it "
+        "asked for, signed by the analyzer. It sent the same bytes again after every failure, and "
+        "while it answered it opened no file for writing but its budget, whose rows differ between "
+        "two values in what is sealed alone. It asked no bucket of a shuffler that showed a "
+        "commitment by anybody but the analyzer, of another task or depth, or of two batches, nor "
+        "one at a time that an answer or another question tells; it waited for proof for a "
+        "fortnight after the deadline, asked nothing of a task that samples, and kept nothing that "
+        "names its reports when they were counted.",
         advice="Do not collect with this version: devices answer what their owners do not allow.",
     )
     return Outcome(findings=(finding, alike))
@@ -129,6 +135,7 @@ class _Trial:
         await self._failures()
         await self._receipts()
         await self._kept()
+        await self._offers()
         task = _plain_task()
         await check_watching(self._checks, task, self._device, self._identity, self._rng)
         return await behaviour(task, self._device, self._rng)
@@ -314,3 +321,22 @@ class _Trial:
                     all(path.name.startswith("budget.sqlite") for path in device.folder.iterdir()),
                 )
         self._must("what is kept shows no value but in what is sealed", rows[0] == rows[1])
+
+    async def _offers(self) -> None:
+        """A shuffler hands on another task than was asked for, or one that nobody should sign."""
+        task = _plain_task()
+        other = self._another(task, 1)
+        with self._device() as device:
+            as_digest = device.sign(other).digest()
+            words = "gave another task"
+            refused = await device.refuses(task, SignatureError, words, as_digest=as_digest)
+        self._must("a task other than was asked for is not answered", refused)
+        with self._device() as device:
+            signed = SigningIdentity.generate().sign(task.to_bytes())
+            refused = await device.refuses(signed, SignatureError, "signature is not by")
+        self._must("a task that anybody but the analyzer signed is not answered", refused)
+        for honest in (task, _amplified_task()):
+            with self._device() as device:
+                words = "weights do not keep its claim of local epsilon"
+                refused = await device.refuses(local_too_low(honest), PolicyError, words)
+            self._must("a local ε 1 % too low for a task's weights is not answered", refused)

@@ -39,6 +39,7 @@ from deploy.audit.code.directory import check_directories
 from deploy.audit.code.drafts import check_drafts
 from deploy.audit.code.enumerating import Enumerating
 from deploy.audit.code.key_rules import check_keys
+from deploy.audit.code.kinds import check_kinds
 from deploy.audit.code.proofs import check_proofs
 from deploy.audit.code.servers import check_servers
 from deploy.audit.code.stores import check_stores
@@ -88,6 +89,7 @@ def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
     check_directories(checks)
     check_admission(checks)
     check_stores(checks, rng)
+    check_kinds(checks)
     _check_signatures(checks, rng)
     _check_commitment(checks, rng)
     check_proofs(checks, rng)

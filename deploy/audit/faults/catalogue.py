@@ -21,6 +21,7 @@ from deploy.audit.faults.fault import Fault
 from deploy.audit.faults.hidden import HIDDEN
 from deploy.audit.faults.inclusions import INCLUSIONS
 from deploy.audit.faults.laws import LAWS
+from deploy.audit.faults.operations import OPERATIONS
 from deploy.audit.faults.orders import ORDERS
 from deploy.audit.faults.promises import PROMISES
 from deploy.audit.faults.records import RECORDS
@@ -47,6 +48,7 @@ ALL_FAULTS: Final = (
     *INCLUSIONS,
     *CONFIGURATION,
     *STORES,
+    *OPERATIONS,
     *BEHAVIOUR,
     *HIDDEN,
 )

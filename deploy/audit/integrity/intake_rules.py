@@ -31,6 +31,7 @@ from common.task_digest import TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome
+from deploy.audit.integrity import sentinel_rules
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, in_chunks, manifest_of
 from deploy.audit.integrity.playthrough import refused
 from deploy.audit.integrity.rehearsal import quietly
@@ -184,16 +185,19 @@ def _sentinels(rng: np.random.Generator) -> Finding:
     sampled = [task for task in panel() if task.shuffler.kept < 1]
     for task in (small_task(), *sampled):
         _taken_off(checks, task, rng)
+        sentinel_rules.check_enough(checks, task, rng)
     for task in sampled:
         _judged(checks, task, rng)
+        sentinel_rules.check_all_kept(checks, task, rng)
     return checks.finding(
         scenario="analyzer-intake",
         title="Sentinels that are missing, repeated or were never confirmed",
         heading="correctness",
         sentence=(
             "Sentinels were told from users, confirmed or not, wherever the shuffler samples and "
-            "where it does not. Of a shuffler that samples, a batch with none of its "
-            "sentinels, or with them in the order of sending, was suspect."
+            "where it does not, and made up for no user of n_min. Of a shuffler that samples, a "
+            "batch with none of its sentinels, with all of them, or with them in the order of "
+            "sending, was suspect."
         ),
         subject="small tasks",
         trials=_SENTINELS,
@@ -259,6 +263,7 @@ async def _staged(rng: np.random.Generator) -> Finding:
     async with analyzer(np.random.default_rng(rng.integers(2**32))) as core:
         await _repeated_sentinel(checks, core, rng)
         await _never_confirmed(checks, core, rng)
+        await sentinel_rules.check_registered_before(checks, core, rng)
         await _sampled_in_order(checks, core, rng)
         await _damaged(checks, core, rng)
         await _other_manifest(checks, core, rng)
@@ -271,7 +276,8 @@ async def _staged(rng: np.random.Generator) -> Finding:
         heading="correctness",
         sentence=(
             "Copies of a sentinel were refused as repeats, sentinels that were never confirmed did "
-            "not count as users, and a batch of a task that samples was held back when its "
+            "not count as users, in the ledger either, none could be registered once the batch had "
+            "arrived, and a batch of a task that samples was held back when its "
             "sentinels stood in order. What the disk gave back damaged was not released, one batch "
             "was not taken under two manifests, and the salt of what is signed was drawn after the "
             "last report had come."
@@ -314,6 +320,7 @@ async def _never_confirmed(checks: Checks, core: AnalyzerCore, rng: np.random.Ge
         "sentinels that were not confirmed are not users",
         (result.n_users, result.n_reports) == (2 * USERS, 2 * USERS),
     )
+    await sentinel_rules.check_charge(checks, core, small_task(), result)
 
 
 async def _sampled_in_order(checks: Checks, core: AnalyzerCore, rng: np.random.Generator) -> None:

@@ -30,8 +30,8 @@ _PATIENCE: Final = 30.0
 _FULL: Final = (
     "CREATE TRIGGER disk_is_full BEFORE INSERT ON {} BEGIN SELECT RAISE(ABORT, 'full'); END"
 )
-_MAY_CHANGE: Final = "DROP TRIGGER ledger_is_never_changed"
-_MAY_SHORTEN: Final = "DROP TRIGGER ledger_is_never_shortened"
+_MAY_CHANGE: Final = "DROP TRIGGER IF EXISTS ledger_is_never_changed"
+_MAY_SHORTEN: Final = "DROP TRIGGER IF EXISTS ledger_is_never_shortened"
 _OTHERWISE: Final = MappingProxyType(
     {
         "entry": "entry + 7",
@@ -66,7 +66,8 @@ def ledger_rules(audited: Audited, rng: np.random.Generator) -> Outcome:
                 heading="correctness",
                 sentence=(
                     "No result was kept whose charge could not be written, and nothing was "
-                    "charged for a result that could not. An analyzer did not start on a ledger "
+                    "charged for a result that could not. No entry could be changed or deleted "
+                    "while the ledger was as it is made. An analyzer did not start on a ledger "
                     "of which one column had been changed, whichever; nor where an entry had been "
                     "replaced, with the hash that belongs to it; nor where the last was missing."
                 ),
@@ -84,6 +85,11 @@ async def _play(checks: Checks, rng: np.random.Generator) -> None:
             await _written_together(checks, core, rng)
             await (await SmallBatch.of(core, small_task(), rng)).result(core)
             first, *_ = await core.store.ledger(0)
+        for what in ("UPDATE ledger SET n_users = n_users + 1", "DELETE FROM ledger"):
+            checks.must(
+                "no entry of the ledger can be changed or deleted as any other row can",
+                not _is_done(path, what),
+            )
         for column, value in _OTHERWISE.items():
             statement = f"UPDATE ledger SET {column} = {value} WHERE entry = 1"  # noqa: S608  # constants
             checks.must(
@@ -161,6 +167,18 @@ def _run(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path / "analyzer.sqlite")) as connection, connection:
         for statement in statements:
             connection.execute(statement)
+
+
+def _is_done(path: Path, statement: str) -> bool:
+    """Say whether a copy of the analyzer's file lets itself be changed."""
+    with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        beside = Path(folder) / path.name
+        shutil.copytree(path, beside)
+        try:
+            _run(beside, statement)
+        except sqlite3.DatabaseError as error:
+            return "append-only" not in str(error)
+    return True
 
 
 async def _starts(path: Path) -> bool:

@@ -13,16 +13,20 @@ from typing import Final
 from unittest import mock
 
 from common.runtime.process import GRPC_SILENCE
+from deploy.audit.failure import NotPlayedError, words_of
 from deploy.audit.faults.catalogue import now_planted, planted
 from deploy.audit.log_lines import LogLines
 from deploy.audit.services.plan import Plan
 from deploy.audit.services.play import play
 from deploy.audit.services.record import Record
 
-_LONGEST: Final = 1800.0
-"""Seconds that a play may take before it is given up."""
+_PATIENCE: Final = 400.0
+_PATIENCE_EACH: Final = 0.1
+"""Seconds that a play may take, and more for each user, before it is given up: longer than one that
+waits in vain for every result."""
 _RECORD: Final = "record"
 _OUTPUT: Final = "output"
+_FAILURE: Final = "failure"
 
 
 def collect(plan: Plan, *, in_child: bool = True) -> Record:
@@ -35,7 +39,7 @@ def collect(plan: Plan, *, in_child: bool = True) -> Record:
             process, which may have been changed to see what an audit says to it.
 
     Raises:
-        RuntimeError: The process ended without a record.
+        NotPlayedError: The process failed, or did not end; says where, or for how long.
 
     Cost: see `play`.
     """
@@ -48,13 +52,16 @@ def collect(plan: Plan, *, in_child: bool = True) -> Record:
         )
         with mock.patch.dict(os.environ, GRPC_SILENCE):
             process.start()
-        process.join(_LONGEST)
+        longest = _PATIENCE + _PATIENCE_EACH * plan.n_users
+        process.join(longest)
         if process.is_alive():
             process.kill()
             process.join()
+            raise NotPlayedError(f"the services had not come to an end after {longest:.0f} seconds")
         if process.exitcode != 0:
-            last = (folder / _OUTPUT).read_text(errors="replace").strip().splitlines()[-1:]
-            raise RuntimeError(f"the services could not be played: {' '.join(last)}")
+            failure = folder / _FAILURE
+            words = failure.read_text() if failure.exists() else f"status {process.exitcode}"
+            raise NotPlayedError(f"the process of the services ended with {words}")
         record: Record = pickle.loads((folder / _RECORD).read_bytes())  # noqa: S301  # our own child's
         return dataclasses.replace(record, output=(folder / _OUTPUT).read_bytes())
 
@@ -71,6 +78,10 @@ def _child(plan: Plan, folder: Path, fault: str) -> None:
         for descriptor in (1, 2):
             os.dup2(output.fileno(), descriptor)
     lines = LogLines()
-    with planted(fault), lines.kept():
-        record = asyncio.run(play(plan, folder / "services", lines))
+    try:
+        with planted(fault), lines.kept():
+            record = asyncio.run(play(plan, folder / "services", lines))
+    except BaseException as error:
+        (folder / _FAILURE).write_text(words_of(error))
+        raise
     (folder / _RECORD).write_bytes(pickle.dumps(record))

@@ -38,7 +38,8 @@ from protos.shuffledp.v1.user_agent_pb2 import ContributeResponse
 from user_agent.budget import Budget
 
 _PATIENCE: Final = 120.0
-"""Seconds that all results together may take."""
+_PATIENCE_EACH: Final = 0.02
+"""Seconds that all results together may take, and more for each user."""
 _END_PATIENCE: Final = 15.0
 _LOOKS: Final = 20
 _SHORT_LIFE: Final = 6
@@ -112,7 +113,7 @@ class _Course:
         self.facts[Fact.EARLY_CLOSED] = await self._close(shuffler, "early")
         self.facts[Fact.AGAIN_CLOSES] = await self._closes_by_itself(shuffler, "again")
         self.facts[Fact.MARKED_CLOSES] = await self._closes_by_itself(shuffler, "marked")
-        self._patience = time.monotonic() + _PATIENCE
+        self._patience = time.monotonic() + _PATIENCE + _PATIENCE_EACH * plan.n_users
         for name in ("first", "again", "marked", "early"):
             self.results[name] = await self._result(operator, name)
         closed = [name for name in self.results if self._state(name) != BatchState.COLLECTING.value]

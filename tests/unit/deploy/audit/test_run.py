@@ -9,6 +9,7 @@ import pytest
 from common.errors import SettingsError
 from deploy.audit.audited import Audited
 from deploy.audit.catalogue import SCENARIOS
+from deploy.audit.failure import NotPlayedError
 from deploy.audit.faults.catalogue import ALL_FAULTS, FAULTS, fault_named
 from deploy.audit.finding import Outcome
 from deploy.audit.playing import Job, play, play_all
@@ -61,6 +62,19 @@ def test_code_that_fails_is_a_finding_that_repeats_nothing() -> None:
     assert not row.passed
     assert "RuntimeError in test_run.py" in row.sentence
     assert "1234567" not in dumps(dataclasses.asdict(row))
+
+
+def _gives_up(_: Audited, __: np.random.Generator) -> Outcome:
+    raise NotPlayedError("the services had not come to an end after 7 seconds")
+
+
+def test_what_the_audit_says_of_a_failure_is_shown() -> None:
+    """Its own words hold no value, so that a reader may have them."""
+    scenario = Scenario(name="gives up", title="It gives up", seconds=1, play=_gives_up)
+    [row] = play(Job(scenario=scenario, audited=audited(), seed=1)).findings
+
+    assert not row.passed
+    assert "had not come to an end after 7 seconds" in row.sentence
 
 
 def test_progress_is_told() -> None:

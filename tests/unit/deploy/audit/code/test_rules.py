@@ -14,7 +14,7 @@ from tests.support.audits import audited, played
 from tests.support.protocol_tasks import every_protocol_task
 
 
-@pytest.mark.parametrize("name", ["device-rules", "small-rules"])
+@pytest.mark.parametrize("name", ["device-rules", "small-rules", "startup", "operators"])
 def test_deployed_code_keeps_every_rule(name: str) -> None:
     """As it is."""
     [scenario] = scenarios_named([name])
@@ -38,6 +38,7 @@ def test_no_bit_of_what_is_sealed_says_anything(protocol: str) -> None:
     [
         *("total-local-cap", "value-in-an-event", "fifty-claims"),
         *("rounded-down", "weak-keys", "nonce-of-place"),
+        *("grpc-may-log", "workers-untold", "pages-apart"),
     ],
 )
 def test_a_rule_that_is_broken_is_named(name: str) -> None:
