@@ -14,8 +14,12 @@ from deploy.audit.code.operators import play_operators
 from deploy.audit.code.orders import play_orders
 from deploy.audit.code.policies import play_policies
 from deploy.audit.code.randomizers import play_panel, play_randomizer
+from deploy.audit.code.sealed import play_secrets
+from deploy.audit.code.settings import play_settings
+from deploy.audit.code.signed import play_proofs
 from deploy.audit.code.small_rules import play_small_rules
 from deploy.audit.code.startup import play_startup
+from deploy.audit.code.stores import play_stores
 from deploy.audit.integrity import scenarios as integrity
 from deploy.audit.privacy.alone import play_n_minus_one, play_skippers
 from deploy.audit.privacy.colluders import play_colluders
@@ -145,6 +149,30 @@ SCENARIOS: Final = (
         title="What operators are told",
         seconds=1,
         play=play_operators,
+    ),
+    Scenario(
+        name="settings",
+        title="Settings, connections and drafts",
+        seconds=0.5,
+        play=play_settings,
+    ),
+    Scenario(
+        name="secrets",
+        title="Keys, seals and tokens",
+        seconds=0.5,
+        play=play_secrets,
+    ),
+    Scenario(
+        name="proofs",
+        title="Signatures, and proofs of having been counted",
+        seconds=0.5,
+        play=play_proofs,
+    ),
+    Scenario(
+        name="stores",
+        title="What the shuffler stores",
+        seconds=0.2,
+        play=play_stores,
     ),
     Scenario(
         name="small-rules",

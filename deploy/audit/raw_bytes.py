@@ -86,3 +86,8 @@ def _start(pattern: bytes) -> int:
 def pieces(together: bytes, size: int) -> list[bytes]:
     """Take apart what stands one after the other."""
     return [together[start : start + size] for start in range(0, len(together), size)]
+
+
+def changed(content: bytes, place: int) -> bytes:
+    """Turn one bit over."""
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]

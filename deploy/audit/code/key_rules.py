@@ -7,7 +7,6 @@ the same if they follow from either. A ring of keys is led through its life on a
 
 import os
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -31,13 +30,12 @@ from common.runtime.state import StateDirectory
 from common.runtime.state_key import StateKey
 from common.signing import SigningIdentity
 from common.suites import SUITES
-from common.task import SUBMISSION_ID_BYTES
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.user_token import TokenIssuer, serial_of
 from deploy.audit.checks import Checks
+from deploy.audit.raw_bytes import changed
 from deploy.audit.stand_ins.still_clock import START
 from shuffler.batch_key import BatchKey
-from shuffler.group import TAGS, form_from_opened, form_group, merge_small, open_group
 
 P = TypeVar("P")
 Q = ParamSpec("Q")
@@ -74,7 +72,6 @@ def check_keys(checks: Checks) -> None:
     _check_suites(checks)
     _check_life(checks)
     _check_overlap(checks)
-    _check_groups(checks)
     _check_workers(checks)
     _check_travelling(checks)
 
@@ -159,7 +156,7 @@ def _check_places(checks: Checks) -> None:
         [StateKey(raw, Path("key")) for raw in raws],
     )
     row, secret = row_key.seal(_ROW, b"a"), state_key.seal("a", _ROW)
-    flipped = bytes([row[0] ^ 1]) + row[1:]
+    flipped = changed(row, 0)
     opened = [
         _opened(row_key.open, row, b"a"),
         _opened(lambda sealed, name: state_key.open(name, sealed), secret, "a"),
@@ -270,31 +267,6 @@ def _opens(store: KeyStore, key: HpkePublicKey) -> bool:
     except UnknownKeyError:
         return False
     return True
-
-
-def _check_groups(checks: Checks) -> None:
-    """Submissions that came together are stored in the order of their hashes, which are keyed."""
-    raw = BatchKey.generate()
-    key = BatchKey(raw)
-    sent = [secrets.token_bytes(SUBMISSION_ID_BYTES + _REPORT_BYTES) for _ in range(_TOGETHER)]
-    parts = [(one[:SUBMISSION_ID_BYTES], one[SUBMISSION_ID_BYTES:]) for one in sent]
-    expected = sorted((key.tag(name) + key.tag(report), report) for name, report in parts)
-    alone = [form_group([one], key)[0] for one in sent]
-    opened = Opened(plaintexts=b"".join(sent), readable=bytes([1]) * len(sent))
-    groups = {
-        "of one call": form_group(sent, key)[0],
-        "of one bulk call": form_from_opened(opened, raw)[0],
-        "laid together": merge_small(alone, key)[0],
-    }
-    for words, group in groups.items():
-        starts = range(0, len(group.tags), TAGS.itemsize)
-        tags = [group.tags[at : at + TAGS.itemsize] for at in starts]
-        reports = open_group(group.number, group.sealed, key)
-        checks.must(
-            f"submissions {words} stand in the order of their hashes",
-            tags == [tag for tag, _ in expected]
-            and reports == b"".join(report for _, report in expected),
-        )
 
 
 class _WatchedPool(HpkePool):

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from common.hpke_pool import Opened
 from common.sorted_index import SortedIndex
 from common.task import SUBMISSION_ID_BYTES
+from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.finding import Outcome
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import BatchKey
 from shuffler.group import TAGS, Group, form_from_opened, form_group, merge_small, open_group
@@ -41,11 +43,29 @@ _CHUNKS: Final = (b"one chunk", b"another", b"and the last")
 _Words = NDArray[np.uint64]
 
 
-def check_stores(checks: Checks, rng: np.random.Generator) -> None:
+def play_stores(audited: Audited, rng: np.random.Generator) -> Outcome:
+    """Check them all; little is drawn."""
+    del audited
+    checks = Checks()
+    _check_stores(checks, rng)
+    finding = checks.finding(
+        scenario="stores",
+        title="What the shuffler stores",
+        heading="correctness",
+        sentence="Submissions were found again however long ago they came; what came together was "
+        "stored in the order of its hashes, each beside its own reports; and an order of a batch "
+        "was on the disk, whole, before it got its name.",
+        advice="Do not collect with this version.",
+    )
+    return Outcome(findings=(finding,))
+
+
+def _check_stores(checks: Checks, rng: np.random.Generator) -> None:
     """Check all of them; keys and numbers of groups come from the operating system."""
     for sizes in _RUNS:
         _check_index(checks, sizes, rng)
     _check_numbers(checks)
+    _check_groups(checks)
     _check_parts(checks)
     _check_unreadable(checks)
     _check_saved(checks)
@@ -192,3 +212,28 @@ def _disk_heard() -> Iterator[tuple[list[bool], list[int]]]:
         ):
             stack.enter_context(patch.object(os, name, heard(getattr(os, name))))
         yield renamed, flushed
+
+
+def _check_groups(checks: Checks) -> None:
+    """Submissions that came together are stored in the order of their hashes, which are keyed."""
+    raw = BatchKey.generate()
+    key = BatchKey(raw)
+    sent = [secrets.token_bytes(SUBMISSION_ID_BYTES + _REPORT_BYTES) for _ in range(_TOGETHER)]
+    parts = [(one[:SUBMISSION_ID_BYTES], one[SUBMISSION_ID_BYTES:]) for one in sent]
+    expected = sorted((key.tag(name) + key.tag(report), report) for name, report in parts)
+    alone = [form_group([one], key)[0] for one in sent]
+    opened = Opened(plaintexts=b"".join(sent), readable=bytes([1]) * len(sent))
+    groups = {
+        "of one call": form_group(sent, key)[0],
+        "of one bulk call": form_from_opened(opened, raw)[0],
+        "laid together": merge_small(alone, key)[0],
+    }
+    for words, group in groups.items():
+        starts = range(0, len(group.tags), TAGS.itemsize)
+        tags = [group.tags[at : at + TAGS.itemsize] for at in starts]
+        reports = open_group(group.number, group.sealed, key)
+        checks.must(
+            f"submissions {words} stand in the order of their hashes",
+            tags == [tag for tag, _ in expected]
+            and reports == b"".join(report for _, report in expected),
+        )

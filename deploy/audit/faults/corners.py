@@ -281,7 +281,7 @@ CORNERS: Final = (
     _fault(
         "short-tokens",
         "an operator's token repeats sixteen random bits",
-        "small-rules",
+        "secrets",
         "every byte is drawn of a new operator's token",
         short_tokens,
     ),

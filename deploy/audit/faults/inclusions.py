@@ -257,7 +257,7 @@ INCLUSIONS: Final = (
     Fault(
         name="commitment-any-task",
         says="devices believe what the analyzer signed of another task",
-        scenario="small-rules",
+        scenario="proofs",
         check="of one task is not believed of another",
         plant=commitments_of_any_task,
     ),
@@ -271,7 +271,7 @@ INCLUSIONS: Final = (
     Fault(
         name="bits-unchecked",
         says="devices believe a tree of any depth that the analyzer signed",
-        scenario="small-rules",
+        scenario="proofs",
         check="not believed of another depth",
         plant=any_depth,
     ),
@@ -292,14 +292,14 @@ INCLUSIONS: Final = (
     Fault(
         name="narrow-buckets",
         says="a bucket holds hardly more than the leaf that is asked for",
-        scenario="small-rules",
+        scenario="proofs",
         check="no deeper than leaves its buckets large",
         plant=narrow_buckets,
     ),
     Fault(
         name="proof-unpadded",
         says="the length of an answer tells which bucket was asked for",
-        scenario="small-rules",
+        scenario="proofs",
         check="an answer has one length whichever bucket",
         plant=proofs_of_own_length,
     ),
@@ -313,7 +313,7 @@ INCLUSIONS: Final = (
     Fault(
         name="sampled-leaves-kept",
         says="the shuffler keeps which reports it did not drop",
-        scenario="small-rules",
+        scenario="proofs",
         check="no hashes of a task that lets it drop reports",
         plant=sampled_kept,
     ),
@@ -334,14 +334,14 @@ INCLUSIONS: Final = (
     Fault(
         name="other-signed-unseen",
         says="the shuffler does not notice that other reports were signed than it sent",
-        scenario="small-rules",
+        scenario="proofs",
         check="an analyzer that signs other reports",
         plant=others_signed_unseen,
     ),
     Fault(
         name="inclusion-for-ever",
         says="the shuffler keeps hashes of what it sent for ever",
-        scenario="small-rules",
+        scenario="proofs",
         check="are deleted after that",
         plant=hashes_for_ever,
     ),
@@ -355,7 +355,7 @@ INCLUSIONS: Final = (
     Fault(
         name="own-order-asked",
         says="of many reports devices ask for the same ones each time",
-        scenario="small-rules",
+        scenario="proofs",
         check="it draws each time which",
         plant=first_ones_asked,
     ),
@@ -376,7 +376,7 @@ INCLUSIONS: Final = (
     Fault(
         name="token-others",
         says="a device shows one person's token for another",
-        scenario="small-rules",
+        scenario="secrets",
         check="for the person whose name stands behind it",
         plant=tokens_of_others,
     ),

@@ -292,14 +292,14 @@ OPERATIONS: Final = (
     Fault(
         name="labels-unsigned",
         says="signatures of messages do not say of what kind",
-        scenario="small-rules",
+        scenario="proofs",
         check="believed under it alone",
         plant=signatures_without_labels,
     ),
     Fault(
         name="tasks-unlabelled",
         says="signatures of tasks do not say that it is one",
-        scenario="small-rules",
+        scenario="proofs",
         check="no signature of a message is one of a task",
         plant=tasks_without_label,
     ),

@@ -103,7 +103,7 @@ PROMISES: Final = (
     Fault(
         name="share-forgotten",
         says="the analyzer forgets which share of users an operator assumes to be honest",
-        scenario="small-rules",
+        scenario="settings",
         check="an operator's assumed_honest_fraction reaches the analyzer",
         plant=share_forgotten,
     ),

@@ -349,14 +349,14 @@ RECORDS: Final = (
     Fault(
         name="first-bytes-signed",
         says="a signature is about the first 256 bytes of a task",
-        scenario="small-rules",
+        scenario="proofs",
         check="a task changed anywhere is not believed",
         plant=first_bytes_signed,
     ),
     Fault(
         name="root-not-signed",
         says="what is signed of a batch leaves its root out",
-        scenario="small-rules",
+        scenario="proofs",
         check="with another root",
         plant=root_not_signed,
     ),

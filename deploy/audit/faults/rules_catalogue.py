@@ -114,7 +114,7 @@ RULES: Final = (
     Fault(
         name="any-report-counts",
         says="a device is content when one of its reports was counted",
-        scenario="small-rules",
+        scenario="proofs",
         check="misses one report of several",
         plant=rules.any_report_counts,
     ),
@@ -142,14 +142,14 @@ RULES: Final = (
     Fault(
         name="roles-unbound",
         says="what is sealed does not name who may open it",
-        scenario="small-rules",
+        scenario="secrets",
         check="an envelope opens as no report",
         plant=rules.roles_unbound,
     ),
     Fault(
         name="constant-hybrid-half",
         says="all keys of the hybrid suite share their second half",
-        scenario="small-rules",
+        scenario="secrets",
         check="two keys share no part",
         plant=rules.constant_hybrid_half,
     ),

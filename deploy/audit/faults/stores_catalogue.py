@@ -26,7 +26,7 @@ def _faults() -> Iterator[Fault]:
         (
             "one-run-searched",
             "a submission is found among those that came last alone",
-            "small-rules",
+            "stores",
             "however long ago it was added",
             stores.one_run_searched,
         ),
@@ -131,14 +131,14 @@ def _faults() -> Iterator[Fault]:
         (
             "permuted-unflushed",
             "an order gets its name before it is on the disk",
-            "small-rules",
+            "stores",
             "whole, before it gets its name",
             stores.permuted_unflushed,
         ),
         (
             "group-numbers-short",
             "numbers of groups are of 16 bits",
-            "small-rules",
+            "stores",
             "drawn from all that there are",
             stores.group_numbers_short,
         ),

@@ -21,7 +21,7 @@ from deploy.audit.integrity.connection import Connection
 from deploy.audit.integrity.playthrough import Rows, played, refused
 from deploy.audit.integrity.shuffler_site import ShufflerSite, users
 from deploy.audit.integrity.spool_file import rows, written_anywhere
-from deploy.audit.raw_bytes import found, hashed, written
+from deploy.audit.raw_bytes import changed, found, hashed, written
 from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.batch_key import BatchKey
 from shuffler.group import TAGS, open_group, open_tags
@@ -96,7 +96,7 @@ async def _kept(task: Task, rng: np.random.Generator) -> Finding:
     async with ShufflerSite.begun(rng) as site, site.shuffler() as shuffler:
         sender = await site.publish(task, shuffler)
         sent = sender.envelopes(9)
-        broken = bytes([sent[0][0] ^ 1]) + sent[0][1:]
+        broken = changed(sent[0], 0)
         for call in (
             sent[:3],
             [sent[3], sent[0], sent[4]],
@@ -142,7 +142,7 @@ def _tagged(text: bytes, key: BatchKey) -> tuple[bytes, bytes]:
 def _near(own_id: bytes) -> list[bytes]:
     """Give ids that differ from another in their first, middle or last byte alone."""
     places = (0, len(own_id) // 2, len(own_id) - 1)
-    return [own_id[:at] + bytes([own_id[at] ^ 1]) + own_id[at + 1 :] for at in places]
+    return [changed(own_id, at) for at in places]
 
 
 def _one_stored(became: list[Became], others: str) -> bool:
@@ -233,7 +233,7 @@ async def _receipts(task: Task, rng: np.random.Generator) -> Finding:
     async with ShufflerSite.begun(rng) as site, site.shuffler() as shuffler:
         sender, signer = await site.publish(task, shuffler), shuffler.identity.public_identity()
         digest, (one, two, three) = sender.digest, sender.envelopes(3)
-        broken, cut = bytes([three[0] ^ 1]) + three[1:], three[:-1]
+        broken, cut = changed(three, 0), three[:-1]
         sent = [broken, one, two, cut, one]
         request = shuffler_pb2.SubmitBulkRequest(task_digest=digest, envelopes=sent)
         answer = await shuffler.servicer.SubmitBulk(request, client)

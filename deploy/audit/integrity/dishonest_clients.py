@@ -32,6 +32,7 @@ from deploy.audit.integrity.known_limit import known_limit
 from deploy.audit.integrity.playthrough import NONE_REFUSED, Rows, played, refused
 from deploy.audit.integrity.rehearsed import people
 from deploy.audit.integrity.shuffler_core import ShufflerCore, envelope, sealed_reports
+from deploy.audit.raw_bytes import changed
 from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.contribution import Contributor
 
@@ -132,15 +133,15 @@ async def _submissions(task: Task, rng: np.random.Generator) -> Rows:
         flood.must("in bulk too", became == [Became.MALFORMED, Became.STORED])
         flood.must("nothing of them is kept", await line.users() == 1)
 
-        own, changed = (envelope(line.signed, own_id, line.reports(number)) for _ in range(2))
+        own, other_bytes = (envelope(line.signed, own_id, line.reports(number)) for _ in range(2))
         await line.submit(own)
         again = await line.submit(own)
         forged.must("what comes again counts once", again is Became.REPEATED)
         forged.must(
             "other bytes under an id that was used are refused",
-            await refused(line.submit(changed), SubmissionConflictError),
+            await refused(line.submit(other_bytes), SubmissionConflictError),
         )
-        broken = bytes([own[0] ^ 1]) + own[1:]
+        broken = changed(own, 0)
         forged.must("a changed bit is refused", await refused(line.submit(broken), SealError))
         forged.must("a cut one is refused", await refused(line.submit(own[:-1]), WireError))
         other = await line.analyzer.publish(task, line.task.shuffler_key, rng)

@@ -14,7 +14,13 @@ from tests.support.audits import audited, played
 from tests.support.protocol_tasks import every_protocol_task
 
 
-@pytest.mark.parametrize("name", ["device-rules", "small-rules", "startup", "operators"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("device-rules", "small-rules", "settings", "secrets"),
+        *("proofs", "stores", "startup", "operators"),
+    ],
+)
 def test_deployed_code_keeps_every_rule(name: str) -> None:
     """As it is."""
     [scenario] = scenarios_named([name])
