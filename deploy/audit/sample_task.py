@@ -1,5 +1,6 @@
 """A task that is never published: for laws that are tested, and designs to compare with."""
 
+from functools import cache
 from typing import Any, Final
 
 from analyzer.registry import complete
@@ -11,6 +12,7 @@ _KEY: Final = bytes(31) + b"\x09"
 _DEADLINE: Final = 2**31
 _USERS: Final = 100_000
 _DELTA: Final = 1e-6
+FEW_USERS: Final = 60
 
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
@@ -30,3 +32,16 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
         labels=tuple(f"item {item}" for item in range(size)), shuffler_key=_KEY, **plain | fields
     )
     return complete(draft, analyzer_key=_KEY, nonce=bytes(range(NONCE_BYTES)))
+
+
+@cache
+def amplified_task() -> Task:
+    """Give one for few users, whose central ε is far below its local ε all the same."""
+    return sample_task(
+        protocol="murs",
+        domain_size=5,
+        buckets=5,
+        local_epsilon=1.0,
+        n_min=FEW_USERS,
+        target_size=FEW_USERS,
+    )

@@ -10,7 +10,6 @@ import errno
 import math
 import socket
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Final, cast
 
 import grpc
@@ -27,12 +26,11 @@ from common.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
 from common.ledger_wire import ledger_to_wire
 from common.result import Histogram, Result
 from common.signing import SignedTask
-from common.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
-from deploy.audit.sample_task import sample_task
+from deploy.audit.sample_task import FEW_USERS, amplified_task
 from deploy.audit.stand_ins.still_clock import StillClock
 from deploy.operator_client import OperatorClient
 from deploy.pages.live_feed import LiveFeed
@@ -40,7 +38,6 @@ from deploy.pages.live_server import LivePage, LiveServer
 from deploy.result_check import check_guarantees
 from deploy.result_rows import COLUMNS, rows
 
-_USERS: Final = 60
 """Few, so that a guarantee is worked out in hundredths of a second."""
 _LESS: Final = 0.98
 """Of a figure: further below the truth than two versions of this program are apart."""
@@ -89,20 +86,8 @@ def play_operators(audited: Audited, rng: np.random.Generator) -> Outcome:
     return Outcome(findings=(finding,))
 
 
-@cache
-def _task() -> Task:
-    return sample_task(
-        protocol="murs",
-        domain_size=5,
-        buckets=5,
-        local_epsilon=1.0,
-        n_min=_USERS,
-        target_size=_USERS,
-    )
-
-
 def _result(promised: Sequence[Guarantee]) -> Result:
-    task = _task()
+    task = amplified_task()
     nothing = np.zeros(task.domain_size)
     return Result(
         task_digest=SignedTask(task_bytes=task.to_bytes(), signature=b"").digest(),
@@ -110,8 +95,8 @@ def _result(promised: Sequence[Guarantee]) -> Result:
         mechanism=task.mechanism.name,
         buckets=task.mechanism.buckets,
         local_epsilon=task.local_epsilon,
-        n_users=_USERS,
-        n_reports=_USERS,
+        n_users=FEW_USERS,
+        n_reports=FEW_USERS,
         n_dummies=0,
         refused={"repeated": 0, "unreadable": 0, "malformed": 0},
         histogram=_histogram(nothing),
@@ -131,7 +116,7 @@ def _histogram(frequencies: NDArray[np.float64]) -> Histogram:
 
 def _check_guarantees(checks: Checks) -> None:
     """Promise what holds, then a little more against one coalition after the other."""
-    known = guarantees(_task(), _USERS, 0)
+    known = guarantees(amplified_task(), FEW_USERS, 0)
     checks.must("a result that promises what holds is taken", _is_taken(known))
     for place, one in enumerate(known):
         for name in ("epsilon", "delta"):
@@ -147,7 +132,7 @@ def _check_guarantees(checks: Checks) -> None:
 
 def _is_taken(promised: Sequence[Guarantee]) -> bool:
     try:
-        check_guarantees(_result(promised), _task())
+        check_guarantees(_result(promised), amplified_task())
     except WireError:
         return False
     return True
@@ -181,7 +166,7 @@ def _entries(rng: np.random.Generator) -> list[LedgerEntry]:
             task_digest=TaskDigest(rng.bytes(DIGEST_BYTES)),
             batch_id=BatchId(rng.bytes(BATCH_ID_BYTES)),
             population="people",
-            n_users=_USERS,
+            n_users=FEW_USERS,
             n_refused=0,
             coalition="analyzer",
             epsilon=0.5,
@@ -227,8 +212,8 @@ def _check_plans(checks: Checks) -> None:
     """Plan for users of whom half are honest, for one round and for two."""
     for fields in _PLANS:
         wishes = Wishes(
-            n_users=_USERS,
-            n_min=_USERS,
+            n_users=FEW_USERS,
+            n_min=FEW_USERS,
             domain_size=2,
             delta=1e-3,
             local_cap=0.5,
@@ -236,8 +221,8 @@ def _check_plans(checks: Checks) -> None:
             **fields,
         )
         found = plan(wishes)
-        terms, honest = found.best.design.terms(wishes), _USERS // 2
-        crowd = terms.crowd_of(_USERS, honest, honest, 0)
+        terms, honest = found.best.design.terms(wishes), FEW_USERS // 2
+        crowd = terms.crowd_of(FEW_USERS, honest, honest, 0)
         holds = central_epsilon(dataclasses.replace(terms, rounds=wishes.rounds), crowd)
         checks.must(
             "a plan promises what holds if as many are honest as was wished, over all rounds",
@@ -250,10 +235,10 @@ def _check_plans(checks: Checks) -> None:
 
 
 def _check_intervals(checks: Checks, rng: np.random.Generator) -> None:
-    shares = rng.normal(0.5, 0.1, _USERS)
+    shares = rng.normal(0.5, 0.1, FEW_USERS)
     made = [
         dict(zip(COLUMNS, row, strict=True))
-        for row in rows(_histogram(shares), [str(item) for item in range(_USERS)])
+        for row in rows(_histogram(shares), [str(item) for item in range(FEW_USERS)])
     ]
     checks.must(
         "an interval that is shown reaches as far as its confidence of 95 % says",

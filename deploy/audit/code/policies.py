@@ -36,7 +36,7 @@ from deploy.audit.checks import Checks
 from deploy.audit.code.behaviour import behaviour
 from deploy.audit.code.watching import check_watching
 from deploy.audit.finding import Finding, Outcome
-from deploy.audit.sample_task import sample_task
+from deploy.audit.sample_task import amplified_task, sample_task
 from deploy.audit.stand_ins.small_device import (
     BUDGET_FILE,
     SmallDevice,
@@ -45,7 +45,6 @@ from deploy.audit.stand_ins.small_device import (
 )
 from deploy.audit.stand_ins.writes import Writes
 
-_USERS: Final = 60
 """Few, so that a device confirms a claim in hundredths of a second."""
 _DOMAIN: Final = 1_000
 _MANY: Final = 300
@@ -88,19 +87,6 @@ def _plain_task() -> Task:
     """Give a task whose central claim is its local ε, so that a device confirms it at once."""
     task = sample_task(protocol="ldp-grr", domain_size=_DOMAIN, local_epsilon=0.5)
     return dataclasses.replace(task, labels=())
-
-
-@cache
-def _amplified_task() -> Task:
-    """Give one whose central ε is far below its local ε."""
-    return sample_task(
-        protocol="murs",
-        domain_size=5,
-        buckets=5,
-        local_epsilon=1.0,
-        n_min=_USERS,
-        target_size=_USERS,
-    )
 
 
 def _write_first_version(path: Path, local_epsilon: float) -> None:
@@ -167,7 +153,7 @@ class _Trial:
 
     async def _sums(self) -> None:
         """Three tasks in a row, of which the third is too much; of two, the second."""
-        plain, amplified = _plain_task(), _amplified_task()
+        plain, amplified = _plain_task(), amplified_task()
         cost, most = plain.local_epsilon, 2.5
         local, central = "total_local_epsilon_cap", "total_central_epsilon_cap"
         tries: tuple[tuple[str, Task, dict[str, float], int, str], ...] = (
@@ -235,7 +221,7 @@ class _Trial:
             self._must("a task is not answered at its deadline, nor a second later", refused)
 
     async def _claims(self) -> None:
-        lie, words = central_too_low(_amplified_task()), "claim of central epsilon"
+        lie, words = central_too_low(amplified_task()), "claim of central epsilon"
         with self._device() as device:
             first = await device.refuses(lie, PolicyError, words)
             again = await device.refuses(lie, PolicyError, words)
@@ -335,7 +321,7 @@ class _Trial:
             signed = SigningIdentity.generate().sign(task.to_bytes())
             refused = await device.refuses(signed, SignatureError, "signature is not by")
         self._must("a task that anybody but the analyzer signed is not answered", refused)
-        for honest in (task, _amplified_task()):
+        for honest in (task, amplified_task()):
             with self._device() as device:
                 words = "weights do not keep its claim of local epsilon"
                 refused = await device.refuses(local_too_low(honest), PolicyError, words)

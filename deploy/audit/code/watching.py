@@ -20,7 +20,7 @@ from common.task import NONCE_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.checks import Checks
 from deploy.audit.code.proofs import of_shape
-from deploy.audit.sample_task import sample_task
+from deploy.audit.sample_task import FEW_USERS, sample_task
 from deploy.audit.stand_ins.small_device import SmallDevice
 from user_agent.evidence import Inclusion
 
@@ -33,7 +33,6 @@ _STEPS: Final = 20
 _FORTNIGHT: Final = 14 * 24 * 3600.0
 _A_LITTLE: Final = 3.0
 """Seconds: more than a device lets pass while it asks here."""
-_USERS: Final = 60
 
 
 async def check_watching(
@@ -208,8 +207,8 @@ async def _sampling(checks: Checks, device: Callable[[], SmallDevice]) -> None:
         domain_size=4,
         local_epsilon=float("inf"),
         delta=0.01,
-        n_min=_USERS,
-        target_size=_USERS,
+        n_min=FEW_USERS,
+        target_size=FEW_USERS,
         shuffler=ShufflerSpec(law="binomial", keep_weight=KEEP_SUM // 2, trials=70, most=70),
     )
     with device() as one:
