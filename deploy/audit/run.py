@@ -21,7 +21,7 @@ from deploy.audit.scenario import Scenario
 
 _LITTLE: Final = Effort(
     games=200_000,
-    crowds=200_000,
+    crowds=800_000,
     reports=600_000,
     devices=4_000,
     orders=200_000,
