@@ -16,6 +16,7 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
+from common.guarantee import sum_upper
 from common.task import envelope_bytes
 from tests.support.wishes import small_wishes
 
@@ -279,7 +280,7 @@ def test_rounds_count_in_every_row_and_skippers_have_one() -> None:
 
     assert found.promise == rows["analyzer+users"]
     assert "10 such tasks" in " ".join(found.promise.assumptions)
-    assert rows["shuffler+analyzer"].epsilon == 10 * found.best.design.local_epsilon
+    assert rows["shuffler+analyzer"].epsilon == sum_upper([found.best.design.local_epsilon] * 10)
     if found.best.design.dummies_per_user:
         assert (
             rows["analyzer"].epsilon
