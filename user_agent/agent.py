@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -74,7 +75,9 @@ class Agent:
         self._clock = clock
         self._rng = rng
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
-        self._on_their_way: set[tuple[str, TaskDigest]] = set()
+        self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
+            WeakValueDictionary()
+        )
 
     async def contribute(self, digest: TaskDigest, value: int, person: str) -> Acknowledgement:
         """
@@ -152,12 +155,15 @@ class Agent:
         )
 
     async def _send(self, saved: SavedSubmission) -> None:
-        whose = (saved.person, saved.task_digest)
-        self._on_their_way.add(whose)
-        try:
-            await self._deliver(saved)
-        finally:
-            self._on_their_way.discard(whose)
+        """Send a submission once at a time, and not at all once it has arrived."""
+        async with self._turn_of(saved):
+            latest = await self._budget.find(saved.person, saved.task_digest)
+            if latest is None or latest.state is not SubmissionState.ARRIVED:
+                await self._deliver(saved)
+
+    def _turn_of(self, saved: SavedSubmission) -> asyncio.Lock:
+        """Give what is held while a submission is under way; forgotten when nobody needs it."""
+        return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     async def _deliver(self, saved: SavedSubmission) -> None:
         try:
@@ -192,7 +198,7 @@ class Agent:
     async def resend_pending(self) -> None:
         """Send again what was saved and may not have arrived, unless it is on its way."""
         for saved in await self._budget.pending():
-            if (saved.person, saved.task_digest) in self._on_their_way:
+            if self._turn_of(saved).locked():
                 continue
             try:
                 await self._send(saved)

@@ -1,5 +1,7 @@
 """Answers that could not be sent at first: sent again, each on its own, and never unlearned."""
 
+import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +103,60 @@ async def test_what_is_on_its_way_is_not_sent_a_second_time(tmp_path: Path) -> N
 
     shuffler.submit = slowly  # type: ignore[method-assign]
     await agent.contribute(_DIGEST, 3, "a")
+
+    assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
+    budget.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_calls_at_once_take_turns(tmp_path: Path, *, fails: bool) -> None:
+    """Two calls for an answer and a resend: never two copies under way, and one that arrives."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = await _owing(tmp_path, shuffler)
+    taking, under_way, most, tries = shuffler.submit, 0, 0, 0
+
+    async def slowly(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
+        nonlocal under_way, most, tries
+        under_way, tries = under_way + 1, tries + 1
+        most, first = max(most, under_way), tries == 1
+        await asyncio.sleep(0.02)
+        under_way -= 1
+        if fails and first:
+            raise PeerError("away")
+        return await taking(_DIGEST, envelope)
+
+    shuffler.submit = slowly  # type: ignore[method-assign]
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(_outcome(agent.contribute(_DIGEST, 3, "a"))) for _ in range(3)]
+    await agent.resend_pending()
+
+    assert most == 1
+    assert sum(isinstance(call.result(), PeerError) for call in calls) == int(fails)
+    assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
+    budget.close()
+
+
+async def _outcome(call: Awaitable[object]) -> object:
+    try:
+        return await call
+    except PeerError as error:
+        return error
+
+
+async def test_what_arrived_while_others_were_resent_is_not_sent_again(tmp_path: Path) -> None:
+    """The list of what is pending is older than the last of it."""
+    shuffler = MemoryShuffler(_CASE.signed)
+    agent, budget = await _owing(tmp_path, shuffler)
+    taking = shuffler.submit
+
+    async def meanwhile(digest: object, envelope: bytes, token: bytes = b"") -> bytes:  # noqa: ARG001  # as the real one
+        shuffler.submit = taking  # type: ignore[method-assign]
+        receipt = await taking(_DIGEST, envelope)
+        await agent.contribute(_DIGEST, 3, "b")
+        return receipt
+
+    shuffler.submit = meanwhile  # type: ignore[method-assign]
+    await agent.resend_pending()
 
     assert len(set(shuffler.received)) == len(shuffler.received) == len(_PERSONS)
     budget.close()
