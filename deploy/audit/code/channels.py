@@ -53,6 +53,7 @@ def _check_opened(checks: Checks) -> None:
         for own, shown in ((_OWN, (b"key", b"certificate")), (_NOBODY, (None, None))):
             [(kind, address, credentials, options)] = _opened(_REMOTE, party, own)
             named = [value for key, value in options if key.startswith("grpc.ssl_target_name")]
+            _check_limits(checks, dict(options))
             checks.must(
                 "whoever answers must show a certificate of the very party that is called, by the "
                 "authority that is trusted",
@@ -70,10 +71,14 @@ def _check_opened(checks: Checks) -> None:
             for address in (_REMOTE, "0.0.0.0:1", "192.0.2.1:1", "localhost.example:1")
         ),
     )
-    limits = dict(options)
+    for told in (options, _opened(_LOCAL, "shuffler", None)[0][-1]):
+        _check_limits(checks, dict(told))
+
+
+def _check_limits(checks: Checks, limits: dict[str, Any]) -> None:
     checks.must(
         "what is received over a channel is bounded",
-        0 < limits["grpc.max_receive_message_length"] <= _MOST_RECEIVED,
+        0 < limits.get("grpc.max_receive_message_length", 0) <= _MOST_RECEIVED,
     )
     checks.must("no task is created twice by a call that is made again", _once(limits))
 
@@ -81,11 +86,8 @@ def _check_opened(checks: Checks) -> None:
 def _once(options: dict[str, Any]) -> bool:
     """Say whether the service's own configuration of the one call has no retries."""
     create = {"service": "shuffledp.v1.Analyzer", "method": "CreateTask"}
-    own = [
-        config
-        for config in json.loads(options["grpc.service_config"])["methodConfig"]
-        if create in config["name"]
-    ]
+    service = json.loads(options.get("grpc.service_config", "{}"))
+    own = [config for config in service.get("methodConfig", ()) if create in config["name"]]
     return bool(own) and all("retryPolicy" not in config for config in own)
 
 

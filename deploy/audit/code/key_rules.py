@@ -46,9 +46,6 @@ _SEED: Final = 20
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
 _ROW: Final = b"one row, and always the same"
-_REPORT_BYTES: Final = 8
-_TOGETHER: Final = 40
-"""Submissions that come together; fewer than are stored as they came."""
 _SCHEDULE: Final = Schedule(lifetime=1_000.0, overlap=100.0, keep=500.0)
 _MANY: Final = 64
 """Secrets of a kind that are compared byte by byte."""

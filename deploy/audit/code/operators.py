@@ -1,7 +1,8 @@
 """
 What operators are told: whether they notice a wrong guarantee, ledger, interval, plan or page.
 
-Each is told something false here, and something true; what is true is worked out apart.
+Each is told something false here, and something true. What is true of guarantees and plans is the
+accountant's word, which the scenario `accountant` judges.
 """
 
 import asyncio
@@ -38,7 +39,6 @@ from deploy.pages.live_server import LivePage, LiveServer
 from deploy.result_check import check_guarantees
 from deploy.result_rows import COLUMNS, rows
 
-"""Few, so that a guarantee is worked out in hundredths of a second."""
 _LESS: Final = 0.98
 """Of a figure: further below the truth than two versions of this program are apart."""
 _ITEMS: Final = 1000
@@ -77,10 +77,10 @@ def play_operators(audited: Audited, rng: np.random.Generator) -> Outcome:
         heading="correctness",
         coalition="analyzer",
         sentence="A result that promises 2 % more than its task allows was refused, and a ledger "
-        "of which one entry was altered, left out or moved. A plan promised what holds if so many "
-        "users are honest as was wished, over all rounds; intervals reached as far as their "
-        "confidence says, and noise alone told no values apart. The page of a collection is served "
-        "to this machine alone.",
+        "of which one entry was altered, or one before the last left out. A plan promised what "
+        "holds if so many users are honest as was wished, over all rounds; intervals reached as "
+        "far as their confidence says, and noise alone told no values apart. The page of a "
+        "collection is served to this machine alone.",
         advice="Do not rely on what this version shows.",
     )
     return Outcome(findings=(finding,))
@@ -186,7 +186,7 @@ async def _check_ledger(checks: Checks, rng: np.random.Generator) -> None:
         before, after = entries[:place], entries[place + 1 :]
         altered = dataclasses.replace(entry, epsilon=entry.epsilon / 2)
         rehashed = dataclasses.replace(altered, entry_hash=altered.expected_hash())
-        false = {"altered": [*before, altered, *after]}
+        false = {"altered alone": [*before, altered, *after]}
         if after:  # a valid end may lack what follows it
             false["altered, with its hash"] = [*before, rehashed, *after]
             false["left out"] = [*before, *after]
@@ -291,6 +291,8 @@ def _check_page(checks: Checks) -> None:
 def _answers(host: str, port: int) -> bool:
     try:
         socket.create_connection((host, port), _PATIENCE).close()
+    except TimeoutError:
+        return False
     except OSError as error:
         return error.errno not in _REFUSED
     return True

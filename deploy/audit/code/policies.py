@@ -45,7 +45,6 @@ from deploy.audit.stand_ins.small_device import (
 )
 from deploy.audit.stand_ins.writes import Writes
 
-"""Few, so that a device confirms a claim in hundredths of a second."""
 _DOMAIN: Final = 1_000
 _MANY: Final = 300
 """Earlier answers that a device adds up."""
@@ -56,11 +55,12 @@ def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
     del audited
     checks = Checks()
     with TemporaryDirectory(prefix="shuffledp-audit-") as folder:
+        disabled = logging.root.manager.disable
         logging.disable()  # a receipt that is refused, as it must be, is logged as an error
         try:
             alike = asyncio.run(_Trial(checks, Path(folder), rng).all())
         finally:
-            logging.disable(logging.NOTSET)
+            logging.disable(disabled)
     finding = checks.finding(
         scenario="device-rules",
         title="A device's limits, one by one",
@@ -72,11 +72,11 @@ def play_policies(audited: Audited, rng: np.random.Generator) -> Outcome:
         "local ε is stated 1 % too low, however often it was asked, and none but the one that it "
         "asked for, signed by the analyzer. It sent the same bytes again after every failure, and "
         "while it answered it opened no file for writing but its budget, whose rows differ between "
-        "two values in what is sealed alone. It asked no bucket of a shuffler that showed a "
-        "commitment by anybody but the analyzer, of another task or depth, or of two batches, nor "
-        "one at a time that an answer or another question tells; it waited for proof for a "
-        "fortnight after the deadline, asked nothing of a task that samples, and kept nothing that "
-        "names its reports when they were counted.",
+        "two values in what is sealed alone. It asked a shuffler for no proof under a commitment "
+        "by anybody but the analyzer, or of another task or depth, and concluded nothing from two "
+        "commitments; it did not ask at once, nor for all answers at one time; it waited for proof "
+        "for a fortnight after the deadline, asked nothing of a task that samples, and kept "
+        "nothing that names its reports when they were counted.",
         advice="Do not collect with this version: devices answer what their owners do not allow.",
     )
     return Outcome(findings=(finding, alike))
@@ -234,7 +234,7 @@ class _Trial:
         failures = (
             ("cannot be reached", PeerError("nobody is there")),
             ("does not take its token", PeerRefusalError(UserTokenError.status, "no token")),
-            ("does not take it", PeerRefusalError(BatchStateError.status, "too late")),
+            ("says that it is too late", PeerRefusalError(BatchStateError.status, "too late")),
         )
         for words, failure in failures:
             with self._device(total_local_epsilon_cap=1.5 * task.local_epsilon) as device:

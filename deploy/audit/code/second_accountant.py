@@ -2,7 +2,8 @@
 Another program for the accountant's figures: formula 1, summed as it is written.
 
 It takes a grid of the number of uniform messages, or all of them; slower and less exact than the
-accountant, and nothing of it is shared with it.
+accountant. It shares with it what describes a mechanism and a crowd, which are held to their own
+laws, and no step of the sum.
 """
 
 import math

@@ -43,8 +43,9 @@ def play_proofs(audited: Audited, rng: np.random.Generator) -> Outcome:
         heading="correctness",
         sentence="What was changed anywhere, or signed by another, under another label, for "
         "another task or of another shape, was not believed; a device noticed one lost report; "
-        "and the shuffler showed buckets of one length, with enough reports in each, compared "
-        "what the analyzer had signed with what it had sent, and deleted it in time.",
+        "and the shuffler answered in one length, whichever bucket of some hundreds of reports "
+        "was asked for, compared what the analyzer had signed with what it had sent, and deleted "
+        "it in time.",
         advice="Do not collect with this version.",
     )
     return Outcome(findings=(finding,))

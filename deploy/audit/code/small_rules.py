@@ -1,8 +1,8 @@
 """
-Rules so small that no game shows whether they are kept: rounding, places, hashes, seals, coins.
+Rules so small that no game shows whether they are kept: rounding, places, hashes, coins.
 
-Each is held against a computation of its own here, or against all that can come in, of some first
-draws that are very many against the first 65,536.
+Each is held against a computation of its own here, or against all that can be drawn: of second
+draws, where there are very many, the first 65,536.
 """
 
 from decimal import Context, Decimal
@@ -36,14 +36,8 @@ _SAME: Final = (0, 16, 64, 200)
 """Characters that two labels share."""
 _BUCKETS: Final = 16
 _SEEDS: Final = 4_096
-_BLOCK: Final = 32
 _COINS: Final = ((1, 3), (5, 7), (0, 9), (9, 9), (1, 2**20 + 7), (3, 65_536))
 _DRAWN_AT_ONCE: Final = 1 << 16
-_SIGNED: Final = 6_000
-"""Bytes of what is signed in a task's place, and at how many of them it is changed."""
-_PLACES: Final = 201
-_ASKED: Final = 70
-"""Times that a device asks; after so many hardly a report has not come up."""
 
 
 def play_small_rules(audited: Audited, rng: np.random.Generator) -> Outcome:

@@ -58,6 +58,7 @@ def play_startup(audited: Audited, rng: np.random.Generator) -> Outcome:
     """Start each of them; whatever task is audited."""
     del audited, rng
     checks = Checks()
+    disabled = logging.root.manager.disable
     logging.disable()  # keys that are destroyed are logged, and what fails once below
     try:
         with TemporaryDirectory(prefix="shuffledp-audit-") as folder:
@@ -65,7 +66,7 @@ def play_startup(audited: Audited, rng: np.random.Generator) -> Outcome:
             _check_files(checks, Path(folder) / "tls")
         check_silence(checks)
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
     finding = checks.finding(
         scenario="startup",
         title="How services are started, and what they do by themselves",
@@ -226,6 +227,7 @@ def _opens(keys: KeyStore, key: HpkePublicKey) -> bool:
 
 def _is_in_memory(key: HpkePublicKey) -> bool:
     """Say whether a private half is anywhere in this process, whoever holds it."""
+    gc.collect()
     held = [one for one in gc.get_objects() if type(one) is HpkePrivateKey]
     return any(one.suite == key.suite and one.public_key() == key for one in held)
 

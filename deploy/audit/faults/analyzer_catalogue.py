@@ -66,7 +66,7 @@ ANALYZER_FAULTS: Final = (
         name="sampling-unjudged",
         says="sentinels of a task that samples are never judged",
         scenario="analyzer-intake",
-        check="is suspect",
+        check="of its sentinels is suspect",
         plant=analyzer.sampling_unjudged,
     ),
     Fault(

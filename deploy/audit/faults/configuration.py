@@ -20,7 +20,6 @@ from common.operator_token import OperatorToken
 from common.runtime import certificates, rpc, state
 from common.runtime.admission import is_one_connection
 from common.runtime.clock import SystemClock
-from common.runtime.process import _silence_grpc
 from common.runtime.rpc import _check_socket, open_channel
 from common.runtime.settings import _convert
 from common.runtime.state import StateDirectory, _read_secret, _write_scratch
@@ -258,13 +257,6 @@ CONFIGURATION: Final = (
         scenario="settings",
         check="a server takes no place where another listens",
         plant=partial(planting.function, _check_socket, lambda _path: None),
-    ),
-    Fault(
-        name="library-log",
-        says="gRPC may log peers and what they send",
-        scenario="settings",
-        check="no service lets its library keep a log of its own",
-        plant=partial(planting.function, _silence_grpc, lambda _party: None),
     ),
     Fault(
         name="set-clock",

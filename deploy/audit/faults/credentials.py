@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
+from common.hpke import HpkePrivateKey
 from common.hpke_pool import HpkePool
 from common.operator_token import OperatorToken
 from common.runtime import callers
@@ -43,7 +44,19 @@ def keys_with_workers() -> AbstractContextManager[None]:
     return planting.attribute(HpkePool, "forget_keys", lambda _self: None)
 
 
+def keys_pickled() -> AbstractContextManager[None]:
+    """Plant private keys that say nothing against being pickled."""
+    return planting.attribute(HpkePrivateKey, "__reduce__", object.__reduce__)
+
+
 CREDENTIALS: Final = (
+    Fault(
+        name="keys-pickled",
+        says="a private key does not refuse to be pickled",
+        scenario="secrets",
+        check="no key is pickled by accident",
+        plant=keys_pickled,
+    ),
     Fault(
         name="hosts-named",
         says="a certificate for a host that is called like a party names this party",

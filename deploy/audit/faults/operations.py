@@ -328,7 +328,7 @@ OPERATIONS: Final = (
         name="ledger-unread",
         says="operators do not verify the ledger",
         scenario="operators",
-        check="notices an entry of the ledger that was altered",
+        check="notices an entry of the ledger that was altered alone",
         plant=misled.ledger_read_unverified,
     ),
     Fault(

@@ -66,7 +66,7 @@ RULES: Final = (
         name="refused-drawn-anew",
         says="a device draws anew what the shuffler did not take",
         scenario="device-rules",
-        check="the same bytes are sent again when the shuffler does not take it",
+        check="the same bytes are sent again when the shuffler says that it is too late",
         plant=rules.refused_drawn_anew,
     ),
     Fault(
