@@ -138,7 +138,7 @@ def play_mixing(audited: Audited, rng: np.random.Generator) -> Outcome:
         "numbers that were drawn for them say, in memory and on the disk; and reports that the "
         "shuffler adds stood anywhere among the users'. No batch was mixed of which users were "
         "missing, no file was left beside an order, and what is told of the time was no time of "
-        "dropping and adding.",
+        "reading and sealing.",
         trials=_AT_ONCE + _IN_BUCKETS + _MANY,
         advice="Do not collect with this version: somebody may know where a report stands.",
     )

@@ -223,7 +223,7 @@ OPERATIONS: Final = (
         name="all-kept-unjudged",
         says="a shuffler that should sample may keep every report",
         scenario="analyzer-intake",
-        check="is suspect with all of its sentinels",
+        check="is suspect with all sentinels",
         plant=all_kept_unjudged,
     ),
     Fault(

@@ -55,7 +55,7 @@ def _faults() -> Iterator[Fault]:
             "seconds-of-all",
             "the time of shuffling is told with that of making dummies",
             "mixing",
-            "is none of reading, dropping, adding and sealing",
+            "is none of reading and sealing",
             stores.seconds_of_all,
         ),
         (

@@ -1,18 +1,17 @@
 """Tasks that a shuffler begins to collect for: of its analyzer, as asked for, within its limits."""
 
 import math
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from common.errors import ShuffleDpError, SignatureError, TaskError
+from common.errors import SignatureError, TaskError
 from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.signing import SigningIdentity
 from common.task import Task
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
-from deploy.audit.integrity.playthrough import refused
+from deploy.audit.integrity.playthrough import refused, taken
 from deploy.audit.integrity.shuffler_site import ShufflerSite
 from deploy.audit.integrity.spool_file import rows
 from deploy.audit.sample_task import sample_task
@@ -58,14 +57,14 @@ async def begun(task: Task, rng: np.random.Generator) -> Finding:
         async with site.shuffler(most_dummies=both) as shuffler:
             for digest in (sender.digest, greedy.digest):
                 asking = shuffler.collection.fetch_task(digest)
-                checks.must("a task as it must be is collected for", await _taken(asking))
+                checks.must("a task as it must be is collected for", await taken(asking))
             needed = shuffler.rounds.needed_keys()
             for times in (1, 2, 3):  # another is announced, takes its place, and it is destroyed
                 shuffler.keys.rotate(START + times * _FAR_OFF, needed)
             submitting = shuffler.collection.submit(sender.digest, sender.envelope())
             checks.must(
                 "the key of a batch that collects is kept, however old it is",
-                await _taken(submitting),
+                await taken(submitting),
             )
     return checks.finding(
         scenario="thresholds",
@@ -76,8 +75,3 @@ async def begun(task: Task, rng: np.random.Generator) -> Finding:
         "that was asked for, and with no more dummies than its operator allows; and the key that "
         "their submissions are sealed to is kept while it does.",
     )
-
-
-async def _taken(call: Coroutine[Any, Any, object]) -> bool:
-    """Say whether a call is not refused."""
-    return not await refused(call, ShuffleDpError)

@@ -51,6 +51,11 @@ async def refused(call: Coroutine[Any, Any, object], cause: type[Exception]) -> 
     return False
 
 
+async def taken(call: Coroutine[Any, Any, object]) -> bool:
+    """Say whether a call is not refused, for any cause."""
+    return not await refused(call, ShuffleDpError)
+
+
 def unsuspected(result: Result | None) -> bool:
     """Say whether a batch was released and no figure of its result tells of an attack."""
     return result is not None and result.refused == NONE_REFUSED

@@ -1,5 +1,6 @@
 """Sentinels are no users, come before their batch, and show a shuffler that keeps all reports."""
 
+import math
 from typing import Final
 
 import numpy as np
@@ -20,7 +21,6 @@ from deploy.audit.integrity.playthrough import refused
 from deploy.audit.integrity.small_batch import USERS, SmallBatch, small_task
 
 _REPORT_BYTES: Final = 40
-_SENTINELS: Final = 64
 """So many that a sampling shuffler never keeps all of them by chance."""
 _FEW: Final = 3
 _DIGEST: Final = TaskDigest(bytes(32))
@@ -44,16 +44,17 @@ def check_enough(checks: Checks, task: Task, rng: np.random.Generator) -> None:
 
 def check_all_kept(checks: Checks, task: Task, rng: np.random.Generator) -> None:
     """A shuffler that should drop some reports drops none, and permutes them as it should."""
-    if task.shuffler.kept**_SENTINELS > FALSE_ALARM / 2:
-        return
-    reports = [rng.bytes(_REPORT_BYTES) for _ in range(_SENTINELS)]
-    delivered = [reports[place] for place in rng.permutation(_SENTINELS)]
+    enough = math.ceil(math.log(FALSE_ALARM / 2) / math.log(task.shuffler.kept)) + 1
+    reports = [rng.bytes(_REPORT_BYTES) for _ in range(enough)]
+    delivered = [reports[place] for place in rng.permutation(enough)]
     try:
         judge(look(delivered, _REPORT_BYTES, _confirmed(reports)), task)
         suspect = False
     except SuspectBatchError as error:
         suspect = "stand in an order" not in str(error)
-    checks.must("a batch of a task that samples is suspect with all of its sentinels", suspect)
+    checks.must(
+        f"{task.protocol}: a batch of a task that samples is suspect with all sentinels", suspect
+    )
 
 
 def _confirmed(reports: list[bytes]) -> list[Sentinel]:
