@@ -7,7 +7,6 @@ the same if they follow from either. A ring of keys is led through its life on a
 
 import os
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Final, ParamSpec, TypeVar
-from unittest.mock import patch
 
 import numpy as np
 
@@ -34,14 +32,13 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.user_token import TokenIssuer, serial_of
 from deploy.audit.checks import Checks
 from deploy.audit.raw_bytes import changed
-from deploy.audit.stand_ins.still_clock import START
+from deploy.audit.stand_ins.still_clock import START, clocks_at
 from shuffler.batch_key import BatchKey
 
 P = TypeVar("P")
 Q = ParamSpec("Q")
 T = TypeVar("T")
 
-_CLOCKS: Final = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 _SEED: Final = 20
 _NONCE_BYTES: Final = 12
 _TAG_BYTES: Final = 16
@@ -115,9 +112,7 @@ def _standing() -> Iterator[None]:
     """Let all clocks stand, and seed the common generators, for as long as a block runs."""
     before, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002  # put back below
     with ExitStack() as stack:
-        for clock in _CLOCKS:
-            stack.enter_context(patch.object(time, clock, lambda: START))
-            stack.enter_context(patch.object(time, f"{clock}_ns", lambda: int(START) * 10**9))
+        stack.enter_context(clocks_at(lambda: START))
         random.seed(_SEED)
         np.random.seed(_SEED)  # noqa: NPY002  # what nothing should draw from
         try:
@@ -220,14 +215,14 @@ def _check_life(checks: Checks) -> None:
         for now in (expires - _SCHEDULE.overlap, expires, gone - 1.0):
             store.rotate(now, ())
         checks.must("a key is replaced after its lifetime", store.public_key(_SUITE) != first)
-        checks.must("an expired key is kept for as long as is said", _opens(store, first))
+        checks.must("an expired key is kept for as long as is said", still_opens(store, first))
         store.rotate(gone, (first.key_id,))
-        checks.must("nor is one destroyed that a task needs", _opens(store, first))
+        checks.must("nor is one destroyed that a task needs", still_opens(store, first))
         store.rotate(gone, ())
         left = set(files) & set(state.names("hpke-*.key"))
         checks.must(
             "an expired key is destroyed once it has been kept so long",
-            bool(files) and not left and not _opens(store, first),
+            bool(files) and not left and not still_opens(store, first),
         )
 
 
@@ -248,7 +243,9 @@ def _check_overlap(checks: Checks) -> None:
         )
         gone = late + _SCHEDULE.overlap + _SCHEDULE.keep
         store.rotate(gone)
-        checks.must("where it is not known what tasks need none is destroyed", _opens(store, first))
+        checks.must(
+            "where it is not known what tasks need none is destroyed", still_opens(store, first)
+        )
         store.rotate(gone, ())
         again = KeyStore(state, _SCHEDULE, former="former.key", suites=(_SUITE,))
         checks.must(
@@ -257,7 +254,7 @@ def _check_overlap(checks: Checks) -> None:
         )
 
 
-def _opens(store: KeyStore, key: HpkePublicKey) -> bool:
+def still_opens(store: KeyStore, key: HpkePublicKey) -> bool:
     """Say whether a party still has the private half."""
     try:
         store.private_key(key.suite, key.raw, whose="key")

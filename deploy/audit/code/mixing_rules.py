@@ -6,14 +6,12 @@ are mixed every clock stands but for those moments: whatever is told of them is 
 """
 
 import hashlib
-import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
 import numpy as np
 
@@ -25,11 +23,11 @@ from common.task_digest import TaskDigest
 from deploy.audit.checks import Checks
 from deploy.audit.sample_task import sample_task
 from deploy.audit.stand_ins.in_place import InPlace
+from deploy.audit.stand_ins.still_clock import clocks_at
 from shuffler.batch_files import BatchFiles
 from shuffler.batch_key import KEY_BYTES, BatchKey
 from shuffler.mixing import Mixed, Mixing
 
-_CLOCKS: Final = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 _USERS: Final = 30
 _ITEMS: Final = 4
 _COINS: Final = 20
@@ -62,11 +60,7 @@ class _Waits:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Let all clocks stand but for these seconds while a block runs."""
-        with ExitStack() as stack:
-            for clock in _CLOCKS:
-                stack.enter_context(patch.object(time, clock, lambda: self.seconds))
-                nanoseconds = patch.object(time, f"{clock}_ns", lambda: int(self.seconds * 1e9))
-                stack.enter_context(nanoseconds)
+        with clocks_at(lambda: self.seconds):
             yield
 
 

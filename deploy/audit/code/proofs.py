@@ -70,20 +70,21 @@ def _check_shapes(checks: Checks, rng: np.random.Generator) -> None:
     other = TaskDigest(b"\x01" * DIGEST_BYTES)
     checks.must(
         "what the analyzer signed of one task is not believed of another",
-        _believed(signed(other, tree), public, other)
-        and not _believed(signed(other, tree), public, _DIGEST),
+        believed(signed(other, tree), public, other)
+        and not believed(signed(other, tree), public, _DIGEST),
     )
     wrong = [{"bits": bits} for bits in range(33) if bits != tree.bits]
     wrong += [{"n_leaves": count} for count in (0, 511, 4_095, 8_192, 10**9)]
     checks.must(
         "what the analyzer signed is not believed of another depth than its leaves have",
-        not any(_believed(signed(_DIGEST, of_shape(tree, **one)), public) for one in wrong),
+        not any(believed(signed(_DIGEST, of_shape(tree, **one)), public) for one in wrong),
     )
 
 
-def _believed(
+def believed(
     commitment: BatchCommitment, identity: PublicIdentity, digest: TaskDigest = _DIGEST
 ) -> bool:
+    """Say whether a device takes a commitment for the analyzer's word on a task."""
     try:
         commitment.check(identity, digest)
     except ProofError:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from common.batch import BatchId
-from common.errors import ProofError, SignatureError
+from common.errors import SignatureError
 from common.inclusion import BatchCommitment, InclusionProof
 from common.merkle import SALT_BYTES, Tree, leaf
 from common.signing import PublicIdentity, SignedTask, SigningIdentity
@@ -14,7 +14,7 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.kinds import check_kinds
-from deploy.audit.code.proofs import check_proofs
+from deploy.audit.code.proofs import believed, check_proofs
 from deploy.audit.finding import Outcome
 from deploy.audit.raw_bytes import changed
 from user_agent.evidence import Inclusion
@@ -55,10 +55,10 @@ def _check_signatures(checks: Checks, rng: np.random.Generator) -> None:
     """Change a signed task at its ends, and at places all over it."""
     identity = SigningIdentity.generate()
     public, signed = identity.public_identity(), identity.sign(rng.bytes(_SIGNED))
-    checks.must("what was signed is believed", _believed(public, signed))
+    checks.must("what was signed is believed", _task_believed(public, signed))
     for place in np.linspace(0, _SIGNED - 1, _PLACES).astype(int).tolist():
         other = dataclasses.replace(signed, task_bytes=changed(signed.task_bytes, place))
-        checks.must("a task changed anywhere is not believed", not _believed(public, other))
+        checks.must("a task changed anywhere is not believed", not _task_believed(public, other))
     label, message = b"label", rng.bytes(_SIGNED)
     by = identity.sign_message(label, message)
     checks.must(
@@ -69,7 +69,7 @@ def _check_signatures(checks: Checks, rng: np.random.Generator) -> None:
     )
 
 
-def _believed(identity: PublicIdentity, signed: SignedTask) -> bool:
+def _task_believed(identity: PublicIdentity, signed: SignedTask) -> bool:
     try:
         identity.verify(signed)
     except SignatureError:
@@ -96,7 +96,7 @@ def _check_commitment(checks: Checks, rng: np.random.Generator) -> None:
         "signature": changed(signed.signature, 0),
     }
     public = identity.public_identity()
-    checks.must("what the analyzer signed of a batch is believed", _holds(signed, public, digest))
+    checks.must("what the analyzer signed of a batch is believed", believed(signed, public, digest))
     checks.must(
         "every field of it is changed",
         list(forged) == [field.name for field in dataclasses.fields(signed)],
@@ -105,16 +105,8 @@ def _check_commitment(checks: Checks, rng: np.random.Generator) -> None:
         other_one = dataclasses.replace(signed, **{name: value})
         checks.must(
             f"what the analyzer signed is not believed with another {name}",
-            not _holds(other_one, public, other_one.task_digest),
+            not believed(other_one, public, other_one.task_digest),
         )
-
-
-def _holds(commitment: BatchCommitment, identity: PublicIdentity, digest: TaskDigest) -> bool:
-    try:
-        commitment.check(identity, digest)
-    except ProofError:
-        return False
-    return True
 
 
 def _check_inclusion(checks: Checks, rng: np.random.Generator) -> None:

@@ -27,7 +27,7 @@ from analyzer.release import Releases
 from analyzer.settings import AnalyzerSettings
 from analyzer.store import Store
 from analyzer.task_table import TaskLine
-from common.errors import StorageError, UnknownKeyError
+from common.errors import StorageError
 from common.hpke import HpkePrivateKey, HpkePublicKey
 from common.key_ring import Schedule
 from common.runtime.certificates import PARTIES
@@ -39,6 +39,7 @@ from common.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
 from common.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
+from deploy.audit.code.key_rules import still_opens
 from deploy.audit.code.silence import check_silence
 from deploy.audit.finding import Outcome
 from deploy.audit.sample_task import sample_task
@@ -197,16 +198,18 @@ async def _led(
     checks.must(f"the {party} replaces its key in time", keys.public_key() != first)
     checks.must(
         f"the {party} keeps an expired key for as long as it says",
-        _opens(keys, first) and not seen.forgotten,
+        still_opens(keys, first) and not seen.forgotten,
     )
     if store is not None:
         seen.clock.seconds = gone
         await rotation.do_what_is_due()
-        checks.must(f"the {party} keeps a key that a task needs", _opens(keys, first))
+        checks.must(f"the {party} keeps a key that a task needs", still_opens(keys, first))
         gone = task.deadline + schedule.keep + 1.0
     seen.clock.seconds = gone
     await rotation.do_what_is_due()
-    checks.must(f"the {party} destroys an expired key that no task needs", not _opens(keys, first))
+    checks.must(
+        f"the {party} destroys an expired key that no task needs", not still_opens(keys, first)
+    )
     checks.must(f"no destroyed key stays with the {party}", not _is_in_memory(first))
     checks.must(f"workers of the {party} are told of a destroyed key", seen.forgotten > 0)
 
@@ -214,15 +217,6 @@ async def _led(
 @cache
 def _task() -> Task:
     return sample_task(protocol="ldp-grr", domain_size=2, local_epsilon=1.0)
-
-
-def _opens(keys: KeyStore, key: HpkePublicKey) -> bool:
-    """Say whether a party still has the private half."""
-    try:
-        keys.private_key(key.suite, key.raw, whose="key")
-    except UnknownKeyError:
-        return False
-    return True
 
 
 def _is_in_memory(key: HpkePublicKey) -> bool:

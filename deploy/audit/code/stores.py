@@ -218,7 +218,7 @@ def _check_groups(checks: Checks) -> None:
     """Submissions that came together are stored in the order of their hashes, which are keyed."""
     raw = BatchKey.generate()
     key = BatchKey(raw)
-    sent = [secrets.token_bytes(SUBMISSION_ID_BYTES + _REPORT_BYTES) for _ in range(_TOGETHER)]
+    sent = _submissions(_TOGETHER)
     parts = [(one[:SUBMISSION_ID_BYTES], one[SUBMISSION_ID_BYTES:]) for one in sent]
     expected = sorted((key.tag(name) + key.tag(report), report) for name, report in parts)
     alone = [form_group([one], key)[0] for one in sent]
