@@ -13,10 +13,10 @@ from deploy.audit.code.mixing import play_mixing
 from deploy.audit.code.operators import play_operators
 from deploy.audit.code.orders import play_orders
 from deploy.audit.code.policies import play_policies
+from deploy.audit.code.proofs import play_proofs
 from deploy.audit.code.randomizers import play_panel, play_randomizer
-from deploy.audit.code.sealed import play_secrets
+from deploy.audit.code.secrecy import play_secrets
 from deploy.audit.code.settings import play_settings
-from deploy.audit.code.signed import play_proofs
 from deploy.audit.code.small_rules import play_small_rules
 from deploy.audit.code.startup import play_startup
 from deploy.audit.code.stores import play_stores

@@ -1,10 +1,12 @@
 """A task that is never published: for laws that are tested, and designs to compare with."""
 
+import math
 from functools import cache
 from typing import Any, Final
 
 from analyzer.registry import complete
 from common.draft import TaskDraft
+from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.task import NONCE_BYTES, Task
 
 _KEY: Final = bytes(31) + b"\x09"
@@ -33,6 +35,22 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
         labels=tuple(f"item {item}" for item in range(size)), shuffler_key=_KEY, **plain | fields
     )
     return complete(draft, analyzer_key=_KEY, nonce=bytes(range(NONCE_BYTES)))
+
+
+def sampling_task(*, dummies: int = 70, **fields: Any) -> Task:  # noqa: ANN401  # of a draft
+    """
+    Make one that lets the shuffler drop each report with probability 1/2, and add dummies.
+
+    Args:
+        dummies: At most so many of an item; half of them on average.
+        **fields: Of a TaskDraft, beside those.
+
+    Raises:
+        TaskError: They break a rule.
+    """
+    spec = ShufflerSpec(law="binomial", keep_weight=KEEP_SUM // 2, trials=dummies, most=dummies)
+    plain = {"protocol": "sbin", "domain_size": 4, "local_epsilon": math.inf, "shuffler": spec}
+    return sample_task(**plain | fields)
 
 
 @cache

@@ -157,7 +157,7 @@ def _check_issued(checks: Checks, folder: Path, authority: Authority) -> None:
         )
     root = _extension(authority.certificate, x509.BasicConstraints)
     checks.must(
-        "no authority makes others",
+        "nobody whom an authority certified can certify others",
         root is not None and root.ca and root.path_length == 0,
     )
     checks.must(

@@ -169,11 +169,16 @@ def check_configuration(checks: Checks) -> None:
             == Schedule(lifetime=90 * _DAY, overlap=2 * _DAY, keep=30 * _DAY)
             and _made(party, key_lifetime_days=0.0).schedule().lifetime == math.inf,
         )
-    checks.must(
-        "settings that protect nothing are refused, and no others",
-        all(not _accepted(party, fields) for party, fields in _REFUSED)
-        and all(_accepted(party, fields) for party, fields in _TAKEN),
-    )
+    for party, fields in _REFUSED:
+        checks.must(
+            f"settings that protect nothing are refused: {_named(party)}, {_said(fields)}",
+            not _accepted(party, fields),
+        )
+    for party, fields in _TAKEN:
+        checks.must(
+            f"settings that protect enough are taken: {_named(party)}, {_said(fields)}",
+            _accepted(party, fields),
+        )
     checks.must(
         "an address is on this machine if it can be on no other",
         all(is_local(address) is local for address, local in _ADDRESSES.items()),
@@ -184,6 +189,14 @@ def check_configuration(checks: Checks) -> None:
 def _made(party: Any, **fields: Any) -> Any:  # noqa: ANN401  # a class of settings, and its own
     given = {"state_directory": _STATE, "tls_directory": _TLS, **_NEEDED[party], **fields}
     return party(**given)
+
+
+def _named(party: type[ServiceSettings]) -> str:
+    return party.__name__.removesuffix("Settings")
+
+
+def _said(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in fields.items())
 
 
 def _accepted(party: type[ServiceSettings], fields: Mapping[str, Any]) -> bool:
@@ -198,7 +211,7 @@ def _check_defaults(
     checks: Checks, party: type[ServiceSettings], defaults: Mapping[str, Any]
 ) -> None:
     """Compare what is set where nothing is said; how calls are protected has to be said."""
-    named = party.__name__.removesuffix("Settings")
+    named = _named(party)
     over_tls, by_socket = _made(party), _made(party, tls_directory=None, listen="unix:socket")
     for key, default in defaults.items():
         made = by_socket if key == "tls_directory" else over_tls

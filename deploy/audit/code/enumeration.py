@@ -162,7 +162,8 @@ def true_delta_of_one_user(
     Give δ for randomized response over many items, each with noise, where nobody else takes part.
 
     A count c of an item is so many times likelier with a report on it: r(c) = P(c - 1) / P(c). All
-    that the items besides the two values tell is how many of their counts have which ratio.
+    that the items besides the two values tell is how many of their counts have which ratio; those
+    that differ by less than 1e-9 count as one, which moves δ by less than e^ε times that.
     """
     total = math.exp(local_epsilon) + items - 1
     own, other, growth = math.exp(local_epsilon) / total, 1 / total, math.exp(epsilon)

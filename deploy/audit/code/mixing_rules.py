@@ -17,11 +17,10 @@ import numpy as np
 
 from common.errors import DamagedStorageError
 from common.hpke import HpkePublicKey, SealContext
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.checks import Checks
-from deploy.audit.sample_task import sample_task
+from deploy.audit.sample_task import sample_task, sampling_task
 from deploy.audit.stand_ins.in_place import InPlace
 from deploy.audit.stand_ins.still_clock import clocks_at
 from shuffler.batch_files import BatchFiles
@@ -36,10 +35,7 @@ _COINS: Final = 20
 def check_mixing(checks: Checks, path: Path, rng: np.random.Generator) -> None:
     """Mix a few users' reports, of tasks that drop and add some and of one that does not."""
     plain = sample_task(protocol="ldp-grr", domain_size=_ITEMS, local_epsilon=2.0)
-    spec = ShufflerSpec(law="binomial", keep_weight=KEEP_SUM // 2, trials=_COINS, most=_COINS)
-    sampled = sample_task(
-        protocol="sbin", domain_size=_ITEMS, local_epsilon=float("inf"), delta=0.1, shuffler=spec
-    )
+    sampled = sampling_task(dummies=_COINS, domain_size=_ITEMS, delta=0.1)
     for task in (plain, sampled):
         _check_seconds(checks, task, path, rng)
         _check_users(checks, task, path, rng)

@@ -14,13 +14,12 @@ import numpy as np
 from common.batch import BATCH_ID_BYTES, BatchId
 from common.inclusion import BatchCommitment, InclusionProof
 from common.merkle import SALT_BYTES, Tree, split
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.signing import SIGNATURE_BYTES, SigningIdentity
 from common.task import NONCE_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.checks import Checks
-from deploy.audit.code.proofs import of_shape
-from deploy.audit.sample_task import FEW_USERS, sample_task
+from deploy.audit.code.buckets import of_shape
+from deploy.audit.sample_task import FEW_USERS, sampling_task
 from deploy.audit.stand_ins.small_device import SmallDevice
 from user_agent.evidence import Inclusion
 
@@ -202,15 +201,7 @@ async def _patience(checks: Checks, task: Task, device: Callable[[], SmallDevice
 
 async def _sampling(checks: Checks, device: Callable[[], SmallDevice]) -> None:
     """Whoever asks for a report learns, and shows, whether it was kept."""
-    task = sample_task(
-        protocol="sbin",
-        domain_size=4,
-        local_epsilon=float("inf"),
-        delta=0.01,
-        n_min=FEW_USERS,
-        target_size=FEW_USERS,
-        shuffler=ShufflerSpec(law="binomial", keep_weight=KEEP_SUM // 2, trials=70, most=70),
-    )
+    task = sampling_task(delta=0.01, n_min=FEW_USERS, target_size=FEW_USERS)
     with device() as one:
         answered = await one.answers(task)
         await one.watches()

@@ -100,6 +100,17 @@ def bulk_tokens_unchecked() -> AbstractContextManager[None]:
     return planting.attribute(Collection, "_admitted", other)
 
 
+def conflicts_acknowledged() -> AbstractContextManager[None]:
+    """Plant a shuffler that says of other bytes under a used id that it has them."""
+    honest: Any = Collection.submit_bulk
+
+    async def other(self: Collection, *given: Any) -> list[Outcome]:
+        became = await honest(self, *given)
+        return [Outcome.REPEATED if one is Outcome.CONFLICT else one for one in became]
+
+    return planting.attribute(Collection, "submit_bulk", other)
+
+
 def bulk_tokens_unused() -> AbstractContextManager[None]:
     """Plant a shuffler that does not write down which tokens came with bulk calls."""
     honest: Any = Collection._store
@@ -277,6 +288,13 @@ COLLECTING: Final = (
         scenario="bulk-clients",
         check="the last is taken",
         plant=bulk_tokens_unchecked,
+    ),
+    Fault(
+        name="conflicts-acknowledged",
+        says="other bytes under a used id are acknowledged in bulk calls, though they are lost",
+        scenario="services",
+        check="refused, each for its own cause",
+        plant=conflicts_acknowledged,
     ),
     Fault(
         name="bulk-tokens-unused",

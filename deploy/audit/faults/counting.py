@@ -99,7 +99,7 @@ COUNTING: Final = (
         name="shuffler-noise",
         says="the shuffler's dummies vary less than the task says",
         scenario="draws",
-        check="the shuffler's",
+        check="the shuffler's binomial dummies",
         plant=less_shuffler_noise,
     ),
 )

@@ -1,12 +1,10 @@
 """Tasks that a shuffler begins to collect for: of its analyzer, as asked for, within its limits."""
 
-import math
 from typing import Final
 
 import numpy as np
 
 from common.errors import SignatureError, TaskError
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.signing import SigningIdentity
 from common.task import Task
 from deploy.audit.checks import Checks
@@ -14,7 +12,7 @@ from deploy.audit.finding import Finding
 from deploy.audit.integrity.playthrough import refused, taken
 from deploy.audit.integrity.shuffler_site import ShufflerSite
 from deploy.audit.integrity.spool_file import rows
-from deploy.audit.sample_task import sample_task
+from deploy.audit.sample_task import sampling_task
 from deploy.audit.stand_ins.still_clock import START
 
 _COINS: Final = 20
@@ -25,10 +23,7 @@ _FAR_OFF: Final = 1e9
 async def begun(task: Task, rng: np.random.Generator) -> Finding:
     """Give a shuffler tasks that it must refuse, and one that it collects for."""
     checks = Checks()
-    adding = ShufflerSpec(law="binomial", keep_weight=KEEP_SUM // 2, trials=_COINS, most=_COINS)
-    large = sample_task(
-        protocol="sbin", domain_size=4, local_epsilon=math.inf, delta=0.1, shuffler=adding
-    )
+    large = sampling_task(dummies=_COINS, delta=0.1)
     most = large.expected_shuffler_dummies
     async with ShufflerSite.begun(rng) as site:
         async with site.shuffler() as shuffler:

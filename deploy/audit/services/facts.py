@@ -41,6 +41,8 @@ class Fact(StrEnum):
     WITHIN_CAPS = "an honest task within the caps is answered"
     OVER_TOTAL = "what was spent is kept, and a second task over the budget is not answered"
 
+    EACH_OUTCOME = "some wrong answers are refused, each for its own cause, alone and in one call"
+
     SHARE_OF_CONNECTION = "a connection that had its share of submissions is refused"
     PROTECTION_SAID = "a service without a word on protection does not start"
     NO_PLAIN_LISTENING = "no service listens in plaintext beyond its own machine"
@@ -54,6 +56,7 @@ OF_ARRIVALS: Final = (
     Fact.WITHIN_BUDGET,
     Fact.LARGER_BUDGET,
 )
+OF_TELLING: Final = (Fact.EACH_OUTCOME,)
 OF_CALLERS: Final = (
     Fact.SHARE_OF_CONNECTION,
     Fact.PROTECTION_SAID,
@@ -64,7 +67,7 @@ OF_CALLERS: Final = (
 
 def of_devices(task: Task) -> tuple[Fact, ...]:
     """Give those of devices and retries, of what the play of a task can try."""
-    untried = {*OF_ARRIVALS, *OF_CALLERS}
+    untried = {*OF_ARRIVALS, *OF_TELLING, *OF_CALLERS}
     if not task.central_epsilon > 0:
         untried.add(Fact.LOW_CENTRAL)
     if math.isinf(task.local_epsilon):

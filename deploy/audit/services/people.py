@@ -87,20 +87,27 @@ class People:
         for start in range(alone, len(envelopes), _TOGETHER):
             await self._bulk(digest, envelopes[start : start + _TOGETHER])
 
-    async def answer_wrongly(self, signed: SignedTask) -> None:
-        """Send what is no answer, and an answer that came before: alone, and all in bulk."""
+    async def answer_wrongly(self, signed: SignedTask) -> bool:
+        """
+        Send what is no answer, and an answer that came before: alone, and all in bulk.
+
+        Returns:
+            Whether each came out as it must, both times.
+        """
         digest, dishonest = signed.digest(), Dishonest(signed, self._rng)
         before = next(one for one in self._told if one.task_digest == digest)
-        wrong = [
-            dishonest.garbage(),
-            dishonest.garbage(len(before.envelope) + 1),
-            dishonest.under_id(before.submission_id),
-            before.envelope,
-        ]
+        wrong = {
+            dishonest.garbage(): Outcome.MALFORMED,
+            dishonest.garbage(len(before.envelope) + 1): Outcome.MALFORMED,
+            dishonest.under_id(before.submission_id): Outcome.CONFLICT,
+            before.envelope: Outcome.REPEATED,
+        }
+        alone = list[Outcome]()
         for envelope in wrong:
             with suppress(ShuffleDpError):
-                await self.submit(digest, envelope)
-        await self._bulk(digest, wrong)
+                alone.append(await self.submit(digest, envelope))
+        together = await self._bulk(digest, list(wrong))
+        return alone == [Outcome.REPEATED] and together == list(wrong.values())
 
     async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> Outcome:
         """

@@ -6,6 +6,7 @@ from typing import Final
 
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
+from deploy.audit.services.facts import OF_TELLING, must_hold
 from deploy.audit.services.record import Record
 from deploy.audit.services.visits import MARKER, Seen
 from protos.shuffledp.v1 import analyzer_pb2
@@ -40,6 +41,7 @@ def finding(record: Record) -> Finding:
         "what the shuffler answers of a batch does not move with submissions while it collects",
         answers == answers_after,
     )
+    must_hold(checks, seen.facts, OF_TELLING)
     checks.must("submissions leave no line in a log", not seen.collecting_lines)
     checks.must("who asks for a proof leaves no line in the shuffler's log", not seen.asking_lines)
     _asked_once(checks, record)

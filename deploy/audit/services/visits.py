@@ -117,7 +117,7 @@ class Visits:
             await self._look(channel, digest)
             with lines.heard_too():
                 await people.answer(signed, values[:_MORE], ())
-                await people.answer_wrongly(signed)
+                self._facts[Fact.EACH_OUTCOME] = await people.answer_wrongly(signed)
                 await asyncio.sleep(PAGE_SECONDS + _MARGIN)  # a page is kept for so long
             await self._look(channel, digest)
         self._collecting += [line for _, line in lines.lines]

@@ -4,7 +4,14 @@ import pytest
 
 from common.errors import PeerError, PeerRefusalError, ShuffleDpError
 from deploy.audit.checks import Checks
-from deploy.audit.services.facts import OF_ARRIVALS, OF_CALLERS, Fact, must_hold, of_devices
+from deploy.audit.services.facts import (
+    OF_ARRIVALS,
+    OF_CALLERS,
+    OF_TELLING,
+    Fact,
+    must_hold,
+    of_devices,
+)
 from deploy.audit.services.refusal import ONE_RELEASE, refused
 from tests.support.audited_services import audited_task
 
@@ -21,7 +28,7 @@ def test_a_fact_that_was_never_recorded_is_missed() -> None:
 
 def test_every_fact_belongs_to_one_row() -> None:
     """Where the task leaves room for all of them."""
-    rows = [*OF_ARRIVALS, *OF_CALLERS, *of_devices(audited_task())]
+    rows = [*OF_ARRIVALS, *OF_TELLING, *OF_CALLERS, *of_devices(audited_task())]
 
     assert set(Fact) == set(rows)
     assert len(rows) == len(set(rows))
