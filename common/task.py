@@ -209,7 +209,7 @@ class Task:
         if math.isinf(real("central_epsilon", self.central_epsilon)):
             raise TaskError(
                 f"central_epsilon is {self.central_epsilon}: the task would promise nothing; "
-                f"it needs local noise, more dummies, or a larger n_min than {self.n_min}"
+                f"it needs {self._remedy()}"
             )
         claimed = self.central_epsilon
         if claimed != self.local_epsilon and not self.composition.amplified and claimed > 0:
@@ -222,6 +222,11 @@ class Task:
                 f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
                 f"local_epsilon, {self.local_epsilon}"
             )
+
+    def _remedy(self) -> str:
+        if self.composition.shuffler_law != "none" and self.composition.local_noise == "none":
+            return "a shuffler that adds more dummies of each item"
+        return f"local noise, more dummies, or a larger n_min than {self.n_min}"
 
     def _check_items_fit(self) -> None:
         spec = self.mechanism

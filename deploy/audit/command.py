@@ -103,11 +103,16 @@ def play_rehearsal(options: AuditOptions, console: Console) -> bool:
     if options.full:
         raise SettingsError("a rehearsal draws as little as shows the faults: leave --full out")
     named = {scenario.name for scenario in scenarios_named(options.scenarios)}
+    faults = [fault for fault in FAULTS.values() if fault.scenario in named]
+    if not faults:
+        raise SettingsError(
+            f"no fault is known that {' or '.join(sorted(named))} must find; --list names them"
+        )
     with _bar(console) as progress:
         rehearsed = rehearse(
             _audited(options),
             seed=options.seed,
-            faults=[fault for fault in FAULTS.values() if fault.scenario in named],
+            faults=faults,
             processes=options.processes,
             progress=progress,
         )
@@ -166,6 +171,11 @@ def _audited(options: AuditOptions) -> Audited:
     if options.task_file is not None and options.draft is not None:
         raise SettingsError("give --task-file or --draft, not both")
     found = _drafted(options.draft) if options.task_file is None else _read(options.task_file)
+    if options.users is not None and options.users < found.n_min:
+        raise SettingsError(
+            f"--users is {options.users}: a batch of fewer than n_min users, {found.n_min}, is "
+            "never released"
+        )
     return Audited(
         task_bytes=found.to_bytes(),
         n_users=found.n_min if options.users is None else options.users,
@@ -188,7 +198,10 @@ def _read(path: Path) -> Task:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     if len(content) > MAX_TASK_BYTES:
         raise TaskError(f"{path} is longer than a task may be, {MAX_TASK_BYTES} bytes")
-    return Task.from_bytes(content)
+    try:
+        return Task.from_bytes(content)
+    except TaskError as error:
+        raise TaskError(f"{path}: {error}; a draft is given with --draft") from error
 
 
 def _drafted(path: Path | None) -> Task:

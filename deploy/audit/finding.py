@@ -34,7 +34,8 @@ PASSING: Final = frozenset({"reached", "not contradicted", "refuted", "holds", "
 
 VERDICTS_IN_WORDS: Final = MappingProxyType(
     {
-        "reached": "an attack gets nine tenths of what is claimed or more: no less can be claimed",
+        "reached": "an attack gets nine tenths of what is claimed or more, computed or measured: "
+        "hardly less can be claimed",
         "not reached": "an attack that is known to succeed did not: the audit is broken",
         "not contradicted": "no attack tried gets more than what is claimed; see what it could see",
         "contradicted": "an attack gets more than what is claimed: the claim is false",

@@ -35,6 +35,10 @@ class AuditReport:
     """One a scenario, in the order in which they are to be read."""
     guarantees: tuple[Guarantee, ...]
     """Of the task at n_users; see common.accounting.coalitions.guarantees."""
+    planted: str = ""
+    """Name of the fault that was planted; nothing where the code was as it is."""
+    idle: tuple[str, ...] = ()
+    """Scenarios that had nothing to play on this task."""
     command: str = ""
     """What to type to run it again; nothing where it was not run by a command."""
 

@@ -44,6 +44,8 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "mode": report.mode,
         "seed": report.seed,
         "command": report.command,
+        "planted": report.planted,
+        "idle": list(report.idle),
         "seconds": _plain(report.seconds),
         "passed": report.passed,
         "tests": report.tests,

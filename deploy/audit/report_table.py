@@ -10,6 +10,7 @@ from rich.table import Table
 
 from common.guarantee import rounded_down, rounded_up
 from deploy.audit.changes import changes
+from deploy.audit.faults.catalogue import fault_named
 from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
 from deploy.audit.report import AuditReport
 from deploy.audit.run import Rehearsed
@@ -18,12 +19,16 @@ from deploy.foreign_text import shown
 from deploy.whole_table import add_columns, fitting, print_whole
 
 _NONE: Final = "-"
+_ELSEWHERE: Final = " (another task)"
+"""Behind the title of a row that is not on the audited task."""
 _STYLES: Final = {True: "", False: "bold red"}
 """Of a verdict that passes or not, which is said in words beside."""
 
 _TEXTS: Final[dict[str, Callable[[Finding], str]]] = {
-    "checked": lambda finding: finding.title,
-    "against": lambda finding: finding.coalition.replace("+", " + "),
+    "checked": lambda finding: finding.title + _ELSEWHERE * bool(finding.subject),
+    "against": lambda finding: (
+        _NONE if finding.coalition == "nobody" else finding.coalition.replace("+", " + ")
+    ),
 }
 _FIGURES: Final[dict[str, tuple[Callable[[Finding], float | None], Callable[[float], str]]]] = {
     "claimed": (lambda finding: finding.claim_epsilon, rounded_up),
@@ -44,6 +49,11 @@ _READING: Final = (
     "many trials could show; all of a row at its delta, 0 where none stands there. Claims are "
     "rounded up, the others down."
 )
+_COUNTING: Final = (
+    "Expected and found are shares, chances or numbers, not epsilons: what a formula says, and "
+    "what was seen; audit.json has the statistic of each row. Rows of another task show that an "
+    "attack works, or how a rule is kept that this task does not come to."
+)
 
 
 def show_report(report: AuditReport, console: Console) -> None:
@@ -58,10 +68,16 @@ def show_report(report: AuditReport, console: Console) -> None:
             _show_rows(heading, rows, console)
     if any(finding.claim_epsilon is not None for finding in report.findings):
         console.print(_READING, style="dim", highlight=False)
-        console.print()
+    if any(finding.expected is not None or finding.subject for finding in report.findings):
+        console.print(_COUNTING, style="dim", highlight=False)
+    console.print()
     _show_failed(report.failed, console)
     _show_weakest(report, console)
+    if report.idle:
+        idle = ", ".join(report.idle)
+        console.print(f"Nothing to play on this task: {idle}.", highlight=False)
     _show_verdict(report, console)
+    _show_planted(report, console)
 
 
 def show_rehearsal(rehearsed: Sequence[Rehearsed], console: Console) -> None:
@@ -81,7 +97,7 @@ def show_rehearsal(rehearsed: Sequence[Rehearsed], console: Console) -> None:
 
 def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
     """Print the rows under a heading, with the columns in which one has something."""
-    texts = [name for name, of in _TEXTS.items() if any(of(row) != "nobody" for row in rows)]
+    texts = [name for name, of in _TEXTS.items() if any(of(row) != _NONE for row in rows)]
     figures = [name for name, (of, _) in _FIGURES.items() if any(_known(of(row)) for row in rows)]
 
     def make(kept: Sequence[str]) -> Table:
@@ -167,6 +183,20 @@ def _show_verdict(report: AuditReport, console: Console) -> None:
         f"{report.mode}, {report.seconds:.0f} s.",
         highlight=False,
     )
+
+
+def _show_planted(report: AuditReport, console: Console) -> None:
+    """Say that what was audited is not the code as it is."""
+    if not report.planted:
+        return
+    fault = fault_named(report.planted)
+    seen = [row for row in report.failed if fault.check in row.sentence]
+    found = (
+        f"Found by {seen[0].scenario}."
+        if seen
+        else f"Not found by what was played: {fault.scenario} has the check that finds it."
+    )
+    console.print(f"A fault was planted: {fault.says} ({fault.name}). {found}", highlight=False)
 
 
 def _known(figure: float | None) -> bool:

@@ -15,6 +15,7 @@ from deploy.audit.audited import FULL, Audited, Effort
 from deploy.audit.catalogue import SCENARIOS
 from deploy.audit.faults.catalogue import FAULTS
 from deploy.audit.faults.fault import Fault
+from deploy.audit.near_name import meant
 from deploy.audit.playing import Job, Progress, play_all
 from deploy.audit.report import AuditReport
 from deploy.audit.scenario import Scenario
@@ -44,7 +45,9 @@ def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
     known = {scenario.name: scenario for scenario in SCENARIOS}
     for name in names:
         if name not in known:
-            raise SettingsError(f"there is no scenario {name[:64]!r}; there are {', '.join(known)}")
+            raise SettingsError(
+                f"there is no scenario {name[:64]!r}{meant(name, known)}; --list names all"
+            )
     return tuple(scenario for scenario in SCENARIOS if not names or scenario.name in names)
 
 
@@ -91,6 +94,12 @@ def audit(
         seconds=time.perf_counter() - started,
         outcomes=tuple(outcomes),
         guarantees=guarantees(audited.task, audited.n_users, 0),
+        planted=fault,
+        idle=tuple(
+            scenario.name
+            for scenario, outcome in zip(scenarios, outcomes, strict=True)
+            if not outcome.findings
+        ),
         command=command,
     )
 

@@ -47,7 +47,7 @@ def audit(
         int, typer.Option(min=0, help="Chooses every draw: the same number, the same figures.")
     ] = 1,
     processes: Annotated[
-        int, typer.Option(min=0, help="Scenarios played at once.  [one for each core]")
+        int, typer.Option(min=0, help="Scenarios played at once; 0: one for each core.")
     ] = 0,
     plant: Annotated[
         str, typer.Option(help="Plant a fault, to see that it is found. --list names them.")

@@ -9,6 +9,7 @@ from typing import Final
 
 from common.guarantee import claimed
 from deploy.audit.changes import Variant, changes, variants
+from deploy.audit.faults.catalogue import fault_named
 from deploy.audit.finding import (
     HEADINGS,
     PASSING,
@@ -25,6 +26,7 @@ from deploy.pages.audit_charts import HEIGHT, SIDE, WIDTH, curve_chart, roc_char
 from deploy.pages.page import render
 from deploy.pages.promises import promises, who
 
+_HUNDRED: Final = 100.0
 NOT_TRIED: Final = "not tried"
 
 _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, tuple[str, str]](
@@ -111,6 +113,7 @@ def audit_page(report: AuditReport) -> str:
         report=report,
         digest=report.task_digest.hex(),
         passed=report.passed,
+        planted=fault_named(report.planted).says if report.planted else "",
         attacked=any(
             finding.empirical_epsilon_lower is not None or finding.exact_epsilon is not None
             for finding in report.findings
@@ -210,7 +213,7 @@ def coalition_rows(
 
 def _about(attacks: tuple[Finding, ...]) -> str:
     if not attacks:
-        return "no attack by it was played"
+        return "no attack by it on a person was played"
     more = len(attacks) - 1
     loose = sum(attack.verdict == "not contradicted" for attack in attacks[1:])
     mixed = loose and attacks[0].verdict == "reached"
@@ -264,8 +267,14 @@ def _variant(variant: Variant) -> tuple[str, str, str, str]:
         variant.name,
         figures.privacy(variant.weakest_epsilon),
         figures.privacy(variant.claimed_epsilon),
-        f"{100 * variant.error:.2g}\N{NO-BREAK SPACE}%",
+        _percent(variant.error),
     )
+
+
+def _percent(share: float) -> str:
+    percents = 100 * share
+    written = f"{percents:.2g}" if percents < _HUNDRED else f"{percents:,.0f}"
+    return f"{written}\N{NO-BREAK SPACE}%"
 
 
 Shown = list[tuple[Finding, Row]]

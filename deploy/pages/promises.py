@@ -35,8 +35,8 @@ _WHO: Final[Mapping[Coalition, tuple[str, str]]] = MappingProxyType(
         "shuffler+analyzer": (
             "The shuffler and the analyzer together",
             (
-                "If the shuffler and the analyzer pool what they saw, who sent each report and "
-                "what it holds"
+                "If the shuffler and the analyzer pool what they saw, so that they know who sent "
+                "each report and what is in it"
             ),
         ),
         "shuffler": (
@@ -92,7 +92,8 @@ def who(coalition: str) -> str:
             return name
     parties = [_PARTIES.get(party, party) for party in coalition.split("+")]
     if len(parties) == 1:
-        return f"{parties[0][:1].upper()}{parties[0][1:]} alone"
+        alone = " alone" * (coalition in _PARTIES)
+        return f"{parties[0][:1].upper()}{parties[0][1:]}{alone}"
     named = f"{', '.join(parties[:-1])} and {parties[-1]}"
     return f"{named[:1].upper()}{named[1:]} together"
 

@@ -23,6 +23,7 @@ from common.accounting.coalitions import (
 )
 from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
+from common.accounting.epsilon_search import LEAST_EPSILON
 from common.dummy_spec import DummySpec
 from common.errors import PolicyError
 from common.guarantee import Guarantee, claimed
@@ -58,6 +59,8 @@ _CLAIMING: Final[dict[str, Any]] = {
 _NO_CAP, _SURE = 1e9, 0.9
 """Far more ε and δ than a task costs."""
 _FEW: Final = 30
+_QUARTERED: Final = 40
+"""Of so few users a quarter is still several."""
 _CLOSE: Final = 0.02
 """Relative error that the grid may have in δ; and how much more ε than need be is let pass."""
 
@@ -73,8 +76,8 @@ def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
     _check_crowds(checks)
     _check_refused_of_drawn(checks)
     check_composing(checks)
-    _check_task(checks, audited)
-    _check_arrived(checks, audited)
+    check_task(checks, audited)
+    check_arrived(checks, audited)
     _check_rows(checks)
     _check_claims(checks)
     finding = checks.finding(
@@ -183,7 +186,7 @@ def _check_refused_of_drawn(checks: Checks) -> None:
                 checks.must("refused ones may be drawn ones", crowd.known_dummies == refused)
 
 
-def _check_task(checks: Checks, audited: Audited) -> None:
+def check_task(checks: Checks, audited: Audited) -> None:
     """The δ at the claimed ε is no more than the task's, by the other program."""
     terms, reduction = audited.terms, audited.terms.reduction
     if reduction is None or not terms.shuffler.idle or not terms.dummies.uniform:
@@ -205,7 +208,8 @@ def _check_task(checks: Checks, audited: Audited) -> None:
         )
         checks.must(
             "and hardly more",
-            formula_1(reduction, crowd, (1 - _CLOSE) * epsilon) > terms.delta * (1 - _CLOSE),
+            epsilon == LEAST_EPSILON
+            or formula_1(reduction, crowd, (1 - _CLOSE) * epsilon) > terms.delta * (1 - _CLOSE),
         )
 
 
@@ -259,17 +263,22 @@ def _answered(task: Task, claim: float) -> bool:
     return True
 
 
-def _check_arrived(checks: Checks, audited: Audited) -> None:
+def check_arrived(checks: Checks, audited: Audited) -> None:
     """Fewer users, or refused reports: the guarantee says less."""
     task, terms = audited.task, audited.terms
     if terms.reduction is None or not terms.shuffler.idle:
         return
-    many, few = (
-        claimed_guarantee(terms, n).epsilon for n in (audited.n_users, max(1, audited.n_users // 4))
-    )
-    checks.must("fewer users are promised less", few > many or math.isinf(many))
-    refused = claimed_guarantee(terms, audited.n_users, audited.n_users // 4).epsilon
-    checks.must("refused reports are taken off", refused > many or math.isinf(many))
+    n_users = max(audited.n_users, _QUARTERED)
+    many = claimed_guarantee(terms, n_users).epsilon
+    few = claimed_guarantee(terms, n_users // 4).epsilon
+    refused = claimed_guarantee(terms, n_users, n_users // 4).epsilon
+    # Nobody is promised less than the noise of one's own report, or more than the least ε.
+    capped = many >= task.local_epsilon
+    for what, later in (
+        ("fewer users are promised less", few),
+        ("refused reports are taken off", refused),
+    ):
+        checks.must(what, later > many or capped or later == many == LEAST_EPSILON)
     by_coalition: dict[str, float] = {}
     for guarantee in guarantees(task, audited.n_users, 0):
         before = by_coalition.get(guarantee.coalition, math.inf)

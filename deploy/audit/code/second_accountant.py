@@ -1,9 +1,9 @@
 """
 Another program for the accountant's figures: formula 1, summed as it is written.
 
-It takes a grid of the number of uniform messages, or all of them; slower and less exact than the
-accountant. It shares with it what describes a mechanism and a crowd, which are held to their own
-laws, and no step of the sum.
+It takes all numbers of uniform messages, or, where there are many, a grid of them; slower and less
+exact than the accountant. It shares with it what describes a mechanism and a crowd, which are held
+to their own laws, and no step of the sum.
 """
 
 import math
@@ -16,9 +16,13 @@ from common.accounting.crowd import Crowd
 from common.mechanisms.reduction import MatchCountReduction
 
 _GRID: Final = 41
+_FEW: Final = 256
+"""Numbers of messages of which each is a point: the tail of so few is not steady."""
 _COARSE_GRID: Final = 7
 _NARROW: Final = 0.01
 """Relative spread of the number of messages below which few points of it are enough."""
+_LEAST: Final = 1e-300
+"""For a logarithm of what is 0."""
 _DEVIATIONS: Final = 8.0
 _INNER: Final = 12.0
 
@@ -29,8 +33,15 @@ def formula_1(
     """
     Sum l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε-1)·q/(p-q))₊] over M = 1 + Bin(n_h, γ) + D.
 
-    M runs over a grid that covers its law, each point with the probability of what is nearest; or
-    over every number that is likely at all.
+    M runs over every number that is likely at all. What stands in the sum falls about exponentially
+    in M, so that between the points of a grid its logarithm is taken for a line; a step from point
+    to point would be wrong by a multiple where δ is the far tail of a law of few messages.
+
+    Args:
+        reduction: Of the mechanism.
+        crowd: Who hides one report.
+        epsilon: At which δ is wanted.
+        exhaustive: Leave the grid out.
     """
     mean = crowd.others * reduction.blanket
     deviation = math.sqrt(max(mean * (1 - reduction.blanket), 0.0))
@@ -38,13 +49,14 @@ def formula_1(
     high = min(crowd.others, math.ceil(mean + _DEVIATIONS * deviation))
     least = 1 + crowd.dummies - crowd.known_dummies
     narrow = deviation < _NARROW * (least + mean)
-    grid = crowd.others + 1 if exhaustive else _COARSE_GRID if narrow else _GRID
-    points = np.unique(np.linspace(low, high, min(grid, high - low + 1)).round())
-    edges = np.concatenate([[-0.5], (points[1:] + points[:-1]) / 2, [crowd.others + 0.5]])
-    masses = np.diff(stats.binom.cdf(np.floor(edges), crowd.others, min(1.0, reduction.blanket)))
-    sizes = least + points
-    values = [_given(reduction, int(size), epsilon) for size in sizes]
-    return float(masses @ np.array(values))
+    numbers = np.arange(low, high + 1)
+    all_of_them = exhaustive or (len(numbers) <= _FEW and not narrow)
+    grid = len(numbers) if all_of_them else _COARSE_GRID if narrow else _GRID
+    points = np.unique(np.linspace(low, high, min(grid, len(numbers))).round())
+    logs = [math.log(max(_LEAST, _given(reduction, int(least + at), epsilon))) for at in points]
+    values = np.exp(np.interp(numbers, points, logs))
+    masses = stats.binom.pmf(numbers, crowd.others, min(1.0, reduction.blanket))
+    return float(masses @ values)
 
 
 def _given(reduction: MatchCountReduction, size: int, epsilon: float) -> float:

@@ -28,6 +28,7 @@ from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
 from deploy.audit.faults.stores_catalogue import STORES
+from deploy.audit.near_name import meant
 
 ALL_FAULTS: Final = (
     *ORDERS,
@@ -64,7 +65,9 @@ def fault_named(name: str) -> Fault:
         SettingsError: There is none of this name.
     """
     if name not in FAULTS:
-        raise SettingsError(f"there is no fault {name[:64]!r}; there are {', '.join(FAULTS)}")
+        raise SettingsError(
+            f"there is no fault {name[:64]!r}{meant(name, FAULTS)}; --list names all"
+        )
     return FAULTS[name]
 
 

@@ -1,7 +1,8 @@
 """A shuffler that drops, replaces or duplicates: what devices, sentinels and analyzer notice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from user_agent.evidence import Inclusion
 _DROPS: Final = "shuffler-drops"
 _REPLACES: Final = "shuffler-replaces"
 _DUPLICATES: Final = "shuffler-duplicates"
+_LOST: Final[Mapping[str, str]] = MappingProxyType({_DROPS: "dropped", _REPLACES: "replaced"})
 _VICTIM: Final = 3
 _REFUSED_SHARE: Final = 0.05
 """From which on a batch is held back, unless its operator says otherwise."""
@@ -71,7 +73,7 @@ async def _losing(
             unnoticed(
                 unseen,
                 scenario=scenario,
-                title="One person, of a task that lets the shuffler drop reports",
+                title=f"One person {_LOST[scenario]}; the task lets the shuffler drop reports",
                 sentence="Where the task lets the shuffler drop reports, no device can tell that "
                 "its own was lost on purpose.",
                 advice="Plant many sentinels: how many are left tells.",
@@ -92,14 +94,14 @@ async def _losing(
         noticed(
             checks,
             scenario=scenario,
-            title="One person, whose device checks; one sentinel",
+            title=f"One person {_LOST[scenario]}, whose device checks; one sentinel",
             sentence="The person's own device has signed proof of the loss, and the analyzer does "
             "not release a batch that lacks a sentinel.",
         ),
         unnoticed(
             unseen,
             scenario=scenario,
-            title="One person, whose device does not check, and no sentinels",
+            title=f"One person {_LOST[scenario]}, whose device does not check, and no sentinels",
             sentence="Where no device checks and no sentinel is planted, nobody notices the loss.",
             advice="Let devices pin the shuffler and check, and plant sentinels.",
         ),

@@ -141,7 +141,7 @@ def _skippers_played(audited: Audited, rng: np.random.Generator) -> Finding:
         exact=proven_epsilon(terms, crowd),
         scenario="skippers",
         aside=True,
-        title=f"{_FEW - 1} of {_FEW} users add no dummies",
+        title=f"Among {_FEW} people, of whom {_FEW - 1} add no dummies",
         heading="anonymity",
         statistic=STATISTIC,
         sentence=f"Among {_FEW} users of whom one adds dummies an attack gets no more than is "

@@ -51,9 +51,11 @@ def game_row(
     """
     claim = claimed.epsilon
     reachable = played.ceiling if math.isinf(claim) else claim
-    too_much = exact is not None and exact > claim
+    shown = played.epsilon_lower
+    if exact is not None and not math.isinf(claim):
+        shown = max(shown, exact)
     row = Finding(
-        verdict="contradicted" if too_much else verdict(claim, reachable, played.epsilon_lower),
+        verdict=verdict(claim, reachable, shown),
         exact_epsilon=exact,
         empirical_epsilon_lower=played.epsilon_lower,
         ceiling=played.ceiling,

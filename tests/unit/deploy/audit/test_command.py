@@ -64,6 +64,7 @@ def test_what_is_not_as_it_must_be_ends_with_1(tmp_path: Path, task_file: Path) 
 
     assert outcome.exit_code == 1
     assert "NOT PASSED" in outcome.output
+    assert "Found by small-rules." in " ".join(outcome.output.split())
     assert (tmp_path / "a.html").exists()
 
 
@@ -84,7 +85,11 @@ def test_scenarios_and_faults_are_listed(tmp_path: Path) -> None:
         (["--rehearse", "--plant", "labels-cut"], SettingsError, "not both"),
         (["--rehearse", "--full"], SettingsError, "leave --full out"),
         (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
+        (["--scenario", "draw"], SettingsError, "did you mean draws?"),
         (["--plant", "none"], SettingsError, "there is no fault 'none'"),
+        (["--plant", "label-cut"], SettingsError, "did you mean labels-cut?"),
+        (["--rehearse", "--scenario", "skippers"], SettingsError, "no fault is known"),
+        (["--users", "19999"], SettingsError, "is never released"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
         (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),
         (["--draft", "missing.toml"], TaskError, "cannot be read"),
@@ -105,4 +110,8 @@ def test_a_file_that_holds_no_task_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "task.json"
     path.write_bytes(b"{}")
 
-    assert isinstance(_run(tmp_path, "--task-file", str(path)).exception, TaskError)
+    error = _run(tmp_path, "--task-file", str(path)).exception
+
+    assert isinstance(error, TaskError)
+    assert str(path) in str(error)
+    assert "--draft" in str(error)

@@ -100,6 +100,14 @@ def test_a_report_of_nothing_does_not_pass() -> None:
     assert "<svg" not in page
 
 
+def test_a_planted_fault_is_announced() -> None:
+    """So that nobody takes the page for one of the code as it is."""
+    planted = dataclasses.replace(demo_report(), planted="labels-cut")
+
+    assert "A fault was planted" in _text(audit_page(planted))
+    assert "A fault was planted" not in _text(_page("demo"))
+
+
 def test_every_coalition_has_one_row_the_weakest_first() -> None:
     """Those of the guarantees, tried or not, and those that only an attack is about."""
     rows = coalition_rows(demo_report(), weakest_point(demo_report()))

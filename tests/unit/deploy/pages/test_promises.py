@@ -56,7 +56,7 @@ def test_a_promise_of_nothing_is_told_apart_from_no_promise() -> None:
             "shuffler+analyzer+users",
             "The shuffler, the analyzer and dishonest users together",
         ),
-        ("x", "X alone"),
+        ("whoever asks", "Whoever asks"),
     ],
 )
 def test_every_coalition_has_a_name(coalition: str, named: str) -> None:

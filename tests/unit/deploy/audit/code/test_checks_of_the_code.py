@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from common.accounting.crowd import Crowd
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import SupportCounting
 from deploy.audit.catalogue import SCENARIOS
 from deploy.audit.code.orders import in_buckets, in_memory
-from deploy.audit.code.second_accountant import formula_1
 from deploy.audit.laws.panel import panel
 from deploy.audit.laws.support_law import support_law
 from tests.support.audits import audited, played
@@ -48,27 +45,6 @@ def test_laws_are_those_of_the_mechanisms() -> None:
             assert found == pytest.approx((law.own, law.other, law.dummy), rel=1e-8)
         hashed = isinstance(mechanism, LocalHashing)
         assert not hashed or law.independent
-
-
-@pytest.mark.parametrize(
-    ("n", "local_epsilon", "buckets", "epsilon"),
-    [
-        (10_000, 0.5, 3, 0.01222),
-        (10_000, 1.0, 4, 0.02935),
-        (10_000, 4.0, 56, 0.27848),
-        (602_325, 2.0, 8, 0.0086937),
-        (602_325, 8.0, 2982, 0.27238),
-    ],
-)
-def test_formula_1_gives_the_reference_figures(
-    n: int, local_epsilon: float, buckets: int, epsilon: float
-) -> None:
-    """Central ε at δ = 1e-6 of shuffled hashing, to the digits that are known of them."""
-    reduction = MatchCountReduction.for_epsilon(
-        answers=buckets, local_epsilon=local_epsilon, hashed=True
-    )
-
-    assert formula_1(reduction, Crowd(users=n), epsilon) == pytest.approx(1e-6, rel=0.02)
 
 
 @pytest.mark.parametrize("ordering", [in_memory, in_buckets])
