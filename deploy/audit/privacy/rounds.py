@@ -156,7 +156,7 @@ def epsilon_of_rounds(
     def proven(epsilon: float) -> float:
         return float(np.maximum(one - math.exp(epsilon) * other, 0.0)[trusted].sum())
 
-    low, high = 0.0, rounds * min(reduction.local_epsilon, 50.0)
+    low, high = 0.0, min(rounds * reduction.local_epsilon, -math.log(_ROUNDING))
     if proven(low) <= delta:
         return 0.0
     while high - low > _CLOSE * high:

@@ -13,6 +13,7 @@ from common.accounting.composition import composed_epsilon
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
 from common.guarantee import Guarantee
+from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.string_hashing import StringHashing
 from deploy.audit.finding import Finding
@@ -188,6 +189,20 @@ def test_rounds_over_few_values_are_computed_too(answers: int) -> None:
         assert 0.85 * epsilon_lower(reduction, crowd, 1e-6) < one
         assert one <= epsilon_upper(reduction, crowd, 1e-6)
         assert 0.8 * claim < epsilon_of_rounds(reduction, crowd, 10, 1e-6) <= claim
+
+
+@pytest.mark.parametrize("rounds", [2, 10, 100])
+def test_rounds_without_local_noise_are_computed_too(rounds: int) -> None:
+    """However many: where nothing bounds the ratio of two chances, it is not raised to them."""
+    task = sample_task(
+        protocol="puredump", domain_size=20, local_epsilon=math.inf, dummies_per_user=3.0
+    )
+    reduction = mechanism_of(task).reduction
+    assert reduction is not None
+    crowd = Crowd(users=150, dummies=450)
+    claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
+
+    assert 0 < epsilon_of_rounds(reduction, crowd, rounds, 0.01) <= claim
 
 
 def test_without_a_third_value_rounds_are_not_computed() -> None:
