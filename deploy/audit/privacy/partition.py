@@ -1,6 +1,7 @@
 """An analyzer that cuts its users into groups, by tasks or keys, to have fewer in each."""
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,9 @@ def _names(audited: Audited, rng: np.random.Generator) -> Finding:
         "another nonce": {"nonce": rng.bytes(len(task.nonce))},
         "another key of the analyzer": {"analyzer_key": rng.bytes(len(task.analyzer_key))},
         "another key of the shuffler": {"shuffler_key": rng.bytes(len(task.shuffler_key))},
-        "another n_min": {"n_min": task.n_min - 1 or 2},
+        "another n_min": {"n_min": task.n_min + 1, "target_size": task.target_size + 1},
         "another deadline": {"deadline": task.deadline + 1},
-        "another delta": {"delta": task.delta / 2},
+        "another delta": {"delta": math.nextafter(task.delta, 1), "budget_delta": 0.9},
     }
     for name, fields in changed.items():
         other = dataclasses.replace(task, **fields).to_bytes()

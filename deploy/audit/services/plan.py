@@ -7,10 +7,12 @@ from typing import Final
 import numpy as np
 
 from analyzer.registry import complete
+from common.accounting.coalitions import Terms, claimed_guarantee
+from common.accounting.epsilon_search import LEAST_EPSILON
 from common.draft import TaskDraft
 from common.errors import ShuffleDpError
 from common.hpke import HpkePrivateKey
-from common.task import Task
+from common.task import MAX_TASK_BYTES, Task
 from deploy.audit.audited import Audited
 
 TOKEN_BYTES: Final = 80
@@ -120,10 +122,12 @@ def recovered(task: Task) -> TaskDraft:
 
 def _fitting(draft: TaskDraft, rng: np.random.Generator, task: Task) -> TaskDraft:
     """Give items names to search for; fewer items if the shuffler had to add too much."""
-    size = draft.domain_size
+    size, word = draft.domain_size, _word(rng)
+    if draft.labels:
+        size = min(size, MAX_TASK_BYTES // 2 // len(f'"{word} {size}",'))
     if task.expected_shuffler_dummies > _MOST_DUMMIES:
         size = max(2, size * _MOST_DUMMIES // task.expected_shuffler_dummies)
-    return _of_items(draft, size, _word(rng))
+    return _of_items(draft, size, word)
 
 
 def _of_items(draft: TaskDraft, size: int, word: str) -> TaskDraft:
@@ -147,9 +151,10 @@ def _claimable(draft: TaskDraft, n_users: int) -> tuple[TaskDraft, float]:
     nothing is relied on but the code.
     """
     key = HpkePrivateKey.generate(draft.suite).public_key().raw
+    batches = sorted({max(_LEAST_BATCH, n_users // 10), n_users // 3})
     while True:
         for delta in (draft.delta, *(delta for delta in _DELTAS if delta > draft.delta)):
-            for n_min in sorted({max(_LEAST_BATCH, n_users // 10), n_users // 3}):
+            for n_min in batches:
                 tried = dataclasses.replace(
                     draft, n_min=n_min, target_size=10 * n_users, delta=delta, shuffler_key=key
                 )
@@ -157,11 +162,23 @@ def _claimable(draft: TaskDraft, n_users: int) -> tuple[TaskDraft, float]:
                     task = complete(tried, analyzer_key=key, nonce=bytes(32))
                 except ShuffleDpError:
                     continue
-                return tried, task.central_epsilon
+                return _charged(tried, task, n_users)
         if draft.domain_size <= 2:  # noqa: PLR2004  # no fewer items
             raise ValueError("no small batch of this protocol claims anything")
         word = draft.labels[0].split()[0] if draft.labels else ""
         draft = _of_items(draft, draft.domain_size // 2, word)
+
+
+def _charged(draft: TaskDraft, task: Task, n_users: int) -> tuple[TaskDraft, float]:
+    """Lessen δ where it alone allows all that is learned: then there is something to be charged."""
+    while claimed_guarantee(Terms.of(task), n_users).epsilon == LEAST_EPSILON:
+        lesser = dataclasses.replace(draft, delta=draft.delta / 2)
+        try:
+            task = complete(lesser, analyzer_key=task.analyzer_key, nonce=task.nonce)
+        except ShuffleDpError:
+            break
+        draft = lesser
+    return draft, task.central_epsilon
 
 
 def _word(rng: np.random.Generator) -> str:
