@@ -205,6 +205,17 @@ def test_rounds_without_local_noise_are_computed_too(rounds: int) -> None:
     assert 0 < epsilon_of_rounds(reduction, crowd, rounds, 0.01) <= claim
 
 
+@pytest.mark.parametrize("n_min", [1, 2])
+def test_a_task_of_one_user_has_a_name_of_its_own(n_min: int) -> None:
+    """There is no lesser n_min to tell it from."""
+    task = sample_task(
+        protocol="sh", domain_size=2, local_epsilon=0.01, n_min=n_min, target_size=n_min
+    )
+    _, names = play_partition(audited(task, n_users=n_min), _rng()).findings
+
+    assert names.verdict == "holds", names.sentence
+
+
 def test_without_a_third_value_rounds_are_not_computed() -> None:
     """Two values are all there are: nothing can be dropped."""
     reduction = MatchCountReduction.for_epsilon(answers=2, local_epsilon=2.0, hashed=False)

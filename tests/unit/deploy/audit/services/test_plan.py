@@ -57,3 +57,35 @@ def test_a_task_that_claims_nothing_for_so_few_users_is_played_all_the_same() ->
 
     assert task.delta < plan.draft.delta
     assert plan.central_epsilon < float("inf")
+
+
+def test_a_task_is_played_where_each_release_costs_something() -> None:
+    """Where δ alone allows all that is learned, nothing would be charged: at a lesser δ."""
+    task = audited_task(
+        protocol="mixdump",
+        domain_size=3,
+        local_epsilon=0.2,
+        dummies_per_user=100,
+        delta=0.1,
+        n_min=4,
+        target_size=4,
+    )
+    plan = plan_for(audited(task), np.random.default_rng(1))
+
+    assert plan.draft.delta < task.delta
+
+
+def test_names_to_search_for_fit_into_a_task() -> None:
+    """However many items have one."""
+    task = audited_task(
+        protocol="od-hp",
+        domain_size=100_000,
+        buckets=1009,
+        labels=tuple(f"item {item}" for item in range(100_000)),
+        n_min=10_000,
+        target_size=10_000,
+    )
+    plan = plan_for(audited(task), np.random.default_rng(1))
+
+    assert len(plan.draft.labels) == plan.draft.domain_size > 1009
+    assert max(plan.values) < plan.draft.domain_size
