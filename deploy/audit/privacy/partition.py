@@ -42,15 +42,21 @@ def _smallest_group(audited: Audited) -> Finding:
 
 def _names(audited: Audited, rng: np.random.Generator) -> Finding:
     """Check that no two tasks that differ in anything go by one name."""
-    task, checks = audited.task, Checks()
+    checks, more = Checks(), math.nextafter(audited.task.delta, 1)
+    # With room for each change by itself: two at once would be told apart by either.
+    task = dataclasses.replace(
+        audited.task,
+        target_size=max(2, audited.task.target_size),
+        budget_delta=max(more, audited.task.budget_delta),
+    )
     digests = {task.to_bytes()}
     changed: dict[str, dict[str, Any]] = {
         "another nonce": {"nonce": rng.bytes(len(task.nonce))},
         "another key of the analyzer": {"analyzer_key": rng.bytes(len(task.analyzer_key))},
         "another key of the shuffler": {"shuffler_key": rng.bytes(len(task.shuffler_key))},
-        "another n_min": {"n_min": task.n_min + 1, "target_size": task.target_size + 1},
+        "another n_min": {"n_min": task.n_min - 1 or 2},
         "another deadline": {"deadline": task.deadline + 1},
-        "another delta": {"delta": math.nextafter(task.delta, 1), "budget_delta": 0.9},
+        "another delta": {"delta": more},
     }
     for name, fields in changed.items():
         other = dataclasses.replace(task, **fields).to_bytes()
