@@ -3,11 +3,18 @@
 from dataclasses import asdict
 from typing import Final, get_args
 
-from common.draft import TaskDraft
+from common.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.dummy_spec import MAX_DUMMIES, DummySpec
 from common.labels import MAX_LABEL_CHARACTERS
 from common.mechanism_spec import MAX_DOMAIN_SIZE
 from common.protocols import DummyLaw, ShufflerLaw
+from common.rappor_spec import (
+    MAX_BITS,
+    MAX_COHORTS,
+    MAX_HASHES,
+    MAX_QUESTION_CHARACTERS,
+    MAX_TEXT_BYTES,
+)
 from common.shuffler_spec import PERMUTES, ShufflerSpec
 from common.suites import DEFAULT_SUITE, SUITES, suite_named
 from common.task import MAX_POPULATION_CHARACTERS, MAX_USERS
@@ -38,6 +45,9 @@ def draft_to_wire(draft: TaskDraft) -> analyzer_pb2.CreateTaskRequest:
         dummies=None if draft.dummies is None else _dummies_to_wire(draft.dummies),
         shuffler=_shuffler_to_wire(draft.shuffler),
         suite=draft.suite,
+        numbers=None if draft.numbers is None else _numbers_to_wire(draft.numbers),
+        texts=None if draft.texts is None else _texts_to_wire(draft.texts),
+        pairs=None if draft.pairs is None else _pairs_to_wire(draft.pairs),
     )
 
 
@@ -68,6 +78,9 @@ def draft_from_wire(message: analyzer_pb2.CreateTaskRequest) -> TaskDraft:
             _shuffler_from_wire(message.shuffler) if message.HasField("shuffler") else PERMUTES
         ),
         suite=suite,
+        numbers=_numbers_from_wire(message.numbers) if message.HasField("numbers") else None,
+        texts=_texts_from_wire(message.texts) if message.HasField("texts") else None,
+        pairs=_pairs_from_wire(message.pairs) if message.HasField("pairs") else None,
     )
 
 
@@ -104,4 +117,42 @@ def _shuffler_from_wire(message: analyzer_pb2.ShufflerSpec) -> ShufflerSpec:
         left_weight=message.left_weight,
         right_weight=message.right_weight,
         most=message.most,
+    )
+
+
+def _numbers_to_wire(draft: NumberDraft) -> analyzer_pb2.NumberDraft:
+    return analyzer_pb2.NumberDraft(low=draft.low, high=draft.high)
+
+
+def _numbers_from_wire(message: analyzer_pb2.NumberDraft) -> NumberDraft:
+    return NumberDraft(low=message.low, high=message.high)
+
+
+def _texts_to_wire(draft: TextDraft) -> analyzer_pb2.TextDraft:
+    return analyzer_pb2.TextDraft(**asdict(draft))
+
+
+def _texts_from_wire(message: analyzer_pb2.TextDraft) -> TextDraft:
+    return TextDraft(
+        bits=count("bits", message.bits, MAX_BITS),
+        hashes=count("hashes", message.hashes, MAX_HASHES),
+        cohorts=count("cohorts", message.cohorts, MAX_COHORTS),
+        permanent=amount("permanent", message.permanent, 1),
+        unset=amount("unset", message.unset, 1),
+        set=amount("set", message.set, 1),
+        most_bytes=count("most_bytes", message.most_bytes, MAX_TEXT_BYTES),
+        question=short("question", message.question, MAX_QUESTION_CHARACTERS),
+    )
+
+
+def _pairs_to_wire(draft: PairDraft) -> analyzer_pb2.PairDraft:
+    return analyzer_pb2.PairDraft(**asdict(draft))
+
+
+def _pairs_from_wire(message: analyzer_pb2.PairDraft) -> PairDraft:
+    return PairDraft(
+        low=message.low,
+        high=message.high,
+        key_share=amount("key_share", message.key_share, 1),
+        fakes=tuple(message.fakes),
     )

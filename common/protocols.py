@@ -9,10 +9,13 @@ Run by nobody; read by every party.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from common.errors import TaskError
 
+Kind = Literal["categorical", "string", "mean", "vector", "key-value"]
+"""What one person's value is: an item, a text, a number, several numbers, or pairs of a key and a
+number."""
 MechanismName = Literal[
     "grr",
     "warner",
@@ -22,6 +25,22 @@ MechanismName = Literal[
     "string-hashing",
     "square-wave",
 ]
+"""Of items."""
+RapporMechanismName = Literal["rappor"]
+"""Of texts."""
+NumberMechanismName = Literal[
+    "laplace",
+    "duchi",
+    "piecewise",
+    "hybrid",
+    "harmony",
+    "mean-est",
+    "multi-hm",
+    "multi-rphm",
+]
+"""Of a number (the first four), or of several."""
+KeyValueMechanismName = Literal["priv-kv"]
+AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
 DummyLaw = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
 """How many dummies a user adds: see common/dummy_spec.py."""
 ShufflerLaw = Literal["none", "binomial", "geometric"]
@@ -52,15 +71,17 @@ class Protocol:
     """One named system: what its tasks may and must say."""
 
     name: str
-    mechanism: MechanismName
-    plain_domain_mechanism: MechanismName
+    mechanism: AnyMechanismName
+    plain_domain_mechanism: AnyMechanismName
     """Used where there would be at least as many buckets as items: hashing gains nothing."""
     local_noise: LocalNoise
     dummy_laws: tuple[DummyLaw, ...]
     """Laws that the number of dummies a device adds may have; nothing where it adds none."""
-    refinement: Refinement
+    refinement: Refinement | None
+    """None for what is no distribution of items."""
     published_bound: PublishedBound | None
     """None if no paper states one."""
+    kind: Kind = "categorical"
     plain_domain_refinement: Refinement = "norm-sub"
     """Where plain items are reported by a protocol that hashes: EM gains little there, and loses
     where many items are rare."""
@@ -80,17 +101,17 @@ class Protocol:
         return self.mechanism in _HASHING
 
     @property
-    def mechanisms(self) -> tuple[MechanismName, ...]:
+    def mechanisms(self) -> tuple[AnyMechanismName, ...]:
         """The mechanisms that a task of this protocol may name, each once."""
         return tuple(dict.fromkeys((self.mechanism, self.plain_domain_mechanism)))
 
-    def refinement_for(self, mechanism: MechanismName) -> Refinement:
+    def refinement_for(self, mechanism: AnyMechanismName) -> Refinement | None:
         """Choose the refinement of what a mechanism counted. Run by the analyzer."""
         return self.refinement if mechanism == self.mechanism else self.plain_domain_refinement
 
     def mechanism_for(self, *, domain_size: int, buckets: int) -> MechanismName:
         """
-        Choose the mechanism of a task. Run by the analyzer.
+        Choose the mechanism of a task that collects items. Run by the analyzer.
 
         Args:
             domain_size: Items, at least 2.
@@ -98,13 +119,19 @@ class Protocol:
                 protocol may.
 
         Raises:
-            TaskError: There are buckets to hash to, and the protocol does not hash.
+            TaskError: There are buckets to hash to, and the protocol does not hash; or it collects
+                no items.
         """
         if not self.hashes and 0 < buckets < domain_size:
             raise TaskError(
                 f"the protocol {self.name} does not hash; buckets is {buckets}, and must be 0"
             )
-        return self.mechanism if 0 < buckets < domain_size else self.plain_domain_mechanism
+        chosen = self.mechanism if 0 < buckets < domain_size else self.plain_domain_mechanism
+        names: tuple[MechanismName, ...] = get_args(MechanismName)
+        for name in names:
+            if name == chosen:
+                return name
+        raise TaskError(f"the protocol {self.name} collects no items; it is for {self.kind} data")
 
 
 def _local(
@@ -176,6 +203,20 @@ def _hashed(
     )
 
 
+def _of_kind(kind: Kind, name: str, mechanism: AnyMechanismName) -> Protocol:
+    """Give the row of a mechanism for another kind of value, shuffled without any dummies."""
+    return Protocol(
+        name=name,
+        kind=kind,
+        mechanism=mechanism,
+        plain_domain_mechanism=mechanism,
+        local_noise="required",
+        dummy_laws=(),
+        refinement=None,
+        published_bound=None,
+    )
+
+
 _SURE: Final[tuple[DummyLaw, ...]] = ("fixed", "fractional")
 _DRAWN: Final[tuple[DummyLaw, ...]] = (*_SURE, "binomial", "negative-binomial")
 
@@ -212,11 +253,32 @@ _ROWS: Final = (
     _plain("sageo", "none", "sageo", shuffler_law="geometric", samples=True),
     # Randomized response, and the shuffler's geometric noise: no paper states a bound.
     _plain("hybrid", "required", None, shuffler_law="geometric"),
+    # Bloom filters of strings, a permanent and an instantaneous response [EPK14].
+    _of_kind("string", "rappor", "rappor"),
+    # A number: noise of its own, a sign, a piece of a line, or one of the latter two [DJW18],
+    # [WXY+19].
+    _of_kind("mean", "laplace", "laplace"),
+    _of_kind("mean", "duchi", "duchi"),
+    _of_kind("mean", "piecewise", "piecewise"),
+    _of_kind("mean", "hybrid-mean", "hybrid"),
+    # Several numbers: one or some of them, a sign of each, or their projection [NXY+16], [DJW18],
+    # [WXY+19], [Sun+20].
+    _of_kind("vector", "harmony", "harmony"),
+    _of_kind("vector", "mean-est", "mean-est"),
+    _of_kind("vector", "multi-hm", "multi-hm"),
+    _of_kind("vector", "multi-rphm", "multi-rphm"),
+    # Pairs: whether one key is there, and a sign of its value [YHMZ19].
+    _of_kind("key-value", "priv-kv", "priv-kv"),
 )
 
 PROTOCOLS: Final[Mapping[str, Protocol]] = MappingProxyType(
     {protocol.name: protocol for protocol in _ROWS}
 )
+
+
+def protocols_of(kind: Kind) -> tuple[str, ...]:
+    """Name the protocols that collect a kind of value."""
+    return tuple(name for name, protocol in PROTOCOLS.items() if protocol.kind == kind)
 
 
 def protocol_named(name: str) -> Protocol:

@@ -11,16 +11,19 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self, get_args
 
 from common.dummy_spec import DummySpec
 from common.errors import TaskError
 from common.labels import check_labels
-from common.mechanism_spec import MAX_DOMAIN_SIZE, MechanismSpec
-from common.protocols import Protocol, Refinement, protocol_named
+from common.mechanism_spec import MechanismSpec
+from common.mechanism_specs import AnySpec, spec_as, spec_from_fields
+from common.protocols import Kind, Protocol, Refinement, protocol_named
 from common.ranges import between, one_of, real, within
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.rappor_spec import RapporSpec
+from common.shuffler_spec import ShufflerSpec
 from common.suites import DEFAULT_SUITE, SUITES, suite_named
+from common.task_rules import check_composition, check_domain_size
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32
@@ -34,10 +37,6 @@ MIN_DELTA: Final = 1e-15
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 MAX_UNIX_TIME: Final = 2**40
 MAX_POPULATION_CHARACTERS: Final = 64
-MAX_SHUFFLER_DUMMIES: Final = 10**9
-"""Most dummies that the shuffler may have to expect to make for one batch."""
-MAX_SHUFFLER_DRAWS: Final = 10**10
-"""Most integers that it may have to draw for them: minutes."""
 
 _NO_TASK: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
 """What reading fields of any kind and size may raise."""
@@ -56,9 +55,11 @@ class Task:
 
     protocol: str
     domain_size: int
+    """Items; the numbers of a vector, or keys; 1 for a number, and for texts that no label names
+    beforehand."""
     labels: tuple[str, ...]
-    """Names of the items, or nothing."""
-    mechanism: MechanismSpec
+    """Names of the items, numbers or keys, or nothing."""
+    mechanism: AnySpec
     dummies: DummySpec
     shuffler: ShufflerSpec
     delta: float
@@ -90,10 +91,9 @@ class Task:
     budget_delta: float
 
     def __post_init__(self) -> None:
-        check_domain_size(self.domain_size)  # first: other rules multiply by it
-        self._check_composition(protocol_named(self.protocol))
+        check_domain_size(self.domain_size, self.kind)  # first: other rules multiply by it
+        check_composition(self)
         check_labels(self.labels, self.domain_size)
-        self._check_items_fit()
         if not MIN_DELTA <= real("delta", self.delta) < 1:
             raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
         within("n_min", self.n_min, 1, MAX_USERS)
@@ -132,6 +132,10 @@ class Task:
             raise TaskError(
                 f"budget_epsilon is {self.budget_epsilon}; it must be above 0 and finite"
             )
+        if self.lasting and not name:
+            raise TaskError(
+                "a question that may be asked again needs a population: what its tasks cost adds up"
+            )
         if self.budget_epsilon < self.central_epsilon:
             raise TaskError(
                 f"budget_epsilon is {self.budget_epsilon}; this task alone claims a "
@@ -143,68 +147,18 @@ class Task:
                 "and below 1"
             )
 
-    def _check_composition(self, protocol: Protocol) -> None:
-        spec, dummies = self.mechanism, self.dummies
-        if spec.name not in protocol.mechanisms:
-            raise TaskError(
-                f"the protocol {protocol.name} reports by {' or '.join(protocol.mechanisms)}; "
-                f"the task says {spec.name}, with {spec.buckets} buckets"
-            )
-        if spec.noiseless and protocol.local_noise == "required":
-            raise TaskError(
-                f"the protocol {protocol.name} needs local noise; other_weight is 0, "
-                "and local_epsilon must be finite"
-            )
-        if not spec.noiseless and protocol.local_noise == "none":
-            raise TaskError(
-                f"the protocol {protocol.name} has no local noise; other_weight is "
-                f"{spec.other_weight}, and local_epsilon, {self.local_epsilon}, must be infinite"
-            )
-        if dummies.maximum > 0:
-            if not protocol.dummy_laws:
-                raise TaskError(
-                    f"the protocol {protocol.name} has no dummies; "
-                    f"the task has up to {dummies.maximum} for each user"
-                )
-            one_of("the law of this protocol's dummies", dummies.law, protocol.dummy_laws)
-        if dummies.law == "each-item" and dummies.trials != self.domain_size:
-            raise TaskError(
-                f"the trials of the dummies are {dummies.trials}; a dummy for each item needs "
-                f"domain_size of them, {self.domain_size}"
-            )
-        self._check_shuffler(protocol)
-        if protocol.domain == "binary" and self.domain_size != 2:  # noqa: PLR2004  # a bit
-            raise TaskError(
-                f"the protocol {protocol.name} collects a bit; domain_size is {self.domain_size}, "
-                "and must be 2"
-            )
-        if protocol.buckets not in {0, spec.buckets} and spec.name == protocol.mechanism:
-            raise TaskError(
-                f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the task "
-                f"says {spec.buckets}"
-            )
-        if protocol.domain == "labelled" and not self.labels:
-            raise TaskError(f"the protocol {protocol.name} hashes labels, and there are none")
-
-    def _check_shuffler(self, protocol: Protocol) -> None:
-        spec = self.shuffler
-        one_of("the law of this protocol's shuffler", spec.law, (protocol.shuffler_law,))
-        if spec.kept < 1 and not protocol.samples:
-            raise TaskError(
-                f"the protocol {protocol.name} keeps every report; keep_weight is "
-                f"{spec.keep_weight}, and must be {KEEP_SUM}"
-            )
-        expected = self.expected_shuffler_dummies
-        within("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
-        draws = math.ceil(self.domain_size * spec.draws_per_item)
-        within("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
-
     def _check_claims(self) -> None:
         check_local_epsilon(self.local_epsilon)
-        if self.mechanism.noiseless != math.isinf(self.local_epsilon):
+        spec = self.mechanism
+        if spec.noiseless != math.isinf(self.local_epsilon):
+            if not isinstance(spec, MechanismSpec):
+                raise TaskError(
+                    f"local_epsilon is {self.local_epsilon}; {self.kind} data always goes with "
+                    "noise, and it must be finite"
+                )
             raise TaskError(
                 f"local_epsilon is {self.local_epsilon} and other_weight is "
-                f"{self.mechanism.other_weight}; one is infinite exactly where the other is 0"
+                f"{spec.other_weight}; one is infinite exactly where the other is 0"
             )
         if math.isinf(real("central_epsilon", self.central_epsilon)):
             raise TaskError(
@@ -212,9 +166,11 @@ class Task:
                 f"it needs {self._remedy()}"
             )
         claimed = self.central_epsilon
-        if claimed != self.local_epsilon and not self.composition.amplified and claimed > 0:
+        if claimed != self.local_epsilon and not self.amplified and claimed > 0:
+            lasting = " for a question that lasts" * self.composition.amplified
             raise TaskError(
-                f"the protocol {self.protocol} relies on no shuffler; central_epsilon is {claimed} "
+                f"the protocol {self.protocol}{lasting} relies on no shuffler; central_epsilon is "
+                f"{claimed} "
                 f"and must be the local_epsilon, {self.local_epsilon}"
             )
         if not 0 <= self.central_epsilon <= self.local_epsilon:
@@ -228,29 +184,53 @@ class Task:
             return "a shuffler that adds more dummies of each item"
         return f"local noise, more dummies, or a larger n_min than {self.n_min}"
 
-    def _check_items_fit(self) -> None:
-        spec = self.mechanism
-        plain = spec.name in {"grr", "warner"}
-        if plain and (spec.buckets != self.domain_size or spec.digits != 1):
-            raise TaskError(
-                f"GRR over {self.domain_size} items has as many buckets and one digit; "
-                f"the task says {spec.buckets} and {spec.digits}"
-            )
-        if spec.name == "local-hashing" and spec.buckets**spec.digits < self.domain_size:
-            raise TaskError(
-                f"{spec.digits} digits in base {spec.buckets} cannot tell "
-                f"{self.domain_size} items apart"
-            )
-
     @property
     def composition(self) -> Protocol:
         """The protocol's row in the table of compositions."""
         return protocol_named(self.protocol)
 
     @property
+    def kind(self) -> Kind:
+        """What one person's value is."""
+        return self.composition.kind
+
+    @property
+    def amplified(self) -> bool:
+        """
+        Whether a shuffler is relied on; if not, what is claimed is the local ε.
+
+        RAPPOR's permanent response to a question that may be asked again is the same in every task:
+        their reports depend on each other, and what shuffling each of them leaves does not add up.
+        """
+        return self.composition.amplified and not self.lasting
+
+    @property
+    def lasting(self) -> bool:
+        """Whether answers share permanent noise with those to other tasks of the population."""
+        return isinstance(self.mechanism, RapporSpec) and self.mechanism.question != ""
+
+    @property
     def refinement(self) -> Refinement:
-        """How the estimate is refined."""
-        return self.composition.refinement_for(self.mechanism.name)
+        """
+        How the estimate is refined.
+
+        Raises:
+            TaskError: The task does not collect items, and nothing is.
+        """
+        refinement = self.composition.refinement_for(self.mechanism.name)
+        if refinement is None:
+            raise TaskError(f"the protocol {self.protocol} estimates no distribution of items")
+        return refinement
+
+    @property
+    def item_mechanism(self) -> MechanismSpec:
+        """
+        The mechanism of a task that collects items.
+
+        Raises:
+            TaskError: It collects another kind of value.
+        """
+        return spec_as(self.mechanism, MechanismSpec)
 
     @property
     def reports_per_user(self) -> int:
@@ -287,7 +267,7 @@ class Task:
         Raises:
             TaskError: There are more than MAX_TASK_BYTES of them.
         """
-        fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": "categorical", **asdict(self)}
+        fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = fields[name].hex()
         if math.isinf(self.local_epsilon):
@@ -324,9 +304,11 @@ class Task:
     @classmethod
     def _from_fields(cls, fields: dict[str, Any]) -> Self:
         version, kind = fields.pop("version"), fields.pop("kind")
-        if version != FORMAT_VERSION or kind != "categorical":
+        kinds = get_args(Kind)
+        if version != FORMAT_VERSION or kind not in kinds:
             raise TaskError(
-                f"this program reads version {FORMAT_VERSION} of tasks of kind categorical"
+                f"this program reads version {FORMAT_VERSION} of tasks of the kinds "
+                f"{', '.join(kinds)}"
             )
         for name in ("analyzer_key", "shuffler_key", "nonce"):
             fields[name] = bytes.fromhex(fields[name])
@@ -336,7 +318,7 @@ class Task:
         if not all(isinstance(label, str) for label in labels):
             raise TaskError("labels must be text")
         return cls(
-            mechanism=MechanismSpec(**fields.pop("mechanism")),
+            mechanism=spec_from_fields(fields.pop("mechanism")),
             dummies=DummySpec(**fields.pop("dummies")),
             shuffler=ShufflerSpec(**fields.pop("shuffler")),
             labels=tuple(labels),
@@ -364,16 +346,6 @@ def check_local_epsilon(local_epsilon: float) -> None:
             f"local_epsilon is {local_epsilon}; it must be above 0.0 and at most "
             f"{MAX_LOCAL_EPSILON}, or infinite for reports without noise"
         )
-
-
-def check_domain_size(domain_size: int) -> None:
-    """
-    Check how many items a task may have.
-
-    Raises:
-        TaskError: They are not between 2 and MAX_DOMAIN_SIZE.
-    """
-    within("domain_size", domain_size, 2, MAX_DOMAIN_SIZE)
 
 
 def honest_share(n_users: int, fraction: float) -> int:

@@ -6,11 +6,8 @@ malformed field. Values that both sides know are written here too; a request tha
 its fields is written where it is sent.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from typing import Final, get_args
-
-from google.protobuf.message import DecodeError
+from typing import Final
 
 from common.batch import (
     BATCH_ID_BYTES,
@@ -21,10 +18,6 @@ from common.batch import (
     BatchStatus,
 )
 from common.errors import WireError
-from common.guarantee import Coalition, Guarantee
-from common.mechanism_spec import MAX_DOMAIN_SIZE
-from common.protocols import PROTOCOLS, MechanismName
-from common.result import Histogram, RefusalCause, Result
 from common.signing import SIGNATURE_BYTES, SignedTask
 from common.submission import REFUSALS, Outcome
 from common.task import (
@@ -35,30 +28,15 @@ from common.task import (
 )
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.user_token import TOKEN_BYTES
-from common.wire_fields import amount, at_most, count, exactly, figures, short, whole, word
-from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
+from common.wire_fields import at_most, count, exactly, whole, word
+from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2
 
 MAX_BULK_ENVELOPES: Final = 2_000
 MAX_CHUNK_BYTES: Final = 1024 * 1024
-MAX_PERSON_CHARACTERS: Final = 128
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Largest message that any service takes."""
-MAX_RESULT_BYTES: Final = 1024 * 1024 * 1024
-"""Largest result that an operator's client takes: three numbers for each of 2^24 items."""
 REPORTS_WANTED: Final = (("shuffledp-reports-wanted", "1"),)
 """Initial metadata of a delivery whose manifest the analyzer has taken."""
-
-_CAUSES: Final[tuple[RefusalCause, ...]] = get_args(RefusalCause)
-_COALITIONS: Final[tuple[Coalition, ...]] = get_args(Coalition)
-_MECHANISMS: Final[tuple[MechanismName, ...]] = get_args(MechanismName)
-_MOST_SHARE: Final = 1e30
-"""
-Most that a debiased share, or its error, may be; a generous bound, whatever devices sent. 2^30
-reports for each user, the shuffler's dummies among them, over the least p - q that weights below
-2^63 make, 2^-63, come to 10^28.
-"""
-_MOST_REFINED: Final = 1 + 1e-6
-"""A share of a distribution, and what rounding may add."""
 
 
 def digest_from_wire(field: bytes) -> TaskDigest:
@@ -79,26 +57,6 @@ def signed_task_from_wire(message: task_pb2.SignedTask) -> SignedTask:
     return SignedTask(
         task_bytes=at_most("task", message.task, MAX_TASK_BYTES),
         signature=exactly("signature", message.signature, SIGNATURE_BYTES),
-    )
-
-
-# --- user agent ----------------------------------------------------------------------------------
-
-
-def contribution_from_wire(
-    message: user_agent_pb2.ContributeRequest,
-) -> tuple[TaskDigest, int, str]:
-    """
-    Read a person's answer: task, value, person. Run by the user agent.
-
-    A value that was forgotten is not item 0.
-    """
-    if not message.HasField("value"):
-        raise WireError("the call holds 0 values; it must hold 1")
-    return (
-        digest_from_wire(message.task_digest),
-        message.value,
-        short("person", message.person, MAX_PERSON_CHARACTERS),
     )
 
 
@@ -266,110 +224,3 @@ def chunk_from_wire(message: analyzer_pb2.DeliverBatchRequest) -> bytes:
     if not message.sealed_reports:
         raise WireError("sealed_reports has 0 bytes; a chunk holds at least one report")
     return at_most("sealed_reports", message.sealed_reports, MAX_CHUNK_BYTES)
-
-
-# --- results -------------------------------------------------------------------------------------
-
-
-def result_to_wire(result: Result) -> analyzer_pb2.GetResultResponse:
-    """Write a released result."""
-    return analyzer_pb2.GetResultResponse(
-        task_digest=result.task_digest,
-        protocol=result.protocol,
-        mechanism=result.mechanism,
-        buckets=result.buckets,
-        local_epsilon=result.local_epsilon,
-        n_users=result.n_users,
-        n_reports=result.n_reports,
-        n_dummies=result.n_dummies,
-        refused={str(cause): n for cause, n in result.refused.items()},
-        frequencies=result.histogram.frequencies,
-        standard_errors=result.histogram.standard_errors,
-        refined=result.histogram.refined,
-        mse_theory=result.histogram.mse_theory,
-        guarantees=[
-            analyzer_pb2.Guarantee(
-                coalition=guarantee.coalition,
-                epsilon=guarantee.epsilon,
-                delta=guarantee.delta,
-                neighbouring=guarantee.neighbouring,
-                theorem=guarantee.theorem,
-                assumptions=guarantee.assumptions,
-            )
-            for guarantee in result.guarantees
-        ],
-        published_claim=result.published_claim,
-        open_seconds=result.open_seconds,
-        estimate_seconds=result.estimate_seconds,
-        n_sentinels=result.n_sentinels,
-        n_sentinels_missing=result.n_sentinels_missing,
-        n_sentinels_repeated=result.n_sentinels_repeated,
-    )
-
-
-def result_from_wire(message: analyzer_pb2.GetResultResponse) -> Result:
-    """
-    Read a released result. Only a guarantee's epsilon, and the local one, may be infinite.
-
-    The words that are sentences, such as a theorem, are the analyzer's own and read as they are.
-    """
-    whole("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
-    if "analyzer" not in {guarantee.coalition for guarantee in message.guarantees}:
-        raise WireError(
-            f"none of the {len(message.guarantees)} guarantees of a result is against the analyzer"
-        )
-    return Result(
-        task_digest=digest_from_wire(message.task_digest),
-        protocol=word("the protocol", message.protocol, tuple(PROTOCOLS)),
-        mechanism=word("the mechanism", message.mechanism, _MECHANISMS),
-        buckets=message.buckets,
-        local_epsilon=amount("local_epsilon", message.local_epsilon, math.inf),
-        n_users=count("n_users", message.n_users, MAX_USERS),
-        n_reports=message.n_reports,
-        n_dummies=message.n_dummies,
-        refused={
-            word("a cause of refusal", cause, _CAUSES): n for cause, n in message.refused.items()
-        },
-        histogram=Histogram(
-            frequencies=figures("a share", message.frequencies, -_MOST_SHARE, _MOST_SHARE),
-            standard_errors=figures("a standard error", message.standard_errors, 0, _MOST_SHARE),
-            refined=figures("a refined share", message.refined, 0, _MOST_REFINED),
-            mse_theory=amount("mse_theory", message.mse_theory, _MOST_SHARE**2),
-        ),
-        guarantees=tuple(
-            Guarantee(
-                coalition=word("a coalition", guarantee.coalition, _COALITIONS),
-                epsilon=amount("a guarantee's epsilon", guarantee.epsilon, math.inf),
-                delta=amount("a guarantee's delta", guarantee.delta, 1),
-                neighbouring=guarantee.neighbouring,
-                theorem=guarantee.theorem,
-                assumptions=tuple(guarantee.assumptions),
-            )
-            for guarantee in message.guarantees
-        ),
-        published_claim=message.published_claim,
-        open_seconds=amount("open_seconds", message.open_seconds, MAX_UNIX_TIME),
-        estimate_seconds=amount("estimate_seconds", message.estimate_seconds, MAX_UNIX_TIME),
-        n_sentinels=message.n_sentinels,
-        n_sentinels_missing=message.n_sentinels_missing,
-        n_sentinels_repeated=message.n_sentinels_repeated,
-    )
-
-
-def result_to_bytes(result: Result) -> bytes:
-    """Write a result as the analyzer keeps it."""
-    return result_to_wire(result).SerializeToString()
-
-
-def result_from_bytes(kept: bytes) -> Result:
-    """
-    Read a result that the analyzer kept.
-
-    Raises:
-        WireError: The bytes are no result: the file was damaged.
-    """
-    try:
-        message = analyzer_pb2.GetResultResponse.FromString(kept)
-    except DecodeError as error:
-        raise WireError("what is kept of this task is no result") from error
-    return result_from_wire(message)

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,35 @@
 """From what a task says of its mechanism to the mechanism, and from a wish to what a task says."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
 from common.errors import TaskError
 from common.mechanism_spec import MechanismSpec
+from common.mechanism_specs import spec_as
+from common.mechanisms.duchi import Duchi
 from common.mechanisms.grr import Grr
+from common.mechanisms.harmony import Harmony
+from common.mechanisms.hybrid import Hybrid
+from common.mechanisms.laplace import Laplace
 from common.mechanisms.local_hashing import LocalHashing
+from common.mechanisms.mean_est import MeanEst
 from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.multi_hm import MultiHm
+from common.mechanisms.multi_rphm import MultiRphm
+from common.mechanisms.number import NumberMechanism
+from common.mechanisms.piecewise import Piecewise
+from common.mechanisms.priv_kv import PrivKv
+from common.mechanisms.randomizer import Randomizer
+from common.mechanisms.rappor import Rappor
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.mechanisms.wanted import Wanted
 from common.mechanisms.warner import Warner
-from common.protocols import MechanismName
+from common.number_spec import NumberSpec
+from common.protocols import Kind, MechanismName, NumberMechanismName
+from common.rappor_spec import RapporSpec
 from common.task import Task
 
 
@@ -42,6 +57,19 @@ _CATALOGUE: Final[Mapping[MechanismName, type[Catalogued]]] = MappingProxyType(
     }
 )
 
+_OF_NUMBERS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
+    {
+        "laplace": Laplace,
+        "duchi": Duchi,
+        "piecewise": Piecewise,
+        "hybrid": Hybrid,
+        "harmony": Harmony,
+        "mean-est": MeanEst,
+        "multi-hm": MultiHm,
+        "multi-rphm": MultiRphm,
+    }
+)
+
 
 def specify(
     name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float
@@ -66,15 +94,79 @@ def specify(
 
 def mechanism_of(task: Task) -> Mechanism:
     """
-    Build a task's mechanism. Run by the user agent and by the analyzer.
+    Build the mechanism of a task that collects items. Run by the user agent and by the analyzer.
 
     Raises:
         TaskError: The task's integers do not describe a mechanism that this program knows.
     """
-    mechanism = _CATALOGUE[task.mechanism.name].of(task)
-    if mechanism.report_dtype.itemsize != task.mechanism.report_bytes:
+    mechanism = _CATALOGUE[task.item_mechanism.name].of(task)
+    _check_length(task, mechanism)
+    return mechanism
+
+
+def rappor_of(task: Task) -> Rappor:
+    """
+    Build the mechanism of a task that collects texts; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task collects no texts, or its integers describe no RAPPOR.
+    """
+    rappor = Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
+    _check_length(task, rappor)
+    return rappor
+
+
+def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
+    """Give a mechanism for numbers, to be specified or built."""
+    return _OF_NUMBERS[name]
+
+
+def number_mechanism_of(task: Task) -> NumberMechanism:
+    """
+    Build the mechanism of a task that collects numbers; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task collects no numbers, or its integers describe none of their mechanisms.
+    """
+    mechanism = _OF_NUMBERS[spec_as(task.mechanism, NumberSpec).name].of(task)
+    _check_length(task, mechanism)
+    return mechanism
+
+
+def priv_kv_of(task: Task) -> PrivKv:
+    """
+    Build the mechanism of a task that collects pairs; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task collects no pairs, or its integers describe no PrivKV.
+    """
+    priv_kv = PrivKv.of(task)
+    _check_length(task, priv_kv)
+    return priv_kv
+
+
+def randomizer_of(task: Task) -> Randomizer:
+    """
+    Build a task's mechanism, whatever kind of value it asks for; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task's integers do not describe a mechanism that this program knows.
+    """
+    return _OF_KIND[task.kind](task)
+
+
+def _check_length(task: Task, randomizer: Randomizer) -> None:
+    if randomizer.report_dtype.itemsize != task.mechanism.report_bytes:
         raise TaskError(
             f"report_bytes is {task.mechanism.report_bytes}; a report of this mechanism has "
-            f"{mechanism.report_dtype.itemsize}"
+            f"{randomizer.report_dtype.itemsize}"
         )
-    return mechanism
+
+
+_OF_KIND: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
+    "categorical": mechanism_of,
+    "string": rappor_of,
+    "mean": number_mechanism_of,
+    "vector": number_mechanism_of,
+    "key-value": priv_kv_of,
+}

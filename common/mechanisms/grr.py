@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from common.errors import ReportError
 from common.mechanism_spec import MechanismSpec
-from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
+from common.mechanisms.mechanism import Channel, check_values
+from common.mechanisms.randomizer import Counts, Reports, Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.support import SupportCounting
@@ -51,7 +52,7 @@ class Grr(OddsOfWeights, SupportCounting):
     @classmethod
     def of(cls, task: Task) -> Self:
         """Build it from a task, which has checked that there are as many answers as items."""
-        return cls(task.domain_size, ResponseWeights.of(task.mechanism))
+        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property
     def report_dtype(self) -> np.dtype[Any]:

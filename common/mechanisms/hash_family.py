@@ -26,7 +26,7 @@ import scipy.fft
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.mechanisms.mechanism import Counts, Vector
+from common.mechanisms.randomizer import Counts, Vector
 
 Complex = NDArray[np.complex128]
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from common.errors import ReportError, TaskError
 from common.mechanism_spec import MechanismSpec
 from common.mechanisms.hash_family import MAX_SEEDS, MIN_DIGITS, HashFamily, check_prime
-from common.mechanisms.mechanism import Channel, Counts, Reports, Vector, check_values
+from common.mechanisms.mechanism import Channel, check_values
 from common.mechanisms.placement import Placement
+from common.mechanisms.randomizer import Counts, Reports, Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.support import SupportCounting
@@ -130,7 +131,7 @@ class LocalHashing(OddsOfWeights, SupportCounting):
         Raises:
             TaskError: Its buckets and digits make no field that can be decoded.
         """
-        spec = task.mechanism
+        spec = task.item_mechanism
         family = HashFamily.holding(task.domain_size, spec.buckets, spec.digits)
         return cls(task.domain_size, family, ResponseWeights.of(spec), task.nonce)
 

@@ -1,5 +1,5 @@
 """
-What every mechanism offers, and the report that none of them can make.
+What every mechanism for items offers, and the report that none of any kind can make.
 
 The device calls a mechanism with one value, the simulator with a million: it is the same code.
 """
@@ -11,12 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ValueRangeError
+from common.mechanisms.randomizer import Counts, Randomizer, Reports, Vector
 from common.mechanisms.reduction import MatchCountReduction
-
-Reports = NDArray[np.void]
-"""n reports: shape (n,), of a mechanism's report_dtype."""
-Counts = NDArray[np.int64]
-Vector = NDArray[np.float64]
 
 _NULL_BYTE: Final = 0xFF
 
@@ -87,23 +83,12 @@ class Mixture:
         return own / (own + self.n_dummies + domain_size * self.item_mean)
 
 
-class Mechanism(Protocol):
-    """One randomizer and its estimator. Pure; vectorised over users."""
+class Mechanism(Randomizer, Protocol):
+    """One randomizer of items and its estimator. Pure; vectorised over users."""
 
     @property
     def domain_size(self) -> int:
         """Items are 0 .. domain_size-1."""
-
-    @property
-    def local_epsilon(self) -> float:
-        """What a report gives away by itself, rounded up; infinite without noise."""
-
-    def keeps_promise(self, local_epsilon: float) -> bool:
-        """Say whether no report gives away more, in exact arithmetic. Run by the user agent."""
-
-    @property
-    def report_dtype(self) -> np.dtype[Any]:
-        """Fixed-size layout of a report; its bytes are the plaintext of a sealed report."""
 
     @property
     def reduction(self) -> MatchCountReduction | None:
@@ -115,14 +100,8 @@ class Mechanism(Protocol):
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw uniform reports, which carry no input. Run by the user agent."""
 
-    def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        """Say which reports this mechanism can make. Run by the analyzer."""
-
     def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
         """Say which reports support an item: all that one report tells of it. Run by auditors."""
-
-    def tally(self, reports: Reports) -> Counts:
-        """Count valid reports by cell: all that the analyzer keeps. Shape (cells,)."""
 
     def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
         """

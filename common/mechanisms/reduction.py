@@ -1,4 +1,4 @@
-"""What accounting needs to know of a match-count mechanism: how much of a report is blanket."""
+"""What accounting needs to know of a mechanism: how much of a report is blanket, or only its ε."""
 
 import math
 from dataclasses import dataclass
@@ -209,6 +209,24 @@ class MatchCountReduction:
             collision=collision,
             third_value=third_value,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureReduction:
+    """A mechanism of which nothing but its local ε is used: every ε-LDP randomizer has one."""
+
+    local_epsilon: float
+    """Rounded up; finite."""
+
+    def __post_init__(self) -> None:
+        if not MIN_LOCAL_EPSILON <= self.local_epsilon < math.inf:
+            raise AccountingError(
+                f"local epsilon is {self.local_epsilon}; it must be at least {MIN_LOCAL_EPSILON} "
+                "and finite"
+            )
+
+
+Reduction = MatchCountReduction | PureReduction
 
 
 def _third_value(answers: int, *, hashed: bool) -> ThirdValue:

@@ -79,18 +79,14 @@ class ResponseWeights:
 
         An infinite ε promises nothing, and every weights keep it.
         """
-        if local_epsilon == math.inf:
-            return True
-        return self.true <= _EXACT.multiply(_promise(local_epsilon), self.other)
+        return odds_keep(self.true, self.other, local_epsilon)
 
     @property
     def local_epsilon(self) -> float:
         """ln(true / other), rounded up; infinite for reports without noise."""
         if self.other == 0:
             return math.inf
-        exact = _EXACT.ln(_EXACT.divide(self.true, self.other))
-        nearest = float(exact)
-        return nearest if Decimal(nearest) > exact else math.nextafter(nearest, math.inf)
+        return epsilon_of_odds(self.true, self.other)
 
     def total(self, answers: int) -> int:
         """
@@ -145,6 +141,24 @@ class OddsOfWeights:
     def keeps_promise(self, local_epsilon: float) -> bool:
         """Say whether true / other ≤ e^local_epsilon. Run by the user agent."""
         return self.weights.keeps_promise(local_epsilon)
+
+
+def odds_keep(likelier: int, rarer: int, local_epsilon: float) -> bool:
+    """
+    Say whether likelier / rarer ≤ e^local_epsilon, for integers of up to 50 digits.
+
+    Two random choices that are made apart have the product of their odds.
+    """
+    if local_epsilon == math.inf:
+        return True
+    return likelier <= _EXACT.multiply(_promise(local_epsilon), rarer)
+
+
+def epsilon_of_odds(likelier: int, rarer: int) -> float:
+    """Give ln(likelier / rarer), rounded up, for integers of up to 50 digits."""
+    exact = _EXACT.ln(_EXACT.divide(likelier, rarer))
+    nearest = float(exact)
+    return nearest if Decimal(nearest) > exact else math.nextafter(nearest, math.inf)
 
 
 def _promise(local_epsilon: float) -> Decimal:

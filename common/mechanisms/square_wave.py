@@ -14,10 +14,12 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.errors import ReportError, TaskError
-from common.mechanism_spec import MAX_WEIGHT_SUM, MechanismSpec
+from common.errors import ReportError
+from common.mechanism_spec import MechanismSpec
 from common.mechanisms.band import Band
-from common.mechanisms.mechanism import Channel, Counts, Mixture, Reports, Vector, check_values
+from common.mechanisms.band_response import BandResponse
+from common.mechanisms.mechanism import Channel, Mixture, check_values
+from common.mechanisms.randomizer import Counts, Reports, Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.wanted import Wanted, check_answers
@@ -64,8 +66,7 @@ class SquareWave(OddsOfWeights):
     """Of one place."""
 
     def __post_init__(self) -> None:
-        if self._total > MAX_WEIGHT_SUM:
-            raise TaskError(f"the sum of the weights is {self._total}; it must stay below 2^63")
+        _ = self._response
 
     @classmethod
     def specify(cls, wanted: Wanted) -> MechanismSpec:
@@ -88,9 +89,13 @@ class SquareWave(OddsOfWeights):
         Raises:
             TaskError: Its places are fewer than the items, or not an even number more.
         """
-        reach = max(0, task.mechanism.buckets - task.domain_size) // 2
-        check_answers(task.mechanism, task.domain_size + 2 * reach)
-        return cls(task.domain_size, reach, ResponseWeights.of(task.mechanism))
+        reach = max(0, task.item_mechanism.buckets - task.domain_size) // 2
+        check_answers(task.item_mechanism, task.domain_size + 2 * reach)
+        return cls(task.domain_size, reach, ResponseWeights.of(task.item_mechanism))
+
+    @cached_property
+    def _response(self) -> BandResponse:
+        return BandResponse(self.domain_size, self.reach, self.weights)
 
     @cached_property
     def _band(self) -> Band:
@@ -99,31 +104,12 @@ class SquareWave(OddsOfWeights):
     @property
     def width(self) -> int:
         """How many places are around an item: 2b+1."""
-        return 2 * self.reach + 1
+        return self._response.width
 
     @property
     def places(self) -> int:
         """How many places there are: d+2b."""
-        return self.domain_size + 2 * self.reach
-
-    @cached_property
-    def _near(self) -> int:
-        return self.width * self.weights.true
-
-    @cached_property
-    def _total(self) -> int:
-        """W, the same for every item: its 2b+1 places, and d-1 others."""
-        return self._near + (self.domain_size - 1) * self.weights.other
-
-    @property
-    def _floor(self) -> float:
-        """How likely a given place away from the item is."""
-        return self.weights.other / self._total
-
-    @property
-    def _rise(self) -> float:
-        """How much likelier a given place around the item is."""
-        return (self.weights.true - self.weights.other) / self._total
+        return self._response.places
 
     @property
     def report_dtype(self) -> np.dtype[Any]:
@@ -132,32 +118,12 @@ class SquareWave(OddsOfWeights):
 
     @property
     def reduction(self) -> MatchCountReduction | None:
-        """
-        A report is uniform over all places with γ = D·other/W, and else over those around its item.
-
-        So l = D/(2b+1), and the first and the last item share no place: collision 0, the worst of
-        all pairs. None where even these two share some, at a reach of half the items: then l may
-        be below 2, for which the accountant has no formula.
-        """
-        if self.width >= self.domain_size:
-            return None
-        return MatchCountReduction.of_intervals(
-            answers=self.places / self.width,
-            local_epsilon=self.local_epsilon,
-            blanket=self.places * self.weights.other / self._total,
-            signal=self._signal,
-        )
-
-    @property
-    def _signal(self) -> float:
-        return self.width * (self.weights.true - self.weights.other) / self._total
+        """That of its response: uniform, or uniform around the item."""
+        return self._response.reduction
 
     def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
         """
         Randomize each value. Run by the user agent.
-
-        One integer below W is drawn for each value: below (2b+1)·true it names one of the places
-        around the item, above it one of the d-1 others.
 
         Args:
             values: Items, shape (n,), each in 0 .. domain_size-1.
@@ -170,16 +136,11 @@ class SquareWave(OddsOfWeights):
             ValueRangeError: A value lies outside the domain.
         """
         check_values(values, self.domain_size)
-        draw = rng.integers(0, self._total, size=values.shape, dtype=np.int64)
-        around = values + draw // self.weights.true
-        # Without noise nothing is drawn beyond the first case, and nothing is divided by 0.
-        other = (draw - self._near) // max(1, self.weights.other)
-        away = other + self.width * (other >= values)
-        return plain_reports(np.where(draw < self._near, around, away))
+        return plain_reports(self._response.randomize(values, rng))
 
     def dummies(self, count: int, rng: np.random.Generator) -> Reports:
         """Draw `count` uniform places: the blanket. Run by the user agent."""
-        return plain_reports(rng.integers(0, self.places, size=count, dtype=np.int64))
+        return plain_reports(self._response.dummies(count, rng))
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
         """Say which reports name a place on the line. Run by the analyzer."""
@@ -215,7 +176,7 @@ class SquareWave(OddsOfWeights):
 
         Cost: a draw for each of the first kind, and one multinomial draw for all the others.
         """
-        truthful = rng.binomial(users, self._signal)
+        truthful = rng.binomial(users, self._response.signal)
         values = np.repeat(np.arange(self.domain_size, dtype=np.int64), truthful)
         around = values + rng.integers(0, self.width, size=len(values), dtype=np.int64)
         rest = int(users.sum()) - len(values) + n_dummies
@@ -237,8 +198,10 @@ class SquareWave(OddsOfWeights):
                 reports that name places.
         """
         _check(mixture)
-        floor = mixture.n_real * self._floor + mixture.n_dummies / self.places
-        return self._band.solve((cells.astype(np.float64) - floor) / (mixture.n_real * self._rise))
+        floor = mixture.n_real * self._response.floor + mixture.n_dummies / self.places
+        return self._band.solve(
+            (cells.astype(np.float64) - floor) / (mixture.n_real * self._response.rise)
+        )
 
     def variance(self, shares: Vector, mixture: Mixture) -> Vector:
         """
@@ -261,10 +224,10 @@ class SquareWave(OddsOfWeights):
         uniform = np.full(self.places, 1 / self.places)
         held = shares if shares.any() else np.ones_like(shares)
         theta = held / held.sum()
-        law = self._floor + self._rise * self._band.forward(theta)
-        own = self._band.variance(law) - theta * (1 - theta) * self._rise**2
+        law = self._response.floor + self._response.rise * self._band.forward(theta)
+        own = self._band.variance(law) - theta * (1 - theta) * self._response.rise**2
         spread = mixture.n_real * own + mixture.n_dummies * self._band.variance(uniform)
-        exact: Vector = spread / (mixture.n_real * self._rise) ** 2
+        exact: Vector = spread / (mixture.n_real * self._response.rise) ** 2
         return exact
 
     def channel(self, real_share: float) -> Channel:
@@ -272,8 +235,8 @@ class SquareWave(OddsOfWeights):
         return Channel(
             incidence=self._band,
             scale=np.ones(self.places),
-            kept=real_share * self._rise,
-            floor=real_share * self._floor + (1 - real_share) / self.places,
+            kept=real_share * self._response.rise,
+            floor=real_share * self._response.floor + (1 - real_share) / self.places,
         )
 
 

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from common.errors import ReportError, TaskError
 from common.mechanism_spec import MechanismSpec
 from common.mechanisms.local_hashing import REPORT_DTYPE
-from common.mechanisms.mechanism import Counts, Reports, check_values
+from common.mechanisms.mechanism import check_values
 from common.mechanisms.mixing import mix
+from common.mechanisms.randomizer import Counts, Reports
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import OddsOfWeights, ResponseWeights
 from common.mechanisms.support import SupportCounting
@@ -101,7 +102,7 @@ class StringHashing(OddsOfWeights, SupportCounting):
         Raises:
             TaskError: It has no labels, or digits, which are for another way of hashing.
         """
-        spec = task.mechanism
+        spec = task.item_mechanism
         check_answers(spec, spec.buckets)
         return cls(task.labels, spec.buckets, ResponseWeights.of(spec), task.nonce)
 

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from common.mechanisms.mechanism import Counts, Mixture, Vector
+from common.mechanisms.mechanism import Mixture
+from common.mechanisms.randomizer import Counts, Vector
 
 Real = float | Vector
 

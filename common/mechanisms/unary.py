@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from common.errors import ReportError, TaskError
 from common.mechanism_spec import MAX_REPORT_BYTES, MechanismSpec
 from common.mechanisms.coins import exact_coins
-from common.mechanisms.mechanism import Counts, Reports, check_values
+from common.mechanisms.mechanism import check_values
+from common.mechanisms.randomizer import Counts, Reports
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
@@ -78,8 +79,8 @@ class UnaryEncoding(SupportCounting):
         Raises:
             TaskError: Its integers describe no unary encoding.
         """
-        check_answers(task.mechanism, 2)
-        return cls(task.domain_size, ResponseWeights.of(task.mechanism))
+        check_answers(task.item_mechanism, 2)
+        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
 
     @property
     @abstractmethod

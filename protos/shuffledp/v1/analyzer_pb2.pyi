@@ -74,6 +74,9 @@ class CreateTaskRequest(_message.Message):
     DUMMIES_FIELD_NUMBER: _builtins.int
     SHUFFLER_FIELD_NUMBER: _builtins.int
     SUITE_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    TEXTS_FIELD_NUMBER: _builtins.int
+    PAIRS_FIELD_NUMBER: _builtins.int
     protocol: _builtins.str
     domain_size: _builtins.int
     buckets: _builtins.int
@@ -110,6 +113,14 @@ class CreateTaskRequest(_message.Message):
     def shuffler(self) -> Global___ShufflerSpec:
         """absent: the shuffler permutes, and nothing else"""
 
+    @_builtins.property
+    def numbers(self) -> Global___NumberDraft:
+        """of one number or several"""
+
+    @_builtins.property
+    def texts(self) -> Global___TextDraft: ...
+    @_builtins.property
+    def pairs(self) -> Global___PairDraft: ...
     def __init__(
         self,
         *,
@@ -131,10 +142,13 @@ class CreateTaskRequest(_message.Message):
         dummies: Global___DummySpec | None = ...,
         shuffler: Global___ShufflerSpec | None = ...,
         suite: _builtins.str = ...,
+        numbers: Global___NumberDraft | None = ...,
+        texts: Global___TextDraft | None = ...,
+        pairs: Global___PairDraft | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "shuffler", b"shuffler"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "dummies", b"dummies", "numbers", b"numbers", "pairs", b"pairs", "shuffler", b"shuffler", "texts", b"texts"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta", "_budget_epsilon", b"_budget_epsilon", "assumed_honest_fraction", b"assumed_honest_fraction", "buckets", b"buckets", "budget_delta", b"budget_delta", "budget_epsilon", b"budget_epsilon", "deadline", b"deadline", "delta", b"delta", "domain_size", b"domain_size", "dummies", b"dummies", "dummies_per_user", b"dummies_per_user", "labels", b"labels", "local_epsilon", b"local_epsilon", "n_min", b"n_min", "numbers", b"numbers", "pairs", b"pairs", "population", b"population", "protocol", b"protocol", "shuffler", b"shuffler", "shuffler_key", b"shuffler_key", "suite", b"suite", "target_size", b"target_size", "texts", b"texts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__budget_delta: _TypeAlias = _typing.Literal["budget_delta"]  # noqa: Y015
     _WhichOneofArgType__budget_delta: _TypeAlias = _typing.Literal["_budget_delta", b"_budget_delta"]  # noqa: Y015
@@ -146,6 +160,111 @@ class CreateTaskRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__budget_epsilon) -> _WhichOneofReturnType__budget_epsilon | None: ...
 
 Global___CreateTaskRequest: _TypeAlias = CreateTaskRequest  # noqa: Y015
+
+@_typing.final
+class NumberDraft(_message.Message):
+    """The range of numbers: common/number_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    low: _builtins.float
+    high: _builtins.float
+    def __init__(
+        self,
+        *,
+        low: _builtins.float = ...,
+        high: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high", b"high", "low", b"low"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NumberDraft: _TypeAlias = NumberDraft  # noqa: Y015
+
+@_typing.final
+class TextDraft(_message.Message):
+    """RAPPOR's filter, cohorts and chances: common/rappor_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BITS_FIELD_NUMBER: _builtins.int
+    HASHES_FIELD_NUMBER: _builtins.int
+    COHORTS_FIELD_NUMBER: _builtins.int
+    PERMANENT_FIELD_NUMBER: _builtins.int
+    UNSET_FIELD_NUMBER: _builtins.int
+    SET_FIELD_NUMBER: _builtins.int
+    MOST_BYTES_FIELD_NUMBER: _builtins.int
+    QUESTION_FIELD_NUMBER: _builtins.int
+    bits: _builtins.int
+    """0: 32, or with labels one bit each"""
+    hashes: _builtins.int
+    cohorts: _builtins.int
+    permanent: _builtins.float
+    """f"""
+    unset: _builtins.float
+    """p"""
+    set: _builtins.float
+    """q"""
+    most_bytes: _builtins.int
+    question: _builtins.str
+    """named if the population may be asked it again"""
+    def __init__(
+        self,
+        *,
+        bits: _builtins.int = ...,
+        hashes: _builtins.int = ...,
+        cohorts: _builtins.int = ...,
+        permanent: _builtins.float = ...,
+        unset: _builtins.float = ...,
+        set: _builtins.float = ...,
+        most_bytes: _builtins.int = ...,
+        question: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bits", b"bits", "cohorts", b"cohorts", "hashes", b"hashes", "most_bytes", b"most_bytes", "permanent", b"permanent", "question", b"question", "set", b"set", "unset", b"unset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextDraft: _TypeAlias = TextDraft  # noqa: Y015
+
+@_typing.final
+class PairDraft(_message.Message):
+    """PrivKV's range and how it shares its epsilon out: common/key_value_spec.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOW_FIELD_NUMBER: _builtins.int
+    HIGH_FIELD_NUMBER: _builtins.int
+    KEY_SHARE_FIELD_NUMBER: _builtins.int
+    FAKES_FIELD_NUMBER: _builtins.int
+    low: _builtins.float
+    high: _builtins.float
+    key_share: _builtins.float
+    """of local_epsilon, for whether a key is owned"""
+    @_builtins.property
+    def fakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """one a key, or none"""
+
+    def __init__(
+        self,
+        *,
+        low: _builtins.float = ...,
+        high: _builtins.float = ...,
+        key_share: _builtins.float = ...,
+        fakes: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fakes", b"fakes", "high", b"high", "key_share", b"key_share", "low", b"low"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PairDraft: _TypeAlias = PairDraft  # noqa: Y015
 
 @_typing.final
 class DummySpec(_message.Message):
@@ -505,6 +624,9 @@ class GetResultResponse(_message.Message):
     N_SENTINELS_FIELD_NUMBER: _builtins.int
     N_SENTINELS_MISSING_FIELD_NUMBER: _builtins.int
     N_SENTINELS_REPEATED_FIELD_NUMBER: _builtins.int
+    MEANS_FIELD_NUMBER: _builtins.int
+    KEY_VALUES_FIELD_NUMBER: _builtins.int
+    BIT_TABLE_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     protocol: _builtins.str
     mechanism: _builtins.str
@@ -535,6 +657,14 @@ class GetResultResponse(_message.Message):
     def refined(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
     def guarantees(self) -> _containers.RepeatedCompositeFieldContainer[Global___Guarantee]: ...
+    @_builtins.property
+    def means(self) -> Global___Means:
+        """The estimate of other kinds of values; frequencies, standard_errors and refined are then empty."""
+
+    @_builtins.property
+    def key_values(self) -> Global___KeyValues: ...
+    @_builtins.property
+    def bit_table(self) -> Global___BitTable: ...
     def __init__(
         self,
         *,
@@ -558,14 +688,119 @@ class GetResultResponse(_message.Message):
         n_sentinels: _builtins.int = ...,
         n_sentinels_missing: _builtins.int = ...,
         n_sentinels_repeated: _builtins.int = ...,
+        means: Global___Means | None = ...,
+        key_values: Global___KeyValues | None = ...,
+        bit_table: Global___BitTable | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "key_values", b"key_values", "means", b"means"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "local_epsilon", b"local_epsilon", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_table", b"bit_table", "buckets", b"buckets", "estimate_seconds", b"estimate_seconds", "frequencies", b"frequencies", "guarantees", b"guarantees", "key_values", b"key_values", "local_epsilon", b"local_epsilon", "means", b"means", "mechanism", b"mechanism", "mse_theory", b"mse_theory", "n_dummies", b"n_dummies", "n_reports", b"n_reports", "n_sentinels", b"n_sentinels", "n_sentinels_missing", b"n_sentinels_missing", "n_sentinels_repeated", b"n_sentinels_repeated", "n_users", b"n_users", "open_seconds", b"open_seconds", "protocol", b"protocol", "published_claim", b"published_claim", "refined", b"refined", "refused", b"refused", "standard_errors", b"standard_errors", "task_digest", b"task_digest"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
+
+@_typing.final
+class Means(_message.Message):
+    """common/estimate.py says what each list is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEANS_FIELD_NUMBER: _builtins.int
+    STANDARD_ERRORS_FIELD_NUMBER: _builtins.int
+    SHRUNK_FIELD_NUMBER: _builtins.int
+    MSE_THEORY_FIELD_NUMBER: _builtins.int
+    BIASED_FIELD_NUMBER: _builtins.int
+    mse_theory: _builtins.float
+    biased: _builtins.bool
+    @_builtins.property
+    def means(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def standard_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def shrunk(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        means: _abc.Iterable[_builtins.float] | None = ...,
+        standard_errors: _abc.Iterable[_builtins.float] | None = ...,
+        shrunk: _abc.Iterable[_builtins.float] | None = ...,
+        mse_theory: _builtins.float = ...,
+        biased: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["biased", b"biased", "means", b"means", "mse_theory", b"mse_theory", "shrunk", b"shrunk", "standard_errors", b"standard_errors"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Means: _TypeAlias = Means  # noqa: Y015
+
+@_typing.final
+class KeyValues(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FREQUENCIES_FIELD_NUMBER: _builtins.int
+    FREQUENCY_ERRORS_FIELD_NUMBER: _builtins.int
+    MEANS_FIELD_NUMBER: _builtins.int
+    MEAN_ERRORS_FIELD_NUMBER: _builtins.int
+    CORRECTED_FIELD_NUMBER: _builtins.int
+    CORRECTED_ERRORS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def frequencies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def frequency_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def means(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def mean_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def corrected(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def corrected_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        frequencies: _abc.Iterable[_builtins.float] | None = ...,
+        frequency_errors: _abc.Iterable[_builtins.float] | None = ...,
+        means: _abc.Iterable[_builtins.float] | None = ...,
+        mean_errors: _abc.Iterable[_builtins.float] | None = ...,
+        corrected: _abc.Iterable[_builtins.float] | None = ...,
+        corrected_errors: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["corrected", b"corrected", "corrected_errors", b"corrected_errors", "frequencies", b"frequencies", "frequency_errors", b"frequency_errors", "mean_errors", b"mean_errors", "means", b"means"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyValues: _TypeAlias = KeyValues  # noqa: Y015
+
+@_typing.final
+class BitTable(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COHORT_SIZES_FIELD_NUMBER: _builtins.int
+    BIT_COUNTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cohort_sizes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def bit_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """cohort by cohort"""
+
+    def __init__(
+        self,
+        *,
+        cohort_sizes: _abc.Iterable[_builtins.int] | None = ...,
+        bit_counts: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bit_counts", b"bit_counts", "cohort_sizes", b"cohort_sizes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BitTable: _TypeAlias = BitTable  # noqa: Y015
 
 @_typing.final
 class ListTasksRequest(_message.Message):

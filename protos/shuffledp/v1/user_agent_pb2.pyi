@@ -3,8 +3,10 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -22,29 +24,108 @@ class ContributeRequest(_message.Message):
 
     TASK_DIGEST_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    PAIRS_FIELD_NUMBER: _builtins.int
     PERSON_FIELD_NUMBER: _builtins.int
     task_digest: _builtins.bytes
     """32 bytes"""
     value: _builtins.int
-    """an item, below the task's domain size; must be given"""
+    """an item, below the task's domain size"""
+    text: _builtins.str
+    number: _builtins.float
+    """within the task's range"""
     person: _builtins.str
     """only for an agent that is configured for several people"""
+    @_builtins.property
+    def numbers(self) -> Global___Numbers:
+        """as many as the task asks for, each within its range"""
+
+    @_builtins.property
+    def pairs(self) -> Global___Pairs:
+        """a number within the range for each key that the person owns"""
+
     def __init__(
         self,
         *,
         task_digest: _builtins.bytes = ...,
-        value: _builtins.int | None = ...,
+        value: _builtins.int = ...,
+        text: _builtins.str = ...,
+        number: _builtins.float = ...,
+        numbers: Global___Numbers | None = ...,
+        pairs: Global___Pairs | None = ...,
         person: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "number", b"number", "numbers", b"numbers", "pairs", b"pairs", "text", b"text", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "person", b"person", "task_digest", b"task_digest", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "number", b"number", "numbers", b"numbers", "pairs", b"pairs", "person", b"person", "task_digest", b"task_digest", "text", b"text", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
-    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+    _WhichOneofReturnType_answer: _TypeAlias = _typing.Literal["value", "text", "number", "numbers", "pairs"]  # noqa: Y015
+    _WhichOneofArgType_answer: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_answer) -> _WhichOneofReturnType_answer | None: ...
 
 Global___ContributeRequest: _TypeAlias = ContributeRequest  # noqa: Y015
+
+@_typing.final
+class Numbers(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        numbers: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Numbers: _TypeAlias = Numbers  # noqa: Y015
+
+@_typing.final
+class Pairs(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class PairsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PAIRS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pairs(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]: ...
+    def __init__(
+        self,
+        *,
+        pairs: _abc.Mapping[_builtins.int, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pairs", b"pairs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Pairs: _TypeAlias = Pairs  # noqa: Y015
 
 @_typing.final
 class ContributeResponse(_message.Message):
