@@ -12,7 +12,8 @@ from common.inclusion import PREFIX_BYTES, BatchCommitment, InclusionProof
 from common.merkle import HASH_BYTES, MAX_BITS, SALT_BYTES, split
 from common.signing import SIGNATURE_BYTES
 from common.task_digest import TaskDigest
-from common.wire import MAX_MESSAGE_BYTES, MAX_PERSON_CHARACTERS, digest_from_wire
+from common.value_wire import MAX_PERSON_CHARACTERS
+from common.wire import MAX_MESSAGE_BYTES, digest_from_wire
 from common.wire_fields import at_most, count, exactly, short
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
 

@@ -15,6 +15,11 @@ Coalition = Literal[
 `analyzer+skippers`: users who do not add the dummies that they should.
 """
 
+REPLACE_LASTING: Final = (
+    "replace-one, lasting: two data sets differ in one user's answer to the question, which is the "
+    "same in all its tasks"
+)
+"""Of permanent responses: whether an answer changed is not hidden."""
 REPLACE_ONE: Final = "replace-one: two data sets differ in one user's value"
 
 

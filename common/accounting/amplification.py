@@ -42,7 +42,7 @@ from common.accounting.epsilon_search import (
 from common.accounting.gaussian import gaussian_delta
 from common.accounting.surroundings import Surroundings
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _FIRST_BINS: Final = 24

@@ -3,6 +3,7 @@
 from typing import Final
 
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.guarantee import rounded_up
 from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 
 HONEST_SHUFFLER: Final = "the shuffler permutes uniformly and does not collude with the analyzer"
@@ -11,6 +12,20 @@ ALONE: Final = (
     "nobody else needs to be honest",
 )
 ENCRYPTED: Final = "the encryption holds"
+
+
+def lasting(lifetime_epsilon: float) -> tuple[str, ...]:
+    """Say what holds of answers that share permanent noise, however many there are."""
+    changes = (
+        "what you answer to this question stays the same in all its tasks: that an answer changed "
+        "may show, whatever epsilon says"
+    )
+    lifetime = rounded_up(lifetime_epsilon)
+    return (
+        changes,
+        f"one that stays the same gives away at most {lifetime}, however often it is asked for",
+        "the secret that the noise follows from stays on your device",
+    )
 
 
 def and_add(dummies: DummySpec) -> str:

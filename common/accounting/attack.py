@@ -41,7 +41,7 @@ from common.accounting.crowd import Crowd
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
 from common.accounting.surroundings import Bins
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 Attack = Callable[[float], float]

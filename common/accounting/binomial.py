@@ -4,7 +4,7 @@ import numpy as np
 from scipy import special, stats
 
 from common.accounting.tails import RELATIVE_ERROR, masses_between, smaller_tail
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 
 def at_most(outcome: Vector, trials: Vector, chance: float) -> Vector:

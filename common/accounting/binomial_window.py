@@ -7,7 +7,7 @@ import numpy as np
 
 from common.accounting.counts import Binomial, quantile, upper_quantile
 from common.accounting.tails import RELATIVE_ERROR
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 ROUNDING: Final = 2.0**-52
 """Twice what one operation on floating-point numbers may add, relatively."""

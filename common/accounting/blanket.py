@@ -33,7 +33,7 @@ from common.accounting.epsilon_search import least_epsilon
 from common.accounting.surroundings import Bins
 from common.accounting.tails import RELATIVE_ERROR
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 _CELLS_PER_DEVIATION: Final = 24.0
 """Grid cells in one root mean square of L: splits then cost some 1e-4 of ε."""

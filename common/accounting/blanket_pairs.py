@@ -20,7 +20,7 @@ from scipy import stats
 
 from common.accounting.randomizers import rappor_chances
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _CELLS: Final = 1000

@@ -12,10 +12,11 @@ worlds weigh J ~ Bin(m, 1/2) by 1 ± s(1 - 2J/m), hence
 Every δ here is an upper bound of that expectation: δ(ε | m) falls with m (J/m is a reverse
 martingale), bins of m are charged at their low edge, and no tail is cut off.
 
-For comparison only, and for randomizers of which no more is known: formula 1 knows the randomizer.
+For comparison, and for randomizers of which no more is known: formula 1 knows the randomizer.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,7 +30,7 @@ from common.accounting.epsilon_search import least_epsilon
 from common.accounting.surroundings import Bins
 from common.accounting.tails import RELATIVE_ERROR
 from common.errors import AccountingError, BoundRangeError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _LARGEST: Final = 700.0
@@ -107,16 +108,16 @@ class CloneReduction:
         """
         if not epsilon >= 0:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
-        return self._delta_at(epsilon, *_bins(crowd.others, self.chance))
+        return self.curve(crowd)(epsilon)
+
+    def curve(self, crowd: Crowd) -> Callable[[float], float]:
+        """Give δ as a function of ε, an upper bound; bins are laid out once."""
+        bins = _bins(crowd.others, self.chance)
+        return lambda epsilon: self._delta_at(epsilon, *bins)
 
     def epsilon(self, crowd: Crowd, delta: float, local_epsilon: float) -> float:
         """Bound the reduction's ε from above, up to the local ε; cost: some ten δ."""
-        bins = _bins(crowd.others, self.chance)
-        return least_epsilon(
-            lambda epsilon: self._delta_at(epsilon, *bins),
-            delta=delta,
-            local_epsilon=local_epsilon,
-        )
+        return least_epsilon(self.curve(crowd), delta=delta, local_epsilon=local_epsilon)
 
     def _delta_at(self, epsilon: float, edges: Vector, masses: Vector, missed: float) -> float:
         if epsilon >= self.log_odds:

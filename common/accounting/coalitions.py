@@ -15,6 +15,7 @@ from common.accounting.assumptions import (
     ENCRYPTED,
     HONEST_SHUFFLER,
     and_add,
+    lasting,
     of_the_shuffler,
 )
 from common.accounting.composition import composed_epsilon
@@ -24,41 +25,32 @@ from common.accounting.drawn_dummies import each_item_release, uniform_dummies
 from common.accounting.hybrid import HybridRelease
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
 from common.accounting.published import PUBLISHED, Setting
-from common.accounting.release import CrowdRelease, LocalRelease, Release
+from common.accounting.release import (
+    CloneRelease,
+    CrowdRelease,
+    LastingRelease,
+    LocalRelease,
+    Release,
+)
+from common.accounting.theorems import (
+    CLONES,
+    CLONES_COMPOSED,
+    COMPOSED,
+    ENCRYPTION,
+    FORMULA_1,
+    HYBRID,
+    ITEM_NOISE,
+    ITEM_NOISE_COMPOSED,
+    LOCAL,
+    NO_LOCAL_NOISE,
+)
 from common.dummy_spec import DummySpec
 from common.errors import AccountingError, BoundRangeError
-from common.guarantee import REPLACE_ONE, Coalition, Guarantee, sum_upper
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.reduction import MatchCountReduction
+from common.guarantee import REPLACE_LASTING, REPLACE_ONE, Coalition, Guarantee, sum_upper
+from common.mechanisms.catalogue import randomizer_of, rappor_of
+from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.shuffler_spec import PERMUTES, ShufflerSpec
 from common.task import Task, honest_share
-
-FORMULA_1: Final = (
-    "privacy blanket, exact two-binomial form, rounded up ([BBGN19]; "
-    "formula 1 of common/accounting)"
-)
-ITEM_NOISE: Final = (
-    "noise on each item's count, exact for the worst case, rounded up ([MSE25], [BC20]; "
-    "item noise of common/accounting)"
-)
-HYBRID: Final = (
-    "randomized response and noise on each item's count, the least of four bounds, rounded up "
-    "(no paper's: hybrid of common/accounting)"
-)
-COMPOSED: Final = (
-    "privacy blanket for each round, dominating pairs composed ([BBGN19], [ZDW22]; "
-    "common/accounting)"
-)
-ITEM_NOISE_COMPOSED: Final = (
-    "noise on each item's count for each round, dominating pairs composed ([MSE25], [ZDW22]; "
-    "common/accounting)"
-)
-LOCAL: Final = "a randomizer with integer weights: the likelihood ratio is at most e^ε"
-NO_LOCAL_NOISE: Final = "none: reports carry no local noise, and nothing is certified"
-ENCRYPTION: Final = (
-    "computational: HPKE [RFC9180], every ciphertext of one length, as many from every user"
-)
-
 
 _WORTH_SAYING: Final = 0.99
 """Own dummies that leave more than this share of the local ε are not worth a row."""
@@ -68,7 +60,7 @@ _WORTH_SAYING: Final = 0.99
 class Terms:
     """What a guarantee follows from, beside who arrived: of a task, or of one that is planned."""
 
-    reduction: MatchCountReduction | None
+    reduction: Reduction | None
     """Of one report; None where no shuffler is relied on."""
     local_epsilon: float
     """What is promised; no less than the reduction's own."""
@@ -79,17 +71,20 @@ class Terms:
     assumed_honest_fraction: float
     rounds: int = 1
     """Tasks like this that the same users answer."""
+    lifetime_epsilon: float | None = None
+    """What any number of answers give away of one value, where they share permanent noise."""
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """Take them from a task: its integer weights, not what it claims of them."""
         return cls(
-            reduction=mechanism_of(task).reduction if task.composition.amplified else None,
+            reduction=randomizer_of(task).reduction if task.amplified else None,
             local_epsilon=task.local_epsilon,
             dummies=task.dummies,
             shuffler=task.shuffler,
             delta=task.delta,
             assumed_honest_fraction=task.assumed_honest_fraction,
+            lifetime_epsilon=rappor_of(task).permanent_epsilon if task.lasting else None,
         )
 
     @property
@@ -150,13 +145,16 @@ class Terms:
             AccountingError: There is no formula for it.
         """
         if self.reduction is None:
-            return LocalRelease(local_epsilon=self.local_epsilon)
+            alone = LocalRelease if self.lifetime_epsilon is None else LastingRelease
+            return alone(local_epsilon=self.local_epsilon)
         named = not self.dummies.uniform
         if named == (not self.shuffler.idle):
             if named:
                 raise AccountingError("no formula counts dummies of each item by both parties")
+            if isinstance(self.reduction, PureReduction):
+                return CloneRelease(local_epsilon=self.reduction.local_epsilon, crowd=crowd)
             return CrowdRelease(reduction=self.reduction, crowd=crowd)
-        if self.reduction.collision != 0:
+        if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
             raise AccountingError("dummies that name each item are for reports that name items")
         if named:
             adding = crowd.random_dummies
@@ -256,6 +254,8 @@ def _theorem(release: Release, rounds: int) -> str:
     """Say from what the central ε of so many rounds like this follows."""
     if isinstance(release, CrowdRelease):
         return FORMULA_1 if rounds == 1 else COMPOSED
+    if isinstance(release, CloneRelease):
+        return CLONES if rounds == 1 else CLONES_COMPOSED
     if rounds > 1:
         return ITEM_NOISE_COMPOSED
     return ITEM_NOISE if isinstance(release, ItemNoiseRelease) else HYBRID
@@ -336,13 +336,15 @@ def local_guarantee(coalition: Coalition, terms: Terms) -> Guarantee:
         uncounted.append("your dummies are not counted")
     if not terms.shuffler.idle:
         uncounted.append("what the shuffler adds and drops is known to it, and not counted")
+    lifetime = terms.lifetime_epsilon
+    lasts = () if lifetime is None else lasting(lifetime)
     return Guarantee(
         coalition=coalition,
         epsilon=terms.local_epsilon_of_all_rounds,
         delta=0.0,
-        neighbouring=REPLACE_ONE,
+        neighbouring=REPLACE_LASTING if lasts else REPLACE_ONE,
         theorem=NO_LOCAL_NOISE if math.isinf(terms.local_epsilon) else LOCAL,
-        assumptions=(*ALONE, *uncounted, *_over_rounds(terms)),
+        assumptions=(*ALONE, *uncounted, *lasts, *_over_rounds(terms)),
     )
 
 
@@ -379,8 +381,8 @@ def _check_users(n_users: int) -> None:
 
 def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     """Say what the protocol's published bound claims against the analyzer, or why nothing."""
-    stated, reduction = task.composition.published_bound, mechanism_of(task).reduction
-    if stated is None or reduction is None:
+    stated, reduction = task.composition.published_bound, randomizer_of(task).reduction
+    if stated is None or not isinstance(reduction, MatchCountReduction):
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
     name, bound = PUBLISHED[stated]
     setting = Setting(

@@ -22,10 +22,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from dp_accounting.pld import pld_pmf
 
-from common.accounting.release import Release
+from common.accounting.release import LastingRelease, Release
 from common.errors import AccountingError
 from common.guarantee import sum_upper
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 MIN_COMPOSED_DELTA: Final = 1e-12
 """Below it the rounding of Fourier transforms would decide."""
@@ -74,6 +74,12 @@ def composed_epsilon(releases: Sequence[Release], delta: float) -> float:
     if len(releases) == 1:
         return releases[0].epsilon(delta)
     _check_delta(delta)
+    lasting = [each.local_epsilon for each in releases if isinstance(each, LastingRelease)]
+    if lasting:
+        # Of rounds that share noise nothing is known but their sum, which is added to the rest.
+        others = [each for each in releases if not isinstance(each, LastingRelease)]
+        rest = [composed_epsilon(others, delta)] if others else []
+        return sum_upper([*lasting, *rest])
     local = sum_upper(release.local_epsilon for release in releases)
     counted = Counter(releases)
     steps = _steps({release: _deviation(release) / _STEPS for release in counted})

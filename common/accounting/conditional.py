@@ -19,7 +19,7 @@ import numpy as np
 
 from common.accounting.binomial import interval_masses, more_than, stop_loss
 from common.accounting.tails import RELATIVE_ERROR
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _MEAN_ERROR: Final = 1e-10

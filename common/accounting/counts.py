@@ -11,7 +11,7 @@ from scipy import special, stats
 from common.accounting import binomial
 from common.accounting.tails import masses_between, smaller_tail
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 MAX_COUNT: Final = 10**9
 """Largest number of users, and of dummies, that the bounds have been checked for."""

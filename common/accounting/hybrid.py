@@ -50,7 +50,7 @@ from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
 from common.accounting.surroundings import Bins
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 

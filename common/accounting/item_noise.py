@@ -40,7 +40,7 @@ from common.accounting.binomial_window import ROUNDING, BinomialWindow
 from common.accounting.counts import Binomial
 from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30

@@ -15,7 +15,7 @@ from common.accounting.counts import (
 )
 from common.accounting.crowd import Crowd
 from common.accounting.tails import RELATIVE_ERROR
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 _TAIL: Final = 1e-24
 """Probability below the first bin; it is charged to δ all the same."""

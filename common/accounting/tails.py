@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 RELATIVE_ERROR: Final = 1e-9
 """

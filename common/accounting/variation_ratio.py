@@ -34,7 +34,7 @@ from common.accounting.clones import CloneReduction, shortfall
 from common.accounting.crowd import Crowd
 from common.accounting.epsilon_search import least_epsilon
 from common.errors import AccountingError, BoundRangeError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _LARGEST: Final = 700.0
