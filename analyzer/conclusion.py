@@ -1,16 +1,17 @@
 """From a batch's counts to its result: what was counted, the estimate, the guarantees. Pure."""
 
-from analyzer.estimation.histogram import estimate
+from analyzer.estimation.of_every_kind import estimate_of
 from analyzer.intake import Intake
 from common.accounting.coalitions import guarantees, published_claim
 from common.batch import BatchManifest
 from common.errors import UnusableBatchError
-from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.mechanism import Mixture
+from common.mechanisms.randomizer import Randomizer
 from common.result import Result
 from common.task import Task
 
 
-def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: Intake) -> Result:
+def conclude(manifest: BatchManifest, task: Task, randomizer: Randomizer, intake: Intake) -> Result:
     """
     Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
 
@@ -41,18 +42,13 @@ def conclude(manifest: BatchManifest, task: Task, mechanism: Mechanism, intake: 
         task_digest=manifest.task_digest,
         protocol=task.protocol,
         mechanism=task.mechanism.name,
-        buckets=task.mechanism.buckets,
+        buckets=task.item_mechanism.buckets if task.kind == "categorical" else 0,
         local_epsilon=task.local_epsilon,
         n_users=manifest.n_users,
         n_reports=manifest.n_reports,
         n_dummies=round(max(0.0, intake.counted - mixture.n_real * mixture.kept)),
         refused=refused,
-        histogram=estimate(
-            mechanism,
-            intake.cells,
-            mixture=mixture,
-            refinement=task.refinement,
-        ),
+        estimate=estimate_of(task, randomizer, intake.cells, mixture),
         guarantees=guarantees(task, manifest.n_users, n_refused),
         published_claim=published_claim(task, manifest.n_users, n_refused),
         open_seconds=0.0,

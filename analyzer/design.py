@@ -9,7 +9,8 @@ from analyzer.wishes import Wishes
 from common.accounting.coalitions import Terms
 from common.dummy_spec import DummySpec
 from common.mechanisms.local_hashing import REPORT_DTYPE as HASHED_REPORT
-from common.mechanisms.mechanism import Mixture, Vector
+from common.mechanisms.mechanism import Mixture
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import Support, expected_mse, variance

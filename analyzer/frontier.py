@@ -24,7 +24,7 @@ from common.accounting.gaussian import gaussian_mu
 from common.errors import TaskError
 from common.mechanisms.hash_family import MAX_SEEDS
 from common.mechanisms.local_hashing import family_for
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.support import bernoulli_variance
 from common.task import MAX_ENVELOPE_BYTES, envelope_bytes
 

@@ -15,7 +15,8 @@ import numpy as np
 from analyzer.repeats import Repeats
 from common.hpke import HpkePrivateKey, report_context
 from common.hpke_pool import Pool, in_order
-from common.mechanisms.mechanism import Counts, Mechanism, Reports, is_null
+from common.mechanisms.mechanism import is_null
+from common.mechanisms.randomizer import Counts, Randomizer, Reports
 from common.result import RefusalCause
 from common.task import Task
 from common.task_digest import TaskDigest
@@ -43,7 +44,7 @@ def take_in(
     chunks: Iterable[bytes],
     task: Task,
     digest: TaskDigest,
-    mechanism: Mechanism,
+    mechanism: Randomizer,
     *,
     pool: Pool,
     key: HpkePrivateKey,

@@ -26,7 +26,7 @@ from common.accounting.item_noise_calibration import (
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.errors import PlanError
 from common.mechanisms.local_hashing import optimal_buckets
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.support import bernoulli_variance
 from common.shuffler_spec import ShufflerSpec
 from common.task import MAX_LOCAL_EPSILON

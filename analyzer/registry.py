@@ -9,6 +9,7 @@ import numpy as np
 
 from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
+from analyzer.specification import local_claim, specification
 from analyzer.spending import Spending
 from analyzer.store import Store
 from analyzer.task_table import TaskLine
@@ -18,13 +19,12 @@ from common.draft import TaskDraft
 from common.dummy_spec import DummySpec
 from common.errors import TaskError, UnknownTaskError
 from common.hpke import HpkePublicKey, KeyId, key_id
-from common.mechanisms.catalogue import specify
-from common.mechanisms.local_hashing import optimal_buckets
-from common.protocols import Protocol, protocol_named
+from common.protocols import protocol_named
 from common.runtime.clock import Clock
 from common.signing import SignedTask
-from common.task import NONCE_BYTES, Task, check_domain_size
+from common.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
+from common.task_rules import check_domain_size
 
 
 class Registry:
@@ -129,18 +129,16 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Cost: one search for ε, tenths of a second.
     """
     protocol = protocol_named(draft.protocol)
-    check_domain_size(draft.domain_size)
-    buckets = _buckets(draft, protocol)
+    if protocol.kind == "string" and draft.labels and draft.domain_size == 1:
+        draft = dataclasses.replace(draft, domain_size=len(draft.labels))
+    check_domain_size(draft.domain_size, protocol.kind)
+    spec = specification(draft)
+    local_epsilon = local_claim(draft, spec)
     task = Task(
         protocol=draft.protocol,
         domain_size=draft.domain_size,
         labels=draft.labels,
-        mechanism=specify(
-            protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
-            domain_size=draft.domain_size,
-            buckets=buckets,
-            local_epsilon=draft.local_epsilon,
-        ),
+        mechanism=spec,
         dummies=_dummies(draft),
         shuffler=draft.shuffler,
         delta=draft.delta,
@@ -148,30 +146,18 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
         target_size=draft.target_size,
         deadline=draft.deadline,
         assumed_honest_fraction=draft.assumed_honest_fraction,
-        local_epsilon=draft.local_epsilon,
+        local_epsilon=local_epsilon,
         central_epsilon=0.0,  # until it is known, below: it follows from everything else
         suite=draft.suite,
         analyzer_key=analyzer_key,
         shuffler_key=draft.shuffler_key,
         nonce=nonce,
         population=draft.population,
-        budget_epsilon=_budget_epsilon(draft),
+        budget_epsilon=_budget_epsilon(draft, local_epsilon),
         budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
     )
     HpkePublicKey(task.suite, task.shuffler_key)  # no device could seal to what is no key
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
-
-
-def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
-    """Give what a draft hashes into; where it says nothing, what is best without a shuffler."""
-    if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
-        raise TaskError(
-            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the draft says "
-            f"{draft.buckets}"
-        )
-    if draft.buckets or not protocol.hashes or protocol.amplified:
-        return draft.buckets
-    return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
 
 
 def _dummies(draft: TaskDraft) -> DummySpec:
@@ -184,7 +170,7 @@ def _dummies(draft: TaskDraft) -> DummySpec:
     return draft.dummies
 
 
-def _budget_epsilon(draft: TaskDraft) -> float:
+def _budget_epsilon(draft: TaskDraft, local_epsilon: float) -> float:
     """
     Give the budget of a draft: the stated one, or the local ε, which a task alone never exceeds.
 
@@ -193,8 +179,8 @@ def _budget_epsilon(draft: TaskDraft) -> float:
     """
     if draft.budget_epsilon is not None:
         return draft.budget_epsilon
-    if not math.isinf(draft.local_epsilon):
-        return draft.local_epsilon
+    if not math.isinf(local_epsilon):
+        return local_epsilon
     if draft.population:
         raise TaskError("a population asked without local noise needs a budget_epsilon")
     return MOST_EPSILON

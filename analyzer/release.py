@@ -37,12 +37,12 @@ from common.guarantee import claimed
 from common.hpke_pool import Pool
 from common.inclusion import BatchCommitment
 from common.ledger_entry import LedgerEntry
-from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.catalogue import randomizer_of
 from common.result import Result
+from common.result_wire import result_from_bytes, result_to_bytes
 from common.runtime import logs
 from common.task import Task
 from common.task_digest import TaskDigest
-from common.wire import result_from_bytes, result_to_bytes
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
@@ -189,7 +189,7 @@ class Releases:
         manifest = of_users_alone(manifest, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
-        mechanism = mechanism_of(task)
+        mechanism = randomizer_of(task)
         started = time.perf_counter()
         intake = await asyncio.to_thread(
             take_in,

@@ -13,6 +13,7 @@ from analyzer.sentinels import Sentinels
 from common.draft_wire import draft_from_wire
 from common.evidence_wire import delivered_to_wire, sentinels_from_wire
 from common.ledger_wire import after_from_wire, ledger_to_wire
+from common.result_wire import result_to_wire
 from common.task_summary_wire import (
     description_to_wire,
     summaries_to_wire,
@@ -23,7 +24,6 @@ from common.wire import (
     chunk_from_wire,
     digest_from_wire,
     manifest_from_wire,
-    result_to_wire,
     signed_task_to_wire,
 )
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc

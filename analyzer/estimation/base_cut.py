@@ -6,7 +6,7 @@ import numpy as np
 from scipy import special
 
 from analyzer.estimation.norm_sub import norm_sub
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 FALSE_ALARM: Final = 0.05
 """Chance that noise alone lifts any absent item over the threshold [WLLSL20]."""

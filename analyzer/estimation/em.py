@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from analyzer.estimation.squarem import leap
-from common.mechanisms.mechanism import Channel, Counts, Vector
+from common.mechanisms.mechanism import Channel
+from common.mechanisms.randomizer import Counts, Vector
 
 MIN_GAIN: Final = 0.5
 """

@@ -13,7 +13,8 @@ import numpy as np
 
 from analyzer.estimation.em import Likelihood
 from analyzer.estimation.squarem import leap
-from common.mechanisms.mechanism import Channel, Counts, Vector
+from common.mechanisms.mechanism import Channel
+from common.mechanisms.randomizer import Counts, Vector
 
 UNNOTICED: Final = 1e-4
 """

@@ -3,9 +3,10 @@
 import numpy as np
 
 from analyzer.estimation.refinement import Evidence, refine
-from common.mechanisms.mechanism import Counts, Mechanism, Mixture
+from common.estimate import Histogram
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Counts
 from common.protocols import Refinement
-from common.result import Histogram
 
 
 def estimate(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from analyzer.estimation.norm_mul import norm_mul
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 
 def norm_cut(shares: Vector) -> Vector:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from analyzer.estimation.norm_sub import norm_sub
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 
 def norm_mul(shares: Vector) -> Vector:

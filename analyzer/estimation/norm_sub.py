@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 
 def norm_sub(shares: Vector) -> Vector:

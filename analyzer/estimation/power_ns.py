@@ -6,7 +6,7 @@ import numpy as np
 from scipy import optimize, special
 
 from analyzer.estimation.norm_sub import norm_sub
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 _REACH: Final = 8.0
 """Standard errors to each side of a share, beyond which the noise is taken never to have come."""

@@ -13,7 +13,8 @@ from analyzer.estimation.norm_mul import norm_mul
 from analyzer.estimation.norm_sub import norm_sub
 from analyzer.estimation.power_ns import power_ns
 from common.errors import TaskError
-from common.mechanisms.mechanism import Channel, Counts, Vector
+from common.mechanisms.mechanism import Channel
+from common.mechanisms.randomizer import Counts, Vector
 from common.protocols import Refinement
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 
 _TINY: Final = 1e-300
 _LEAST: Final = 0.1

@@ -1,0 +1,90 @@
+"""From what a batch's reports add up to, to the estimate of its kind of value. By the analyzer."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import numpy as np
+
+from analyzer.estimation.histogram import estimate
+from analyzer.estimation.shrinkage import to_zero
+from common.estimate import BitTable, Estimate, KeyValues, Means
+from common.key_value_spec import KeyValueSpec
+from common.mechanism_specs import spec_as
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.number import NumberMechanism
+from common.mechanisms.priv_kv import PrivKv
+from common.mechanisms.randomizer import Counts, Randomizer
+from common.number_spec import NumberSpec
+from common.protocols import Kind
+from common.rappor_spec import RapporSpec
+from common.task import Task
+
+
+def estimate_of(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> Estimate:
+    """
+    Estimate what a task asks for. Pure.
+
+    Args:
+        task: Whose batch it is.
+        randomizer: Its mechanism.
+        cells: From the mechanism's `tally`.
+        mixture: What the counted reports are. Of other kinds than items there are no dummies, and
+            who was counted is in the cells.
+    """
+    if task.kind == "categorical":
+        mechanism = cast("Mechanism", randomizer)
+        return estimate(mechanism, cells, mixture=mixture, refinement=task.refinement)
+    return _WITHOUT_DUMMIES[task.kind](task, randomizer, cells)
+
+
+def _bit_table(task: Task, _randomizer: Randomizer, cells: Counts) -> BitTable:
+    spec = spec_as(task.mechanism, RapporSpec)
+    sizes, counts = cells[: spec.cohorts], cells[spec.cohorts :]
+    return BitTable(cohort_sizes=sizes, bit_counts=counts.reshape(spec.cohorts, spec.bits))
+
+
+def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
+    """
+    Give means and errors in the task's units.
+
+    A number of which nobody told anything is put into the middle of its range, and half the range
+    is its error: no law within a range has a larger deviation.
+    """
+    spec, mechanism = spec_as(task.mechanism, NumberSpec), cast("NumberMechanism", randomizer)
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    moments = mechanism.estimate(cells)
+    told = np.isfinite(moments.variances)
+    variances = np.where(told, moments.variances, 1.0)
+    means = np.where(told, moments.means, 0.0)
+    filled = dataclasses.replace(moments, means=means, variances=variances)
+    return Means(
+        means=middle + half * means,
+        standard_errors=half * np.sqrt(variances),
+        shrunk=middle + half * np.clip(to_zero(filled), -1, 1),
+        mse_theory=float(half**2 * variances.mean()),
+        unbiased=moments.unbiased,
+    )
+
+
+def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
+    spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), cast("PrivKv", randomizer)
+    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
+    found = priv_kv.estimate(cells)
+    corrected = priv_kv.without_fakes(found)
+    return KeyValues(
+        frequencies=found.frequencies,
+        frequency_errors=found.frequency_errors,
+        means=middle + half * found.means,
+        mean_errors=half * found.mean_errors,
+        corrected=middle + half * corrected.means,
+        corrected_errors=half * corrected.mean_errors,
+    )
+
+
+_WITHOUT_DUMMIES: Final[Mapping[Kind, Callable[[Task, Randomizer, Counts], Estimate]]] = {
+    "string": _bit_table,
+    "mean": _means,
+    "vector": _means,
+    "key-value": _key_values,
+}

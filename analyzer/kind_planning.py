@@ -1,0 +1,237 @@
+"""
+Parameters for values that are no items: the largest local ε that keeps a promise. Pure.
+
+Each protocol of the kind gets as much local ε as the promise allows, by the very task that would be
+published; the one with the least predicted error is the plan.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from analyzer.registry import complete
+from common.accounting.coalitions import guarantees
+from common.draft import TaskDraft, TextDraft
+from common.errors import PlanError
+from common.guarantee import Guarantee
+from common.mechanism_specs import spec_as
+from common.mechanisms.catalogue import number_mechanism_of, priv_kv_of, rappor_of
+from common.number_spec import NumberSpec
+from common.protocols import Kind, protocols_of
+from common.rappor_spec import INSTANT_SUM, RapporSpec
+from common.task import MAX_LOCAL_EPSILON, MIN_DELTA, Task
+
+LEAST_EPSILON: Final = 0.01
+"""Local ε below which no parameters are sought: a million people would tell next to nothing."""
+_KEY: Final = bytes(31) + b"\x09"
+"""Stands where a task has public keys; nothing is sealed."""
+_DEADLINE: Final = 4_000_000_000
+_CLOSE: Final = 1e-2
+"""Relative: how closely the largest local ε is found."""
+_SPREAD: Final = np.linspace(-1, 1, 5)
+"""Numbers for which an error is predicted: spread evenly over the range."""
+_OWNERS: Final = 0.5
+"""Share of owners for which an error is predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindWishes:
+    """What an operator wants of a task for texts, numbers or pairs."""
+
+    kind: Kind
+    n_users: int
+    n_min: int
+    central_epsilon: float
+    delta: float
+    size: int = 1
+    """Numbers of a vector, or keys."""
+    local_cap: float = math.inf
+    honest_fraction: float = 1.0
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the draft, such as the range."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "categorical":
+            raise PlanError("items are planned for by their own rules")
+        if not self.central_epsilon > 0:
+            raise PlanError(f"central_epsilon is {self.central_epsilon:g}; it must be above 0")
+        if not MIN_DELTA <= self.delta < 1:
+            raise PlanError(
+                f"delta is {self.delta:g}; it must be at least {MIN_DELTA:g} and below 1"
+            )
+        if not 1 <= self.n_min <= self.n_users:
+            raise PlanError(
+                f"n_min is {self.n_min} and users is {self.n_users}; "
+                "n_min must be at least 1, and users no less"
+            )
+        if not self.local_cap >= LEAST_EPSILON:
+            raise PlanError(
+                f"the local cap is {self.local_cap:g}; it must be at least {LEAST_EPSILON:g}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindDesign:
+    """A protocol with its parameters, as a draft, and what it gives."""
+
+    draft: TaskDraft
+    task: Task
+    mse: float
+    """Predicted mean squared error: of a mean, in the task's units; of a share, for texts and keys.
+    """
+    biased: bool
+    """More is added to the error than is predicted: projections leave something out."""
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """For n_min users, one a coalition."""
+        return guarantees(self.task, self.task.n_min, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindPlan:
+    """The best design, and the best of every other protocol of the kind."""
+
+    wishes: KindWishes
+    best: KindDesign
+    runners_up: tuple[KindDesign, ...]
+
+
+def plan_kind(wishes: KindWishes) -> KindPlan:
+    """
+    Find the design with the least predicted error that keeps the promise.
+
+    Raises:
+        PlanError: No protocol of the kind keeps it.
+
+    Cost: some ten tasks a protocol, tenths of a second each.
+    """
+    designs = [design_of(name, wishes) for name in protocols_of(wishes.kind)]
+    found = [design for design in designs if design is not None]
+    if not found:
+        raise PlanError(
+            f"no protocol for {wishes.kind} data keeps a central epsilon of "
+            f"{wishes.central_epsilon:g} at delta {wishes.delta:g} with {wishes.n_min} users: "
+            "more users, a larger epsilon or a larger delta would do"
+        )
+    found.sort(key=lambda design: (design.biased, design.mse))
+    return KindPlan(wishes=wishes, best=found[0], runners_up=tuple(found[1:]))
+
+
+def design_of(protocol: str, wishes: KindWishes) -> KindDesign | None:
+    """
+    Give a protocol with the largest local ε that keeps the promise; None if none does.
+
+    Raises:
+        TaskError: The wishes break a rule of tasks.
+    """
+    most = min(wishes.local_cap, MAX_LOCAL_EPSILON)
+    high = _kept(protocol, most, wishes)
+    if high is not None:
+        return high
+    low = max(LEAST_EPSILON, min(most, wishes.central_epsilon))  # shuffling never adds to it
+    found = _kept(protocol, low, wishes)
+    while found is not None and most > low * (1 + _CLOSE):
+        middle = math.sqrt(low * most)
+        better = _kept(protocol, middle, wishes)
+        if better is None:
+            most = middle
+        else:
+            found, low = better, middle
+    return found
+
+
+def _kept(protocol: str, local_epsilon: float, wishes: KindWishes) -> KindDesign | None:
+    """Make the design with a local ε, if its task's claim keeps the promise."""
+    draft = _draft(protocol, local_epsilon, wishes)
+    if draft is None:
+        return None
+    task = complete(draft, analyzer_key=_KEY, nonce=bytes(32))
+    if task.central_epsilon > wishes.central_epsilon or task.local_epsilon > wishes.local_cap:
+        return None
+    return KindDesign(
+        draft=draft,
+        task=task,
+        mse=predicted_mse(task, wishes.n_users),
+        biased=protocol == "multi-rphm",
+    )
+
+
+def _draft(protocol: str, local_epsilon: float, wishes: KindWishes) -> TaskDraft | None:
+    draft = TaskDraft(
+        protocol=protocol,
+        domain_size=wishes.size,
+        local_epsilon=local_epsilon,
+        delta=wishes.delta,
+        n_min=wishes.n_min,
+        target_size=wishes.n_users,
+        deadline=_DEADLINE,
+        shuffler_key=_KEY,
+        assumed_honest_fraction=wishes.honest_fraction,
+        **wishes.fields,
+    )
+    if wishes.kind != "string":
+        return draft
+    texts = _texts(draft.texts or TextDraft(bits=0 if draft.labels else 32), local_epsilon)
+    return None if texts is None else dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
+
+
+def _texts(texts: TextDraft, local_epsilon: float) -> TextDraft | None:
+    """
+    Choose p = 1 - q for a local ε, and leave the permanent noise as it is.
+
+    A bit's odds of being shown truly are e^(ε/2h): with s = q* - p* = (1-f)(q-p) it is
+    (1+s)/(1-s). None where even p = 0 gives away less: then that is the most there is.
+    """
+    if not 0 <= texts.permanent < 1:
+        raise PlanError(f"permanent is {texts.permanent}; it must be at least 0 and below 1")
+    signal = math.tanh(local_epsilon / (4 * texts.hashes))
+    spread = min(1.0, signal / (1 - texts.permanent))
+    unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
+    if unset >= 1 / 2:
+        return None
+    return dataclasses.replace(texts, unset=unset, set=1 - unset)
+
+
+def predicted_mse(task: Task, n_users: int) -> float:
+    """
+    Predict the mean squared error of what a task would release.
+
+    Of a mean for people spread evenly over the range; of a key's share where half of all own it; of
+    a text's share where it is rare.
+    """
+    return _MSE[task.kind](task, n_users)
+
+
+def _pair_mse(task: Task, n_users: int) -> float:
+    owners = np.full(task.domain_size, _OWNERS)
+    expected = priv_kv_of(task).expected(owners, np.zeros(task.domain_size), n_users)
+    return float((expected.frequency_errors**2).mean())
+
+
+def _number_mse(task: Task, n_users: int) -> float:
+    numbers = spec_as(task.mechanism, NumberSpec)
+    half = (numbers.high - numbers.low) / 2
+    people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
+    of_one = number_mechanism_of(task).variance(people) * len(people)
+    return float(half**2 * of_one.mean() / n_users)
+
+
+def _text_mse(task: Task, n_users: int) -> float:
+    """p*(1-p*) / (n·(q*-p*)²) for a bit, over what a text's own bits leave of others' [EPK14]."""
+    spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
+    unset, signal = rappor.unset_chance, rappor.set_chance - rappor.unset_chance
+    others = 1 - 1 / spec.bits if spec.encoding == "bloom" else 1.0
+    return unset * (1 - unset) / (n_users * signal**2 * spec.hashes * others)
+
+
+_MSE: Final[Mapping[Kind, Callable[[Task, int], float]]] = {
+    "string": _text_mse,
+    "mean": _number_mse,
+    "vector": _number_mse,
+    "key-value": _pair_mse,
+}

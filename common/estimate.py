@@ -1,0 +1,146 @@
+"""What a batch tells, in numbers with their errors: one form for each kind of value."""
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import WireError
+
+Vector = NDArray[np.float64]
+Interval = tuple[Vector, Vector]
+
+
+def interval_reach(confidence: float) -> float:
+    """Give how many standard errors an interval reaches to each side."""
+    return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
+
+
+def interval_around(figures: Vector, errors: Vector, confidence: float) -> Interval:
+    """Give the ends of each figure's own interval, by the normal approximation."""
+    reach = interval_reach(confidence) * errors
+    return figures - reach, figures + reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Histogram:
+    """How often each item occurs."""
+
+    frequencies: Vector
+    """Debiased shares, one an item; may be negative, sum to about 1."""
+    standard_errors: Vector
+    """Of the debiased shares. Intervals belong to these, never to the refined ones."""
+    refined: Vector
+    """A distribution: at least 0, sum 1. Usually closer to the truth, but biased."""
+    mse_theory: float
+    """Mean over items of the debiased shares' exact variance."""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.frequencies), len(self.standard_errors), len(self.refined)}
+        if len(lengths) != 1:
+            _differ("a histogram", lengths)
+
+    def interval(self, confidence: float) -> Interval:
+        """Give the ends of each item's own interval, by the normal approximation."""
+        return interval_around(self.frequencies, self.standard_errors, confidence)
+
+    def tells_values_apart(self, confidence: float) -> bool:
+        """
+        Say whether any item's share is distinguishable from none.
+
+        Simultaneous intervals decide (Bonferroni): of many items that nobody holds, some have an
+        interval of their own above 0 by chance.
+        """
+        size = len(self.frequencies)
+        low, _ = self.interval(1 - (1 - confidence) / max(1, size))
+        return bool((low > 0).any())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Means:
+    """The mean of each number over the people, in the units of the task's range."""
+
+    means: Vector
+    """May lie outside the range."""
+    standard_errors: Vector
+    """Of the means: what noise alone does. Intervals belong to these."""
+    shrunk: Vector
+    """Drawn to the middle of the range as far as the noise says, and within it. Usually closer to
+    the truth where there are many numbers and few people, but biased."""
+    mse_theory: float
+    """Mean over numbers of the squared standard errors."""
+    unbiased: bool = True
+    """Whether the means are right on average; if not (projections), no interval is one of
+    confidence."""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.means), len(self.standard_errors), len(self.shrunk)}
+        if len(lengths) != 1:
+            _differ("means", lengths)
+
+    def interval(self, confidence: float) -> Interval:
+        """Give the ends of each mean's own interval, by the normal approximation."""
+        return interval_around(self.means, self.standard_errors, confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyValues:
+    """How many people own each key, and the mean of their values, in the units of the range."""
+
+    frequencies: Vector
+    """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
+    frequency_errors: Vector
+    means: Vector
+    """Biased towards what stands for keys that are not owned: see common/mechanisms/priv_kv.py."""
+    mean_errors: Vector
+    """Of the means, their bias not counted."""
+    corrected: Vector
+    """Means with that bias taken out by the estimated frequencies: nearly unbiased, and noisier."""
+    corrected_errors: Vector
+    """Of the corrected means."""
+
+    def __post_init__(self) -> None:
+        lengths = {
+            len(self.frequencies),
+            len(self.frequency_errors),
+            len(self.means),
+            len(self.mean_errors),
+            len(self.corrected),
+            len(self.corrected_errors),
+        }
+        if len(lengths) != 1:
+            _differ("key-value estimates", lengths)
+
+    def frequency_interval(self, confidence: float) -> Interval:
+        """Give the ends of each frequency's own interval, by the normal approximation."""
+        return interval_around(self.frequencies, self.frequency_errors, confidence)
+
+    def mean_interval(self, confidence: float) -> Interval:
+        """Give the ends of each corrected mean's own interval."""
+        return interval_around(self.corrected, self.corrected_errors, confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BitTable:
+    """What filters of texts come to: whoever has candidates decodes it, as often as they like."""
+
+    cohort_sizes: NDArray[np.int64]
+    """Reports of each cohort, shape (cohorts,)."""
+    bit_counts: NDArray[np.int64]
+    """How many of them show each bit as set, shape (cohorts, bits)."""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.cohort_sizes), len(self.bit_counts)}
+        if self.bit_counts.ndim != 2 or len(lengths) != 1:  # noqa: PLR2004  # cohorts, bits
+            _differ("a table of bits", lengths)
+        if (self.bit_counts > self.cohort_sizes[:, np.newaxis]).any():
+            raise WireError("a bit is set in more reports than its cohort has")
+
+
+Estimate = Histogram | Means | KeyValues | BitTable
+
+
+def _differ(what: str, lengths: set[int]) -> NoReturn:
+    raise WireError(f"{what}: its lists have different lengths: {sorted(lengths)}")

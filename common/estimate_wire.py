@@ -1,0 +1,130 @@
+"""Estimates of every kind on their way; see common/wire.py."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import WireError
+from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means
+from common.mechanism_spec import MAX_DOMAIN_SIZE
+from common.rappor_spec import MAX_BITS, MAX_COHORTS
+from common.task import MAX_USERS
+from common.wire_fields import amount, figures, whole
+from protos.shuffledp.v1 import analyzer_pb2
+
+_MOST_SHARE: Final = 1e30
+"""
+Most that a debiased share, or its error, may be; a generous bound, whatever devices sent. 2^30
+reports for each user, the shuffler's dummies among them, over the least p - q that weights below
+2^63 make, 2^-63, come to 10^28.
+"""
+_MOST_REFINED: Final = 1 + 1e-6
+"""A share of a distribution, and what rounding may add."""
+_MOST_MEAN: Final = 1e30
+"""Likewise of a mean, or its error: a range reaches 10^12, and d/k times a mechanism's largest."""
+
+
+def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse) -> None:
+    """Write an estimate into the result that it belongs to."""
+    if isinstance(estimate, Histogram):
+        message.frequencies.extend(estimate.frequencies)
+        message.standard_errors.extend(estimate.standard_errors)
+        message.refined.extend(estimate.refined)
+        message.mse_theory = estimate.mse_theory
+    elif isinstance(estimate, Means):
+        means = analyzer_pb2.Means(
+            means=estimate.means,
+            standard_errors=estimate.standard_errors,
+            shrunk=estimate.shrunk,
+            mse_theory=estimate.mse_theory,
+            biased=not estimate.unbiased,
+        )
+        message.means.CopyFrom(means)
+    elif isinstance(estimate, KeyValues):
+        pairs = analyzer_pb2.KeyValues(
+            frequencies=estimate.frequencies,
+            frequency_errors=estimate.frequency_errors,
+            means=estimate.means,
+            mean_errors=estimate.mean_errors,
+            corrected=estimate.corrected,
+            corrected_errors=estimate.corrected_errors,
+        )
+        message.key_values.CopyFrom(pairs)
+    else:
+        table = analyzer_pb2.BitTable(
+            cohort_sizes=estimate.cohort_sizes.tolist(),
+            bit_counts=estimate.bit_counts.ravel().tolist(),
+        )
+        message.bit_table.CopyFrom(table)
+
+
+def estimate_from_wire(message: analyzer_pb2.GetResultResponse) -> Estimate:
+    """Read the estimate of a result; exactly one kind of it is there."""
+    n_estimates = (
+        bool(message.frequencies)
+        + message.HasField("means")
+        + message.HasField("key_values")
+        + message.HasField("bit_table")
+    )
+    if n_estimates != 1:
+        raise WireError(f"a result holds {n_estimates} estimates; it must hold 1")
+    if message.HasField("means"):
+        return _means_from_wire(message.means)
+    if message.HasField("key_values"):
+        return _key_values_from_wire(message.key_values)
+    if message.HasField("bit_table"):
+        return _bit_table_from_wire(message.bit_table)
+    whole("the number of values", len(message.frequencies), MAX_DOMAIN_SIZE)
+    return Histogram(
+        frequencies=figures("a share", message.frequencies, -_MOST_SHARE, _MOST_SHARE),
+        standard_errors=figures("a standard error", message.standard_errors, 0, _MOST_SHARE),
+        refined=figures("a refined share", message.refined, 0, _MOST_REFINED),
+        mse_theory=amount("mse_theory", message.mse_theory, _MOST_SHARE**2),
+    )
+
+
+def _means_from_wire(message: analyzer_pb2.Means) -> Means:
+    whole("the number of means", len(message.means), MAX_DOMAIN_SIZE)
+    return Means(
+        means=figures("a mean", message.means, -_MOST_MEAN, _MOST_MEAN),
+        standard_errors=figures("a standard error", message.standard_errors, 0, _MOST_MEAN),
+        shrunk=figures("a shrunk mean", message.shrunk, -_MOST_MEAN, _MOST_MEAN),
+        mse_theory=amount("mse_theory", message.mse_theory, _MOST_MEAN**2),
+        unbiased=not message.biased,
+    )
+
+
+def _key_values_from_wire(message: analyzer_pb2.KeyValues) -> KeyValues:
+    whole("the number of keys", len(message.frequencies), MAX_DOMAIN_SIZE)
+    return KeyValues(
+        frequencies=figures("a share", message.frequencies, -_MOST_SHARE, _MOST_SHARE),
+        frequency_errors=figures("a standard error", message.frequency_errors, 0, _MOST_SHARE),
+        means=figures("a mean", message.means, -_MOST_MEAN, _MOST_MEAN),
+        mean_errors=figures("a standard error", message.mean_errors, 0, _MOST_MEAN),
+        corrected=figures("a corrected mean", message.corrected, -_MOST_MEAN, _MOST_MEAN),
+        corrected_errors=figures("a standard error", message.corrected_errors, 0, _MOST_MEAN),
+    )
+
+
+def _bit_table_from_wire(message: analyzer_pb2.BitTable) -> BitTable:
+    cohorts = whole("the number of cohorts", len(message.cohort_sizes), MAX_COHORTS)
+    bits, rest = divmod(len(message.bit_counts), cohorts)
+    if rest:
+        raise WireError(
+            f"there are {len(message.bit_counts)} counts of bits for {cohorts} cohorts; "
+            "each must have as many"
+        )
+    whole("the number of bits", bits, MAX_BITS)
+    return BitTable(
+        cohort_sizes=_counts(message.cohort_sizes),
+        bit_counts=_counts(message.bit_counts).reshape(cohorts, bits),
+    )
+
+
+def _counts(fields: Sequence[int]) -> NDArray[np.int64]:
+    most = max(fields, default=0)
+    if most > MAX_USERS:
+        raise WireError(f"a count is {most}; it may be at most {MAX_USERS}")
+    return np.array(fields, dtype=np.int64)
