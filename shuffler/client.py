@@ -15,12 +15,7 @@ from common.runtime.fresh_channel import FreshChannel
 from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, reply
 from common.signing import SignedTask
 from common.task_digest import TaskDigest
-from common.wire import (
-    chunk_to_wire,
-    manifest_to_wire,
-    signed_task_from_wire,
-    wants_reports,
-)
+from common.wire import chunk_to_wire, manifest_to_wire, signed_task_from_wire, wants_reports
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 _WHOM: Final = "the analyzer"

@@ -27,10 +27,12 @@ from common.runtime import logs
 from common.runtime.clock import Clock
 from common.signing import PublicIdentity
 from common.task_digest import TaskDigest
+from common.value import Value
 from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.client import Shuffler
 from user_agent.contribution import Contributor
 from user_agent.evidence import Inclusion
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.policy import Claim, Policy, check
 from user_agent.token_file import TokenFile
 
@@ -63,6 +65,7 @@ class Agent:
         several_persons: bool,
         clock: Clock,
         rng: np.random.Generator,
+        secrets: PersonalSecrets | None = None,
         tokens: TokenFile | None = None,
         shuffler_identity: PublicIdentity | None = None,
     ) -> None:
@@ -74,12 +77,13 @@ class Agent:
         self._several_persons = several_persons
         self._clock = clock
         self._rng = rng
+        self._secrets = secrets
         self._confirmed: deque[TaskDigest] = deque(maxlen=_REMEMBERED)
         self._under_way: WeakValueDictionary[tuple[str, TaskDigest], asyncio.Lock] = (
             WeakValueDictionary()
         )
 
-    async def contribute(self, digest: TaskDigest, value: int, person: str) -> Acknowledgement:
+    async def contribute(self, digest: TaskDigest, value: Value, person: str) -> Acknowledgement:
         """
         Answer a task for a person. Only the first call for a task uses its value.
 
@@ -88,7 +92,7 @@ class Agent:
             PolicyError: The device does not answer this task.
             BudgetError: The person has not enough left to spend.
             SignatureError, TaskError: The task is not what the pinned analyzer signed, or invalid.
-            ValueRangeError: The value lies outside the domain.
+            ValueRangeError: The value is none that the task asks for.
             PeerError: The shuffler cannot be reached; what was saved is sent again later.
             ReceiptError: It took it, and its receipt does not verify: the same.
             PeerRefusalError: The shuffler does not take it.
@@ -134,7 +138,7 @@ class Agent:
             raise WireError("this agent answers for several persons; say by name for whom")
 
     async def _charge(
-        self, digest: TaskDigest, value: int, person: str
+        self, digest: TaskDigest, value: Value, person: str
     ) -> tuple[SavedSubmission, bool]:
         """Fetch and check a task, then charge, prepare and save an answer in one step."""
         signed = await self._shuffler.fetch_task(digest)
@@ -145,7 +149,8 @@ class Agent:
         )
         if digest not in self._confirmed:
             self._confirmed.append(digest)
-        contributor = Contributor(task, digest)
+        secret = None if self._secrets is None else self._secrets.of(person)
+        contributor = Contributor(task, digest, secret)
         return await self._budget.spend(
             person,
             digest,

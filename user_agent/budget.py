@@ -30,6 +30,9 @@ CREATE TABLE IF NOT EXISTS submissions (
     delta REAL NOT NULL,
     PRIMARY KEY (person, task_digest)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lasting_secret (
+    fingerprint BLOB PRIMARY KEY
+) WITHOUT ROWID;
 """
 
 
@@ -60,6 +63,14 @@ class Budget:
     def __init__(self, path: Path) -> None:
         _upgrade(path)
         self._database = Database(path, _SCHEMA + evidence.SCHEMA)
+
+    async def recognises(self, fingerprint: bytes) -> bool:
+        """
+        Say whether lasting noise always followed from the secret with this fingerprint.
+
+        The first one is remembered.
+        """
+        return await self._database.run(_recognises, fingerprint)
 
     async def find(self, person: str, digest: TaskDigest) -> SavedSubmission | None:
         """Look up what this person submitted to this task."""
@@ -171,6 +182,13 @@ def _saved(row: tuple[str, bytes, bytes, float, float, float, str]) -> SavedSubm
         claim=Claim(local_epsilon=local_epsilon, central_epsilon=central_epsilon, delta=delta),
         state=SubmissionState(state),
     )
+
+
+def _recognises(connection: sqlite3.Connection, fingerprint: bytes) -> bool:
+    row = connection.execute("SELECT fingerprint FROM lasting_secret").fetchone()
+    if row is None:
+        connection.execute("INSERT INTO lasting_secret (fingerprint) VALUES (?)", (fingerprint,))
+    return row is None or bytes(row[0]) == fingerprint
 
 
 def _find(

@@ -6,18 +6,22 @@ and shipped is this.
 """
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.hpke import HpkePublicKey, envelope_context, report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism, Reports, check_value, null_reports
+from common.mechanisms.catalogue import randomizer_of
+from common.mechanisms.mechanism import Mechanism, null_reports
+from common.mechanisms.randomizer import Reports
 from common.merkle import leaf
 from common.submission import Submission, pack
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+from common.value import Value
+from user_agent.layout import layout_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,44 +40,51 @@ class Answer:
 class Contributor:
     """Answers one task: laid out once a task, used once a person."""
 
-    def __init__(self, task: Task, digest: TaskDigest) -> None:
+    def __init__(self, task: Task, digest: TaskDigest, secret: bytes | None = None) -> None:
         """
         Lay out the task's mechanism and seals.
+
+        Args:
+            task: What is answered.
+            digest: Of the task as it was published.
+            secret: The person's own, which lasting noise follows from; see `layout_of`.
 
         Raises:
             TaskError: The task's mechanism is not one that this program knows.
         """
         self._task = task
-        self._mechanism = mechanism_of(task)
+        self._mechanism = randomizer_of(task)
+        self._lay_out = layout_of(task, secret)
         analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
         self._seal_report = analyzer_key.sealer(report_context(digest))
         self._seal_envelope = shuffler_key.sealer(envelope_context(digest))
 
-    def prepare(self, value: int, rng: np.random.Generator) -> bytes:
+    def prepare(self, value: Value, rng: np.random.Generator) -> bytes:
         """
         Prepare one user's submission. Run by the user agent.
 
         Args:
-            value: The true item, 0 .. domain_size-1.
+            value: The true one, of the task's kind.
             rng: Source of randomness for reports, dummies, their order and the submission's id.
 
         Returns:
             The envelope, whose length depends on the task alone. A retry sends these very bytes.
 
         Raises:
-            ValueRangeError: The value lies outside the domain; the message does not repeat it.
+            ValueRangeError: The value is none of the task's; the message does not repeat it.
 
         Cost: one seal for each report and one for the envelope, about 0.1 ms each.
         """
         return self.answer(value, rng).envelope
 
-    def answer(self, value: int, rng: np.random.Generator) -> Answer:
+    def answer(self, value: Value, rng: np.random.Generator) -> Answer:
         """Prepare one user's submission, and what it can be recognised by; see `prepare`."""
-        check_value(value, self._task.domain_size)  # before numpy sees a number of any size
-        own = self._mechanism.randomize(np.array([value], dtype=np.int64), rng)
-        dummies = draw_dummies(self._mechanism, self._task.dummies, rng)
-        reports = pad(np.concatenate([own, dummies]), self._task.reports_per_user)
+        reports = self._mechanism.randomize(self._lay_out(value, rng), rng)
+        if self._task.dummies.maximum:  # only items have any
+            dummies = draw_dummies(cast("Mechanism", self._mechanism), self._task.dummies, rng)
+            reports = np.concatenate([reports, dummies])
+        reports = pad(reports, self._task.reports_per_user)
         # Shuffled before they are sealed, so that the order of sealing tells nothing either.
         reports = reports[rng.permutation(len(reports))]
         sealed = [self._seal_report(report.tobytes()) for report in reports]

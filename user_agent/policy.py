@@ -8,7 +8,7 @@ from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
 from common.errors import AccountingError, BudgetError, PolicyError, SignatureError
 from common.guarantee import rounded_up, sum_upper
-from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.catalogue import randomizer_of
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
@@ -24,10 +24,13 @@ class Policy:
     """The most that one answer may give away if nobody else is honest. Infinite: anything, so that
     tasks without local noise are answered too."""
     total_local_epsilon_cap: float = 20.0
-    """The most that all answers of a person together may, ever."""
+    """The most that all answers of a person together may, ever: local ε are added up."""
     total_central_epsilon_cap: float = 1.0
     """The most that all of them together may give away to the analyzer, at total_delta_cap."""
     total_delta_cap: float = 1e-4
+    lasting_responses: bool = False
+    """Whether tasks are answered whose permanent noise others share. They speak of an answer that
+    stays the same: that it changed may show, and no cap bounds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +105,18 @@ def check(
     task = authentic(signed, digest, policy.identity)
     if now >= task.deadline:
         raise PolicyError("the task's deadline has passed")
+    if task.lasting and not policy.lasting_responses:
+        raise PolicyError(
+            "the task names a question that may be asked again, and shares noise with its other "
+            "tasks: its owner may set lasting_responses in this device's settings"
+        )
     if task.local_epsilon > policy.local_epsilon_cap:
         raise PolicyError(
             f"the task's local epsilon is {task.local_epsilon}; "
             f"this device answers up to {policy.local_epsilon_cap}: its owner may raise "
             "local_epsilon_cap, and total_local_epsilon_cap, in its settings"
         )
-    if not mechanism_of(task).keeps_promise(task.local_epsilon):
+    if not randomizer_of(task).keeps_promise(task.local_epsilon):
         raise PolicyError(
             f"the task's weights do not keep its claim of local epsilon {task.local_epsilon}"
         )
@@ -163,7 +171,16 @@ def check_totals(policy: Policy, spent: Sequence[Claim], claim: Claim) -> None:
 
 
 def _composed(policy: Policy, claims: Sequence[Claim]) -> float:
-    """Compose central claims; together they cost no more than the local ε, whatever their δ."""
+    """
+    Compose central claims; together they cost no more than the local ε, whatever their δ.
+
+    What claims its local ε is added up and counted as one: of answers that share permanent noise no
+    more is known, and the device need not know which do.
+    """
     local = sum_upper(each.local_epsilon for each in claims)
-    central = [(each.central_epsilon, each.delta) for each in claims]
+    amplified = [each for each in claims if each.central_epsilon < each.local_epsilon]
+    pure = [each.central_epsilon for each in claims if each.central_epsilon >= each.local_epsilon]
+    central = [(each.central_epsilon, each.delta) for each in amplified]
+    if pure:
+        central.append((sum_upper(pure), 0.0))
     return min(local, composed_claims(central, policy.total_delta_cap))

@@ -1,9 +1,11 @@
 """Composition root of the user agent: randomness, clock, files and channels are made here."""
 
 import asyncio
+from typing import Final
 
 import grpc
 
+from common.errors import SettingsError
 from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
 from common.runtime.process import Listener
@@ -16,11 +18,14 @@ from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.client import DeviceClient
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
 from user_agent.token_file import TokenFile
 from user_agent.watch import Watch
+
+_LASTING_FILE: Final = "permanent.key"
 
 
 class UserAgentService:
@@ -54,8 +59,9 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     clock = SystemClock()
     state = StateDirectory.open(settings.state_directory)
     tls = identity_for(settings, "user_agent", clock)
-    channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     budget = Budget(state.path / "budget.sqlite")
+    secrets = await _lasting_secrets(state, budget) if settings.lasting_responses else None
+    channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     shuffler = DeviceClient(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
     pinned = (
@@ -72,11 +78,13 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
             total_local_epsilon_cap=settings.total_local_epsilon_cap,
             total_central_epsilon_cap=settings.total_central_epsilon_cap,
             total_delta_cap=settings.total_delta_cap,
+            lasting_responses=settings.lasting_responses,
         ),
         tokens=TokenFile(settings.token_file),
         several_persons=settings.several_persons,
         clock=clock,
         rng=secure_generator(),
+        secrets=secrets,
         shuffler_identity=pinned,
     )
     watch = Watch(
@@ -99,3 +107,21 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         asyncio.create_task(watch.keep_checking()),
     ]
     return UserAgentService(listener, budget, channel, running)
+
+
+async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:
+    """
+    Open the device's secret; on first use make it.
+
+    Raises:
+        SettingsError: It is not the one that earlier answers drew their lasting noise from.
+    """
+    secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
+    if not await budget.recognises(secrets.fingerprint):
+        budget.close()
+        raise SettingsError(
+            f"{_LASTING_FILE} is not the secret that earlier answers drew their lasting noise "
+            "from, and new noise would tell more than they promised: restore it from a backup of "
+            "the state directory, or leave lasting_responses out"
+        )
+    return secrets

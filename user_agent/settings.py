@@ -30,6 +30,9 @@ class UserAgentSettings(ServiceSettings):
     total_central_epsilon_cap: float = 1.0
     """The most that all of them together may give away to the analyzer, at total_delta_cap."""
     total_delta_cap: float = 1e-4
+    lasting_responses: bool = False
+    """Answer questions that may be asked again, with noise that lasts: their epsilon is about an
+    answer that stays the same, and that it changed may show."""
     token_file: Path | None = None
     """A file with the person's token, for shufflers that ask for one."""
     several_persons: bool = False
