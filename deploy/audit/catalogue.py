@@ -20,6 +20,10 @@ from deploy.audit.code.settings import play_settings
 from deploy.audit.code.small_rules import play_small_rules
 from deploy.audit.code.startup import play_startup
 from deploy.audit.code.stores import play_stores
+from deploy.audit.code.value_claims import play_value_claims
+from deploy.audit.code.value_devices import play_value_devices
+from deploy.audit.code.value_estimates import play_value_estimates
+from deploy.audit.code.value_games import play_values
 from deploy.audit.integrity import scenarios as integrity
 from deploy.audit.privacy.alone import play_n_minus_one, play_skippers
 from deploy.audit.privacy.colluders import play_colluders
@@ -29,7 +33,7 @@ from deploy.audit.privacy.partition import play_partition
 from deploy.audit.privacy.pooled import play_pooled
 from deploy.audit.privacy.printed import play_printed
 from deploy.audit.privacy.rounds import play_rounds
-from deploy.audit.scenario import Scenario
+from deploy.audit.scenario import EVERY_KIND, Scenario
 from deploy.audit.services import scenarios as services
 
 SCENARIOS: Final = (
@@ -60,6 +64,7 @@ SCENARIOS: Final = (
         title="The analyzer cuts its users into groups",
         seconds=2,
         play=play_partition,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="linking", title="Messages are linked by their seeds", seconds=1, play=play_linking
@@ -69,27 +74,35 @@ SCENARIOS: Final = (
         title="Dummies reuse their user's seed, as OD-HP is printed",
         seconds=3,
         play=play_printed,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="puredump",
         title="pureDUMP against shuffler and analyzer together",
         seconds=1.5,
         play=play_pure_dump,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="shuffler-dummies",
         title="The shuffler knows the dummies that it made",
         seconds=1.5,
         play=play_shuffler_dummies,
+        kinds=EVERY_KIND,
     ),
     Scenario(
-        name="orders", title="Every order of a batch is as likely", seconds=5, play=play_orders
+        name="orders",
+        title="Every order of a batch is as likely",
+        seconds=5,
+        play=play_orders,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="generators",
         title="Production's generator",
         seconds=1,
         play=play_generators,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="devices",
@@ -103,14 +116,26 @@ SCENARIOS: Final = (
         seconds=2,
         play=play_randomizer,
     ),
-    Scenario(name="mechanisms", title="Every mechanism has its law", seconds=5, play=play_panel),
+    Scenario(
+        name="mechanisms",
+        title="Every mechanism has its law",
+        seconds=5,
+        play=play_panel,
+        kinds=EVERY_KIND,
+    ),
     Scenario(
         name="batches",
         title="Whole batches have their law",
         seconds=0.5,
         play=play_batches,
     ),
-    Scenario(name="draws", title="Numbers of dummies have their laws", seconds=2, play=play_draws),
+    Scenario(
+        name="draws",
+        title="Numbers of dummies have their laws",
+        seconds=2,
+        play=play_draws,
+        kinds=EVERY_KIND,
+    ),
     Scenario(
         name="estimates",
         title="Shares are estimated without bias",
@@ -122,15 +147,51 @@ SCENARIOS: Final = (
         title="Guarantees are computed rightly",
         seconds=6,
         play=play_accountant,
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="kinds",
+        title="Texts, numbers and pairs keep their local epsilon",
+        seconds=3,
+        play=play_values,
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="kind-estimates",
+        title="Means, shares and bits are counted without bias",
+        seconds=1,
+        play=play_value_estimates,
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="kind-devices",
+        title="Devices' answers with texts, numbers and pairs",
+        seconds=1,
+        play=play_value_devices,
+        kinds=EVERY_KIND,
+    ),
+    Scenario(
+        name="kind-claims",
+        title="Claims of texts, numbers and pairs",
+        seconds=1,
+        play=play_value_claims,
+        kinds=EVERY_KIND,
     ),
     *services.SCENARIOS,
     *integrity.SCENARIOS,
-    Scenario(name="mixing", title="A batch is mixed as it was drawn", seconds=1, play=play_mixing),
+    Scenario(
+        name="mixing",
+        title="A batch is mixed as it was drawn",
+        seconds=1,
+        play=play_mixing,
+        kinds=EVERY_KIND,
+    ),
     Scenario(
         name="device-rules",
         title="A device's limits, one by one",
         seconds=0.5,
         play=play_policies,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="covert-bits",
@@ -143,41 +204,48 @@ SCENARIOS: Final = (
         title="How services are started, and what they do by themselves",
         seconds=1,
         play=play_startup,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="operators",
         title="What operators are told",
         seconds=1,
         play=play_operators,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="settings",
         title="Settings, connections and drafts",
         seconds=0.5,
         play=play_settings,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="secrets",
         title="Keys, seals and tokens",
         seconds=0.5,
         play=play_secrets,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="proofs",
         title="Signatures, and proofs of having been counted",
         seconds=0.5,
         play=play_proofs,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="stores",
         title="What the shuffler stores",
         seconds=0.2,
         play=play_stores,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="small-rules",
         title="Small rules that others rely on",
         seconds=1,
         play=play_small_rules,
+        kinds=EVERY_KIND,
     ),
 )

@@ -14,6 +14,7 @@ from common.dummy_spec import DummySpec
 from common.errors import AccountingError, TaskError
 from common.guarantee import Coalition, claimed, rounded_up
 from common.mechanisms.catalogue import mechanism_of, specify
+from common.protocols import Kind
 from common.task import Task
 from deploy.audit.report import AuditReport
 from deploy.audit.weakest import WeakestPoint, best_promises
@@ -55,8 +56,9 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     if pair:
         crowd = _NO_CROWD if point.guarantee.delta == 0 else _ONLY_OWN_DUMMIES
         return (_noise(task), _APART, crowd)
-    if not task.composition.amplified:
-        return (_noise(task), _RELY_ON_A_SHUFFLER, _NO_USERS)
+    if not task.amplified:
+        relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
+        return (_noise(task), relying, _NO_USERS)
     found = [_more_users(task, point.coalition)]
     if task.composition.dummy_laws:
         found.append(_MORE_DUMMIES)
@@ -67,9 +69,13 @@ def variants(report: AuditReport, point: WeakestPoint) -> tuple[Variant, ...]:
     """
     Work out the task as it is, and with one thing changed at a time; what cannot be is left out.
 
+    Of other kinds of value than items there are none: `shuffledp plan` weighs their parameters.
+
     Cost: a few searches for ε, tenths of a second each.
     """
     task, n = report.task, report.n_users
+    if task.kind != "categorical":
+        return ()
     wanted: list[tuple[str, Callable[[], Task], int]] = [("The task as it is", lambda: task, n)]
     other = lower_local_epsilon(task)
     name = f"local_epsilon = {rounded_up(other)} instead of {_local(task)}"
@@ -99,9 +105,9 @@ def with_noise(task: Task, local_epsilon: float) -> Task:
         TaskError: There is no such task.
     """
     spec = specify(
-        task.mechanism.name,
+        task.item_mechanism.name,
         domain_size=task.domain_size,
-        buckets=task.mechanism.buckets,
+        buckets=task.item_mechanism.buckets,
         local_epsilon=local_epsilon,
     )
     names = [task.protocol] if task.composition.local_noise != "none" else list(_NOISY)
@@ -154,6 +160,8 @@ def _noise(task: Task) -> Change:
                 f"{other} finds the parameters with the least error."
             ),
         )
+    if task.kind != "categorical":
+        return Change(action=_LESS[task.kind], why=_WHY_LESS)
     return Change(
         action=f"Lower local_epsilon, for example from {_local(task)} to {other}",
         why=(
@@ -164,6 +172,27 @@ def _noise(task: Task) -> Change:
         ),
     )
 
+
+_LESS: Final[dict[Kind, str]] = {
+    "string": "Raise permanent or unset, or lower set: they decide what a report gives away",
+    "mean": "Lower local_epsilon",
+    "vector": "Lower local_epsilon",
+    "key-value": "Lower local_epsilon",
+}
+_WHY_LESS: Final = (
+    "Each device then adds more noise to its report, and this noise is all that protects a person "
+    "from somebody who knows which report is theirs. The result becomes less exact; shuffledp plan "
+    "with --local-cap finds the parameters with the least error. A task never changes: it takes a "
+    "new one."
+)
+
+_ASK_ONCE: Final = Change(
+    action="Leave population out, if these people are never asked again",
+    why=(
+        "Permanent responses to a population are the same in every task, so that nothing is "
+        "claimed of the shuffler's help. Of a single task it can be claimed."
+    ),
+)
 
 _APART: Final = Change(
     action="Let different organisations operate the shuffler and the analyzer",

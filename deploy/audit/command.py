@@ -24,7 +24,7 @@ from deploy.audit.faults.catalogue import FAULTS, fault_named
 from deploy.audit.report import AuditReport
 from deploy.audit.report_json import as_json
 from deploy.audit.report_table import show_rehearsal, show_report
-from deploy.audit.run import audit, rehearse, scenarios_named
+from deploy.audit.run import audit, faults_for, rehearse, scenarios_named
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.demo_task import demo_draft
 from deploy.output_file import write
@@ -102,15 +102,17 @@ def play_rehearsal(options: AuditOptions, console: Console) -> bool:
         raise SettingsError("give --rehearse, which plants every fault, or --plant, not both")
     if options.full:
         raise SettingsError("a rehearsal draws as little as shows the faults: leave --full out")
-    named = {scenario.name for scenario in scenarios_named(options.scenarios)}
-    faults = [fault for fault in FAULTS.values() if fault.scenario in named]
+    chosen, audited = scenarios_named(options.scenarios), _audited(options)
+    faults = faults_for(audited, chosen)
     if not faults:
+        named = sorted(scenario.name for scenario in chosen)
         raise SettingsError(
-            f"no fault is known that {' or '.join(sorted(named))} must find; --list names them"
+            f"no fault is known that {' or '.join(named)} must find in a task for "
+            f"{audited.task.kind} data; --list names them"
         )
     with _bar(console) as progress:
         rehearsed = rehearse(
-            _audited(options),
+            audited,
             seed=options.seed,
             faults=faults,
             processes=options.processes,

@@ -39,6 +39,8 @@ class AuditReport:
     """Name of the fault that was planted; nothing where the code was as it is."""
     idle: tuple[str, ...] = ()
     """Scenarios that had nothing to play on this task."""
+    other_kinds: tuple[str, ...] = ()
+    """Scenarios that were not played, since they are for tasks of another kind of value."""
     command: str = ""
     """What to type to run it again; nothing where it was not run by a command."""
 

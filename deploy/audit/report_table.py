@@ -76,6 +76,9 @@ def show_report(report: AuditReport, console: Console) -> None:
     if report.idle:
         idle = ", ".join(report.idle)
         console.print(f"Nothing to play on this task: {idle}.", highlight=False)
+    if report.other_kinds:
+        others = ", ".join(report.other_kinds)
+        console.print(f"Not played for {report.task.kind} data: {others}.", highlight=False)
     _show_verdict(report, console)
     _show_planted(report, console)
 

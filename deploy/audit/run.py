@@ -67,7 +67,7 @@ def audit(
     Args:
         audited: The task, how many users, and how much is drawn.
         seed: Each scenario draws from this and its name, so that which others run changes nothing.
-        scenarios: Which.
+        scenarios: Which; those that are not for the task's kind of value are named, not played.
         processes: How many at once; 0 for one a core; 1 for none but this process.
         fault: A fault to plant in every process, by name.
         command: What to type to run it again.
@@ -79,10 +79,9 @@ def audit(
     Raises:
         SettingsError: There is no fault of this name.
     """
-    started = time.perf_counter()
-    jobs = [
-        Job(scenario=scenario, audited=audited, seed=seed, fault=fault) for scenario in scenarios
-    ]
+    started, kind = time.perf_counter(), audited.task.kind
+    fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
+    jobs = [Job(scenario=scenario, audited=audited, seed=seed, fault=fault) for scenario in fitting]
     outcomes = play_all(jobs, processes, progress)
     return AuditReport(
         task=audited.task,
@@ -97,9 +96,10 @@ def audit(
         planted=fault,
         idle=tuple(
             scenario.name
-            for scenario, outcome in zip(scenarios, outcomes, strict=True)
+            for scenario, outcome in zip(fitting, outcomes, strict=True)
             if not outcome.findings
         ),
+        other_kinds=tuple(scenario.name for scenario in scenarios if kind not in scenario.kinds),
         command=command,
     )
 
@@ -118,6 +118,12 @@ class Rehearsed:
     def caught(self) -> bool:
         """Whether the check that must see the fault is what said so, and says so of it alone."""
         return not self.said_before and any(self.fault.check in sentence for sentence in self.said)
+
+
+def faults_for(audited: Audited, scenarios: Sequence[Scenario]) -> tuple[Fault, ...]:
+    """Give the faults that these scenarios must see, and can on a task of this kind of value."""
+    able = {scenario.name for scenario in scenarios if audited.task.kind in scenario.kinds}
+    return tuple(fault for fault in FAULTS.values() if fault.scenario in able)
 
 
 def rehearse(

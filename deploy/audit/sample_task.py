@@ -24,16 +24,20 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
 
     Args:
         **fields: Of a TaskDraft; protocol, domain_size and local_epsilon at least. Items are named,
-            for protocols that need it.
+            for protocols that need it, unless `labels` names others.
 
     Raises:
         TaskError: They break a rule.
     """
     size = fields["domain_size"]
-    plain = {"delta": _DELTA, "n_min": _USERS, "target_size": _USERS, "deadline": _DEADLINE}
-    draft = TaskDraft(
-        labels=tuple(f"item {item}" for item in range(size)), shuffler_key=_KEY, **plain | fields
-    )
+    plain: dict[str, Any] = {
+        "labels": tuple(f"item {item}" for item in range(size)),
+        "delta": _DELTA,
+        "n_min": _USERS,
+        "target_size": _USERS,
+        "deadline": _DEADLINE,
+    }
+    draft = TaskDraft(shuffler_key=_KEY, **plain | fields)
     return complete(draft, analyzer_key=_KEY, nonce=bytes(range(NONCE_BYTES)))
 
 

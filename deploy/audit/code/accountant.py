@@ -71,7 +71,8 @@ def play_accountant(audited: Audited, rng: np.random.Generator) -> Outcome:
     checks = Checks()
     check_tiny(checks)
     for task in (audited.task, *panel()):
-        _check_reduction(checks, task)
+        if task.kind == "categorical":
+            _check_reduction(checks, task)
     _check_sizes(checks)
     _check_crowds(checks)
     _check_refused_of_drawn(checks)
@@ -189,7 +190,9 @@ def _check_refused_of_drawn(checks: Checks) -> None:
 def check_task(checks: Checks, audited: Audited) -> None:
     """The δ at the claimed ε is no more than the task's, by the other program."""
     terms, reduction = audited.terms, audited.terms.reduction
-    if reduction is None or not terms.shuffler.idle or not terms.dummies.uniform:
+    if not isinstance(reduction, MatchCountReduction):
+        return
+    if not terms.shuffler.idle or not terms.dummies.uniform:
         return
     for honest in (audited.n_users, max(1, audited.n_users // 2), 30, 1):
         if honest > audited.n_users:
@@ -255,6 +258,7 @@ def _answered(task: Task, claim: float) -> bool:
         total_local_epsilon_cap=math.inf,
         total_central_epsilon_cap=_NO_CAP,
         total_delta_cap=_SURE,
+        lasting_responses=True,
     )
     try:
         check(signed, signed.digest(), policy, 0.0)

@@ -13,7 +13,8 @@ import numpy as np
 from scipy import fft
 
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism, Vector
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Vector
 from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited

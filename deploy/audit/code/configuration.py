@@ -66,6 +66,7 @@ _DEFAULTS: Final[Mapping[type[ServiceSettings], Mapping[str, Any]]] = MappingPro
             "total_local_epsilon_cap": 20.0,
             "total_central_epsilon_cap": 1.0,
             "total_delta_cap": 1e-4,
+            "lasting_responses": False,
             "token_file": None,
             "several_persons": False,
         },

@@ -19,7 +19,8 @@ from common.errors import SealError, WireError
 from common.hpke import HpkePrivateKey, envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Reports, is_null
+from common.mechanisms.mechanism import is_null
+from common.mechanisms.randomizer import Reports
 from common.mechanisms.string_hashing import StringHashing
 from common.submission import Submission, pack, unpack
 from common.task import Task

@@ -10,7 +10,8 @@ from scipy import fft, stats
 
 from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism, Vector
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Vector
 from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit import fit
 from deploy.audit.audited import Audited

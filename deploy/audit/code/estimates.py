@@ -9,11 +9,12 @@ from scipy import stats
 
 from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate, gather
+from common.estimate import Histogram, interval_reach
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Counts, Mechanism, Mixture, Vector
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Counts, Vector
 from common.mechanisms.support import SupportCounting
 from common.protocols import Refinement
-from common.result import Histogram, interval_reach
 from common.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited

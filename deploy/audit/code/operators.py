@@ -22,10 +22,11 @@ from analyzer.wishes import Wishes
 from common.accounting.coalitions import central_epsilon, guarantees
 from common.batch import BATCH_ID_BYTES, BatchId
 from common.errors import LedgerError, WireError
+from common.estimate import Histogram
 from common.guarantee import Guarantee
 from common.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
 from common.ledger_wire import ledger_to_wire
-from common.result import Histogram, Result
+from common.result import Result
 from common.signing import SignedTask
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
@@ -33,11 +34,11 @@ from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
 from deploy.audit.sample_task import FEW_USERS, amplified_task
 from deploy.audit.stand_ins.still_clock import StillClock
+from deploy.estimate_columns import columns_of
 from deploy.operator_client import OperatorClient
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_server import LivePage, LiveServer
 from deploy.result_check import check_guarantees
-from deploy.result_rows import COLUMNS, rows
 
 _LESS: Final = 0.98
 """Of a figure: further below the truth than two versions of this program are apart."""
@@ -93,13 +94,13 @@ def _result(promised: Sequence[Guarantee]) -> Result:
         task_digest=SignedTask(task_bytes=task.to_bytes(), signature=b"").digest(),
         protocol=task.protocol,
         mechanism=task.mechanism.name,
-        buckets=task.mechanism.buckets,
+        buckets=task.item_mechanism.buckets,
         local_epsilon=task.local_epsilon,
         n_users=FEW_USERS,
         n_reports=FEW_USERS,
         n_dummies=0,
         refused={"repeated": 0, "unreadable": 0, "malformed": 0},
-        histogram=_histogram(nothing),
+        estimate=_histogram(nothing),
         guarantees=tuple(promised),
         published_claim="",
         open_seconds=0.0,
@@ -236,10 +237,8 @@ def _check_plans(checks: Checks) -> None:
 
 def _check_intervals(checks: Checks, rng: np.random.Generator) -> None:
     shares = rng.normal(0.5, 0.1, FEW_USERS)
-    made = [
-        dict(zip(COLUMNS, row, strict=True))
-        for row in rows(_histogram(shares), [str(item) for item in range(FEW_USERS)])
-    ]
+    columns = columns_of(_histogram(shares), [str(item) for item in range(FEW_USERS)])
+    made = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     checks.must(
         "an interval that is shown reaches as far as its confidence of 95 % says",
         all(

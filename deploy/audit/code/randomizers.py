@@ -16,7 +16,8 @@ import numpy as np
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.hash_family import HashFamily
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism, Reports
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Reports
 from common.mechanisms.string_hashing import StringHashing
 from common.randomness import secure_generator
 from common.task import Task
@@ -82,7 +83,7 @@ def play_panel(audited: Audited, rng: np.random.Generator) -> Outcome:
 
 def _law(task: Task) -> tuple[str, float, int, int]:
     """Give what a report's law depends on: sample tasks that differ in other things share it."""
-    return task.mechanism.name, task.local_epsilon, task.domain_size, task.mechanism.buckets
+    return task.mechanism.name, task.local_epsilon, task.domain_size, task.item_mechanism.buckets
 
 
 def _tested(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Reports
+from common.mechanisms.randomizer import Reports
 from common.task import Task
 from deploy.audit.checks import Checks
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism, Reports
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Reports
 from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
@@ -71,7 +72,7 @@ def _check_cells(
 
 def places_of(task: Task) -> int:
     """Give how many places a report may name."""
-    return max(task.domain_size, task.mechanism.buckets)
+    return max(task.domain_size, task.item_mechanism.buckets)
 
 
 def law_of_places(task: Task, value: int, own: float) -> np.ndarray:

@@ -27,10 +27,12 @@ from analyzer.verdict import judge
 from common.accounting import coalitions
 from common.accounting.coalitions import guarantees, published_claim
 from common.batch import BatchManifest
+from common.estimate import Histogram
 from common.guarantee import Guarantee
 from common.ledger_entry import ChainHead
-from common.mechanisms.mechanism import Mechanism, Vector
-from common.result import Histogram, Result
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Vector
+from common.result import Result
 from common.sorted_index import SortedIndex
 from common.task import Task
 from common.task_digest import TaskDigest

@@ -28,6 +28,8 @@ from deploy.audit.faults.records import RECORDS
 from deploy.audit.faults.rules_catalogue import RULES
 from deploy.audit.faults.services import SERVICES
 from deploy.audit.faults.stores_catalogue import STORES
+from deploy.audit.faults.value_rules import VALUE_RULES
+from deploy.audit.faults.values import VALUES
 from deploy.audit.near_name import meant
 
 ALL_FAULTS: Final = (
@@ -52,6 +54,8 @@ ALL_FAULTS: Final = (
     *OPERATIONS,
     *BEHAVIOUR,
     *HIDDEN,
+    *VALUES,
+    *VALUE_RULES,
 )
 
 FAULTS: Final = MappingProxyType({fault.name: fault for fault in ALL_FAULTS})

@@ -15,14 +15,14 @@ from common.accounting.counts import Binomial
 from common.accounting.crowd import Crowd
 from common.accounting.drawn_dummies import each_item_release
 from common.dummy_spec import DummySpec
+from common.estimate import interval_reach
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Counts, Reports
+from common.mechanisms.randomizer import Counts, Reports
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
 from common.operator_token import OperatorToken
-from common.result import interval_reach
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from shuffler.permutation import permute

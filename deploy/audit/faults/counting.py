@@ -10,7 +10,7 @@ from common.accounting import hybrid
 from common.accounting.coalitions import Terms
 from common.accounting.composition import composed_epsilon
 from common.accounting.crowd import Crowd
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.support import debias
 from common.shuffler_spec import ShufflerSpec
 from deploy.audit.faults import planting

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Reports
+from common.mechanisms.randomizer import Reports
 from common.mechanisms.response_weights import ResponseWeights
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from common.dummy_spec import DummySpec
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism, Reports, Vector
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Reports, Vector
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.string_hashing import StringHashing
 from deploy.audit.faults import planting

@@ -1,7 +1,7 @@
 """Faults of what operators are shown, and of what devices look at before they answer."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -9,16 +9,17 @@ import numpy as np
 
 from analyzer import planning
 from common.accounting.coalitions import Terms, analyzer_guarantee, claimed_guarantee
+from common.estimate import Estimate, Histogram
 from common.guarantee import Guarantee
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
 from common.mechanisms.response_weights import ResponseWeights
-from common.result import Histogram
 from common.signing import PublicIdentity, SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
-from deploy import operator_client, result_check, result_rows
+from deploy import operator_client, result_check
 from deploy.audit.faults import planting
+from deploy.estimate_columns import Columns, columns_of
 from deploy.operator_client import OperatorClient
 from deploy.pages import live_server
 from protos.shuffledp.v1 import analyzer_pb2
@@ -81,12 +82,14 @@ def plans_for_one_round() -> AbstractContextManager[None]:
 
 def narrow_intervals() -> AbstractContextManager[None]:
     """Plant intervals of 68.27 % under a heading of 95 %."""
-    honest = result_rows.rows
+    honest = columns_of
 
-    def other(histogram: Histogram, labels: Sequence[str]) -> Iterator[tuple[object, ...]]:
-        low, high = (ends.tolist() for ends in histogram.interval(0.6827))
-        for place, row in enumerate(honest(histogram, labels)):
-            yield (*row[:4], low[place], high[place], row[6])
+    def other(estimate: Estimate, labels: Sequence[str]) -> Columns:
+        columns = honest(estimate, labels)
+        if isinstance(estimate, Histogram):
+            low, high = (ends.tolist() for ends in estimate.interval(0.6827))
+            columns |= {"interval_low": low, "interval_high": high}
+        return columns
 
     return planting.function(honest, other)
 

@@ -23,13 +23,15 @@ from analyzer.store import Store
 from analyzer.verdict import judge, judge_refusals
 from common.batch import BatchManifest
 from common.errors import LedgerError
+from common.estimate import Histogram
 from common.inclusion import BatchCommitment
 from common.ledger_entry import ChainHead, LedgerEntry, verify
-from common.mechanisms.mechanism import Counts, Mechanism, Mixture
-from common.result import Histogram, Result
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Counts
+from common.result import Result
+from common.result_wire import result_to_wire
 from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.task import Task
-from common.wire import result_to_wire
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 

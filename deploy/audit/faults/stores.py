@@ -20,7 +20,8 @@ from common.dummy_spec import DummySpec
 from common.errors import DamagedStorageError, ShuffleDpError, SignatureError
 from common.hpke import KeyId
 from common.hpke_pool import Opened
-from common.mechanisms.mechanism import Mechanism, Reports
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Reports
 from common.runtime import logs
 from common.shuffler_spec import ShufflerSpec
 from common.signing import SignedTask

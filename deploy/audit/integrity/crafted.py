@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism, Reports, Vector
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Reports, Vector
 from common.mechanisms.string_hashing import DIGEST_BYTES, StringHashing, bucket_of
 from common.mechanisms.unary import UnaryEncoding
 from common.plain_report import plain_reports

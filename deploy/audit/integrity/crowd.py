@@ -8,7 +8,8 @@ import numpy as np
 
 from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate
-from common.mechanisms.mechanism import Counts, Mechanism, Mixture, Reports
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Counts, Reports
 from common.mechanisms.string_hashing import StringHashing
 from common.protocols import Refinement
 from common.task import Task

@@ -176,7 +176,7 @@ def _promised(checks: Checks, task: Task, result: Result) -> None:
 
 def _closed_form(task: Task, n_users: int) -> float:
     """Give what is claimed for shuffled local hashing [BBGN19], [WDX+20]."""
-    answers = math.exp(task.local_epsilon) + task.mechanism.buckets - 1
+    answers = math.exp(task.local_epsilon) + task.item_mechanism.buckets - 1
     return math.sqrt(14 * math.log(2 / task.delta) * answers / (n_users - 1))
 
 

@@ -20,7 +20,8 @@ import numpy as np
 from scipy.linalg import solve_toeplitz
 
 from common.mechanisms.grr import Grr
-from common.mechanisms.mechanism import Mechanism, Reports, Vector
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Reports, Vector
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.support import SupportCounting

@@ -22,6 +22,7 @@ from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.contribution import Contributor
 from user_agent.evidence import Inclusion
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.policy import Policy
 from user_agent.watch import Watch
 
@@ -94,10 +95,12 @@ class Rehearsal:
                 local_epsilon_cap=math.inf,
                 total_local_epsilon_cap=math.inf,
                 total_central_epsilon_cap=math.inf,
+                lasting_responses=True,
             ),
             several_persons=True,
             clock=clock,
             rng=rng,
+            secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=shuffler.identity.public_identity(),
         )
         n_people = people(task)

@@ -15,7 +15,7 @@ from deploy.audit.integrity.bulk_clients import bulk_clients
 from deploy.audit.integrity.dishonest_clients import dishonest_clients
 from deploy.audit.integrity.restarts import restarts
 from deploy.audit.integrity.thresholds import thresholds
-from deploy.audit.scenario import Scenario
+from deploy.audit.scenario import EVERY_KIND, Scenario
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     Scenario(
@@ -87,37 +87,44 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
         name="bulk-clients",
         title="Many submissions in one call",
         play=bulk_clients,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="thresholds",
         title="Batches just short of enough, and submissions just too late",
         play=thresholds,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="restarts",
         title="A shuffler that is started again",
         play=restarts,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="analyzer-budgets",
         title="Several releases to the same people",
         seconds=2,
         play=budgets.budgets,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="analyzer-ledger",
         title="A charge that cannot be written, and one that was altered",
         play=ledger_rules.ledger_rules,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="analyzer-intake",
         title="What the analyzer counts, refuses and keeps",
         seconds=2,
         play=intake_rules.intake_rules,
+        kinds=EVERY_KIND,
     ),
     Scenario(
         name="analyzer-releases",
         title="What the analyzer holds back, and what a result says of what was refused",
         play=held_back.held_back,
+        kinds=EVERY_KIND,
     ),
 )

@@ -16,7 +16,8 @@ from common.runtime.state import StateDirectory
 from common.runtime.vitals import Vitals
 from common.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.submission import Submission, pack
-from common.task import MAX_SHUFFLER_DUMMIES, Task
+from common.task import Task
+from common.task_rules import MAX_SHUFFLER_DUMMIES
 from common.user_token import TokenIdentity
 from deploy.audit.stand_ins.in_place import InPlace
 from deploy.audit.stand_ins.still_clock import StillClock

@@ -11,8 +11,9 @@ import numpy as np
 
 from common.hpke import HpkePublicKey, Sealer, envelope_context
 from common.submission import Submission, pack
-from common.task import MAX_SHUFFLER_DUMMIES, SUBMISSION_ID_BYTES, Task
+from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+from common.task_rules import MAX_SHUFFLER_DUMMIES
 from common.user_token import TokenIdentity
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.inbox import Inbox

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from common.dummy_spec import DummySpec
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 

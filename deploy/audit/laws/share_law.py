@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mixture, Vector
+from common.mechanisms.mechanism import Mixture
+from common.mechanisms.randomizer import Vector
 from common.task import Task
 from deploy.audit.laws.support_law import support_law
 
@@ -52,7 +53,7 @@ def law_of_share(task: Task, item: int, truth: Vector, mixture: Mixture) -> Shar
 
 
 def _of_places(task: Task, item: int, truth: Vector, mixture: Mixture) -> ShareLaw:
-    mechanism, places = mechanism_of(task), task.mechanism.buckets
+    mechanism, places = mechanism_of(task), task.item_mechanism.buckets
     steps = [float(mechanism.debias(row, mixture)[item]) for row in np.eye(places, dtype=np.int64)]
     deviation = float(np.sqrt(mechanism.variance(truth, mixture)[item]))
     return ShareLaw(deviation=deviation, step=max(steps) - min(steps))

@@ -27,7 +27,7 @@ class SupportLaw:
 def support_law(task: Task) -> SupportLaw:
     """Give the chances: GRR [KBR16], unary and hashing [WBLJ17], square wave [LWLWLS20]."""
     power = math.exp(task.local_epsilon)
-    name, size, buckets = task.mechanism.name, task.domain_size, task.mechanism.buckets
+    name, size, buckets = task.mechanism.name, task.domain_size, task.item_mechanism.buckets
     if name in {"grr", "warner"}:
         return _response(power, size, other=None)
     if name in {"local-hashing", "string-hashing"}:

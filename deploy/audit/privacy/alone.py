@@ -6,13 +6,9 @@ from typing import Final
 import numpy as np
 
 from common.accounting.assumptions import ENCRYPTED
-from common.accounting.coalitions import (
-    analyzer_guarantee,
-    local_guarantee,
-    skippers_guarantee,
-)
+from common.accounting.coalitions import analyzer_guarantee, local_guarantee, skippers_guarantee
 from common.guarantee import rounded_up
-from common.mechanisms.mechanism import Reports
+from common.mechanisms.randomizer import Reports
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play

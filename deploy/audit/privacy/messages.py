@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.dummy_spec import DummySpec
-from common.mechanisms.mechanism import Mechanism, Reports, Vector
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Reports, Vector
 from common.task import Task
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts

@@ -8,7 +8,7 @@ import numpy as np
 
 from common.accounting.coalitions import guarantees_under, local_guarantee
 from common.guarantee import Coalition
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.shuffler_spec import PERMUTES
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome

@@ -24,7 +24,7 @@ from common.accounting.assumptions import HONEST_SHUFFLER
 from common.accounting.crowd import Crowd
 from common.accounting.published import od_hp_theorem_1
 from common.guarantee import REPLACE_ONE
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.string_hashing import StringHashing
 from deploy.audit import fit

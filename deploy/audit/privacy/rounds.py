@@ -11,7 +11,7 @@ from common.accounting.coalitions import Terms, analyzer_guarantee, local_guaran
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
 from common.guarantee import rounded_up
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome

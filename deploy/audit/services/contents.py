@@ -10,7 +10,8 @@ from scipy.linalg import solve_toeplitz
 from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import gather
 from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Reports, is_null
+from common.mechanisms.mechanism import is_null
+from common.mechanisms.randomizer import Reports
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from deploy.audit.checks import Checks

@@ -32,7 +32,9 @@ _FILES: Final[dict[Party, re.Pattern[str]]] = {
             )
         )
     ),
-    "user_agent": re.compile("|".join((*_SERVED, "budget\\.sqlite(-wal|-shm)?"))),
+    "user_agent": re.compile(
+        "|".join((*_SERVED, "permanent\\.key", "budget\\.sqlite(-wal|-shm)?"))
+    ),
 }
 
 _FOLDERS: Final[dict[Party, re.Pattern[str]]] = {
@@ -64,6 +66,7 @@ _COLUMNS: Final[dict[Party, dict[str, str]]] = {
     "user_agent": {
         "submissions": "person task_digest envelope local_epsilon state central_epsilon delta",
         "evidence": "person task_digest leaves deadline inclusion receipt receipt_verified",
+        "lasting_secret": "fingerprint",
     },
 }
 """A new column belongs here once somebody has thought about what it reveals."""

@@ -105,7 +105,7 @@ def recovered(task: Task) -> TaskDraft:
         protocol=task.protocol,
         domain_size=task.domain_size,
         labels=task.labels,
-        buckets=task.mechanism.buckets if task.composition.hashes else 0,
+        buckets=task.item_mechanism.buckets if task.composition.hashes else 0,
         local_epsilon=task.local_epsilon,
         delta=task.delta,
         dummies=task.dummies,

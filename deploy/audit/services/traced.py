@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+from common.value import Value
 from deploy.audit.stand_ins.watched import Watched
 from user_agent.contribution import Answer, Contributor
 
@@ -38,9 +40,14 @@ class TracedContributor(Contributor):
     """Prepares answers as every device does, and tells what went into each."""
 
     def __init__(
-        self, task: Task, digest: TaskDigest, *, told: Callable[[TracedAnswer], None]
+        self,
+        task: Task,
+        digest: TaskDigest,
+        secret: bytes | None = None,
+        *,
+        told: Callable[[TracedAnswer], None],
     ) -> None:
-        super().__init__(task, digest)
+        super().__init__(task, digest, secret)
         self._digest, self._told = digest, told
         watched = Watched(self._mechanism)
         self._watched, self._mechanism = watched, watched
@@ -59,7 +66,7 @@ class TracedContributor(Contributor):
         self._seal_report = report  # type: ignore[assignment]  # a seal, and a note of it
         self._seal_envelope = envelope  # type: ignore[assignment]  # likewise
 
-    def answer(self, value: int, rng: np.random.Generator) -> Answer:
+    def answer(self, value: Value, rng: np.random.Generator) -> Answer:
         """Prepare one user's answer, and tell of it."""
         self._watched.drawn.clear()
         self._sealed.clear()
@@ -69,7 +76,7 @@ class TracedContributor(Contributor):
         self._told(
             TracedAnswer(
                 task_digest=self._digest,
-                value=value,
+                value=cast("int", value),  # the play collects items
                 own=self._watched.drawn[0][0].tobytes(),
                 n_dummies=sum(report != null for report in reports) - 1,
                 reports=reports,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from common.batch import BatchManifest
 from common.hpke import HpkePrivateKey, envelope_context, report_context
-from common.mechanisms.mechanism import Mechanism, Reports, is_null
+from common.mechanisms.mechanism import Mechanism, is_null
+from common.mechanisms.randomizer import Reports
 from common.submission import Outcome, Submission, unpack
 from common.task import Task
 from common.task_digest import TaskDigest

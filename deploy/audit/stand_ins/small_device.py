@@ -4,7 +4,7 @@ import dataclasses
 import sqlite3
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
 from user_agent.evidence import Evidence
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.policy import Policy
 from user_agent.watch import Watch
 
@@ -46,11 +47,12 @@ class SmallDevice:
             rng: What it draws from.
             **caps: Of its Policy; those that are not named limit nothing.
         """
-        no_limits = {
+        no_limits: dict[str, Any] = {
             "local_epsilon_cap": float("inf"),
             "total_local_epsilon_cap": float("inf"),
             "total_central_epsilon_cap": _NO_LIMIT,
             "total_delta_cap": _SURE,
+            "lasting_responses": True,
         }
         folder.mkdir(exist_ok=True)
         self.folder, self.clock, self.shuffler = folder, StillClock(), ShufflerInMemory()
@@ -68,6 +70,7 @@ class SmallDevice:
             several_persons=bool(self._person),
             clock=self.clock,
             rng=self._rng,
+            secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=None if shuffler is None else shuffler.public_identity(),
         )
 

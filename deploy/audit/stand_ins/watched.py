@@ -1,18 +1,19 @@
 """A mechanism that remembers what it drew."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import Mechanism, Reports
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Randomizer, Reports
 
 
 class Watched:
     """A mechanism, and what it drew since it was last asked: first the own report, then dummies."""
 
-    def __init__(self, mechanism: Mechanism) -> None:
-        self._behind = mechanism
+    def __init__(self, mechanism: Randomizer) -> None:
+        self._behind = cast("Mechanism", mechanism)  # what is played are items
         self.drawn: list[Reports] = []
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # whatever a mechanism offers

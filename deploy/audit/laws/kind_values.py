@@ -1,0 +1,76 @@
+"""Values that tasks for texts, numbers and pairs are tried with: usual ones, and the worst two."""
+
+import itertools
+from typing import Final
+
+import numpy as np
+
+from common.key_value_spec import KeyValueSpec
+from common.mechanism_specs import spec_as
+from common.mechanisms.multi_rphm import projection
+from common.number_spec import NumberSpec
+from common.rappor_spec import RapporSpec
+from common.task import Task
+from common.value import Value
+from deploy.audit.laws.value_laws import bit_law
+
+USUAL: Final = (-0.73, 0.31)
+"""Numbers in -1 .. 1 that lie on no grid, unlike the ends and the middle."""
+_CANDIDATES: Final = 24
+"""Texts of which two are chosen that share the fewest bits."""
+
+
+def usual_values(task: Task) -> tuple[Value, Value]:
+    """Give values of two people, which the task asks for."""
+    if task.kind == "string":
+        one, other = worst_values(task)[0]
+        return one, other
+    if task.kind == "key-value":
+        low, high = _range(task)
+        some = {0: _at(USUAL[1], low, high), task.domain_size - 1: _at(USUAL[0], low, high)}
+        return some, {0: _at(USUAL[0], low, high)}
+    low, high = _range(task)
+    one, other = (
+        tuple(_at(USUAL[(turn + place) % 2], low, high) for place in range(task.domain_size))
+        for turn in (0, 1)
+    )
+    return (one[0], other[0]) if task.kind == "mean" else (one, other)
+
+
+def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
+    """Give pairs of values that are as easily told apart as any; the first pair is the worst."""
+    if task.kind == "string":
+        return (_far_texts(task),)
+    low, high = _range(task)
+    if task.kind == "mean":
+        return ((high, low),)
+    if task.kind == "key-value":
+        keys = range(task.domain_size)
+        everything, least = dict.fromkeys(keys, high), dict.fromkeys(keys, low)
+        return ((everything, {}), (everything, least), (least, {}))
+    up = np.ones(task.domain_size, dtype=bool)
+    spec = spec_as(task.mechanism, NumberSpec)
+    if spec.projected:
+        up = projection(task.nonce, task.domain_size, spec.projected)[:, 0] > 0
+    return ((tuple(np.where(up, high, low).tolist()), tuple(np.where(up, low, high).tolist())),)
+
+
+def _range(task: Task) -> tuple[float, float]:
+    if task.kind == "key-value":
+        pairs = spec_as(task.mechanism, KeyValueSpec)
+        return pairs.low, pairs.high
+    numbers = spec_as(task.mechanism, NumberSpec)
+    return numbers.low, numbers.high
+
+
+def _at(number: float, low: float, high: float) -> float:
+    return low + (number + 1) / 2 * (high - low)
+
+
+def _far_texts(task: Task) -> tuple[str, str]:
+    """Choose two texts, of labels or made up, that share the fewest bits in all cohorts."""
+    spec = spec_as(task.mechanism, RapporSpec)
+    texts = task.labels[:_CANDIDATES] or tuple(f"t{number}" for number in range(_CANDIDATES))
+    laws = {text: bit_law(spec, task.labels, text) for text in texts}
+    pairs = itertools.combinations(texts, 2)
+    return max(pairs, key=lambda pair: int((laws[pair[0]] != laws[pair[1]]).sum()))
