@@ -21,6 +21,7 @@ from common.evidence_wire import sentinel_parts, sentinels_to_wire
 from common.ledger_entry import ChainHead, LedgerEntry, verify
 from common.ledger_wire import ledger_from_wire
 from common.result import Result
+from common.result_wire import MAX_RESULT_BYTES, result_from_wire
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel
 from common.runtime.tls import client_identity
@@ -28,7 +29,7 @@ from common.signing import SignedTask
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from common.task_summary import TaskSummary
 from common.task_summary_wire import description_from_wire, summaries_from_wire
-from common.wire import MAX_RESULT_BYTES, result_from_wire, signed_task_from_wire
+from common.wire import signed_task_from_wire
 from deploy.service_client import ServiceClient, read_token
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 

@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from common.errors import PeerRefusalError, SettingsError, UserTokenError, WireError
+from common.errors import PeerRefusalError, SettingsError, UserTokenError
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.task_digest import TaskDigest
+from common.value import Value
+from common.value_wire import contribution_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ENTRY: Final = (
@@ -14,21 +16,18 @@ _REFUSED_ENTRY: Final = (
 
 
 async def send(
-    agent: str, digest: TaskDigest, value: int, person: str
+    agent: str, digest: TaskDigest, value: Value, person: str
 ) -> user_agent_pb2.ContributeResponse:
     """
     Contribute a value through a user agent on a Unix socket, which needs no TLS.
 
     Raises:
         SettingsError: The address is not a Unix socket's.
-        WireError: The value is larger than any item's number.
+        ValueRangeError: The value is larger than any item's number.
         PeerError, PeerRefusalError: The agent cannot be reached, or refuses.
     """
     _check_socket(agent)
-    try:
-        request = user_agent_pb2.ContributeRequest(task_digest=digest, value=value, person=person)
-    except ValueError as error:
-        raise WireError("a value must be below 2^64") from error
+    request = contribution_to_wire(digest, value, person)
     async with open_channel(agent, "user_agent", None) as channel:
         stub = user_agent_pb2_grpc.UserAgentStub(channel)
         try:

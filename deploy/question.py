@@ -9,11 +9,11 @@ from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.attack import epsilon_lower
 from common.accounting.blanket import blanket_delta, blanket_epsilon
 from common.accounting.blanket_pairs import BlanketPair, laplace_pair, rappor_pair
-from common.accounting.coalitions import FORMULA_1
 from common.accounting.comparison import compare
 from common.accounting.counts import Binomial, CountLaw, Groups, NegativeBinomial, Poisson
 from common.accounting.crowd import Crowd
 from common.accounting.randomizers import duchi, optimized_unary, piecewise, symmetric_unary
+from common.accounting.theorems import FORMULA_1
 from common.dummy_spec import DummySpec
 from common.errors import AccountingError, TaskError
 from common.guarantee import REPLACE_ONE, Guarantee

@@ -5,11 +5,15 @@ The task is signed and immutable; the result is the analyzer's word. What follow
 the counts is worked out again here, so that no figure of it has to be believed.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from common.accounting.coalitions import guarantees
 from common.errors import WireError
+from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means
 from common.guarantee import Guarantee
+from common.protocols import Kind
+from common.rappor_spec import RapporSpec
 from common.result import Result
 from common.signing import SignedTask
 from common.task import Task
@@ -25,18 +29,17 @@ def check_fits(result: Result, task: Task) -> None:
     Raises:
         WireError: It is of another one, or says what the task does not; names what.
     """
-    size = len(result.histogram.frequencies)
-    if task.domain_size != size:
-        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
+    _check_size(result.estimate, task)
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     if digest != result.task_digest:
         raise WireError(
             f"the result is of task {result.task_digest.hex()}, and the task is {digest.hex()}"
         )
+    buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
     for name, said, signed in (
         ("protocol", result.protocol, task.protocol),
         ("mechanism", result.mechanism, task.mechanism.name),
-        ("number of buckets", result.buckets, task.mechanism.buckets),
+        ("number of buckets", result.buckets, buckets),
         ("local_epsilon", result.local_epsilon, task.local_epsilon),
     ):
         if said != signed:
@@ -46,6 +49,32 @@ def check_fits(result: Result, task: Task) -> None:
             f"the result is of {result.n_users} users; the task is released from {task.n_min} on"
         )
     _check_reports(result, task)
+
+
+_FORMS: Final[Mapping[Kind, type[Estimate]]] = {
+    "categorical": Histogram,
+    "string": BitTable,
+    "mean": Means,
+    "vector": Means,
+    "key-value": KeyValues,
+}
+
+
+def _check_size(estimate: Estimate, task: Task) -> None:
+    if not isinstance(estimate, _FORMS[task.kind]):
+        raise WireError(f"the task collects {task.kind} data, and the result is of another kind")
+    if isinstance(estimate, BitTable):
+        spec = task.mechanism
+        wanted = (spec.cohorts, spec.bits) if isinstance(spec, RapporSpec) else None
+        if estimate.bit_counts.shape != wanted:
+            raise WireError(
+                f"the task has filters of {wanted} cohorts and bits, and the result of "
+                f"{estimate.bit_counts.shape}"
+            )
+        return
+    size = len(estimate.means if isinstance(estimate, Means) else estimate.frequencies)
+    if task.domain_size != size:
+        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
 
 
 def _check_reports(result: Result, task: Task) -> None:

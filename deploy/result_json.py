@@ -5,7 +5,11 @@ import json
 import math
 from typing import Any
 
+import numpy as np
+
+from common.estimate import Estimate
 from common.guarantee import Guarantee
+from common.protocols import protocol_named
 from common.result import Result
 
 
@@ -28,13 +32,20 @@ def as_json(result: Result) -> dict[str, Any]:
             "missing": result.n_sentinels_missing,
             "repeated": result.n_sentinels_repeated,
         },
-        "frequencies": result.histogram.frequencies.tolist(),
-        "standard_errors": result.histogram.standard_errors.tolist(),
-        "refined": result.histogram.refined.tolist(),
-        "mse_theory": result.histogram.mse_theory,
+        "kind": protocol_named(result.protocol).kind,
+        **estimate_as_json(result.estimate),
         "guarantees": [guarantee_as_json(guarantee) for guarantee in result.guarantees],
         "published_claim": result.published_claim,
         "seconds": {"open": result.open_seconds, "estimate": result.estimate_seconds},
+    }
+
+
+def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
+    """Give every field of an estimate, under its name in common/estimate.py."""
+    fields = {field.name: getattr(estimate, field.name) for field in dataclasses.fields(estimate)}
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in fields.items()
     }
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,23 +12,13 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import SettingsError
-from common.result import Histogram, Result
+from common.estimate import Estimate
+from common.result import Result
+from deploy.estimate_columns import CONFIDENCE, columns_of, labels_of
 from deploy.foreign_text import shown
 from deploy.output_file import whole
 from deploy.whole_table import add_columns, print_whole
 
-CONFIDENCE: Final = 0.95
-"""Of the intervals that are shown, each by itself."""
-COLUMNS: Final = (
-    "item",
-    "label",
-    "share",
-    "standard_error",
-    "interval_low",
-    "interval_high",
-    "refined",
-)
-"""Of CSV, also of the one that a result's page makes, and of Parquet."""
 TOO_FEW: Final = (
     "Too few users for what the noise hides: nothing can be concluded about single values."
 )
@@ -39,11 +29,6 @@ _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
-def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
-    """Give a task's labels, or the items' numbers where it has none."""
-    return labels or [str(item) for item in range(n_items)]
-
-
 def _kept_from_running(label: str) -> str:
     """Put an apostrophe before what a spreadsheet would run as a formula, as download.js does."""
     if _NUMBER.fullmatch(label):
@@ -52,40 +37,27 @@ def _kept_from_running(label: str) -> str:
     return f"'{safe}" if _FORMULA.match(safe) else safe
 
 
-def rows(histogram: Histogram, labels: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    """Give a row for each item, in the order of COLUMNS."""
-    low, high = histogram.interval(CONFIDENCE)
-    columns = (
-        histogram.frequencies,
-        histogram.standard_errors,
-        low,
-        high,
-        histogram.refined,
-    )
-    named = labels_of(labels, len(histogram.frequencies))
-    yield from zip(range(len(named)), named, *(column.tolist() for column in columns), strict=True)
-
-
-def write_csv(path: Path, histogram: Histogram, labels: Sequence[str]) -> None:
+def write_csv(path: Path, estimate: Estimate, labels: Sequence[str]) -> None:
     """
-    Write every item as CSV, with a line of headings; shares in full precision.
+    Write every figure as CSV, with a line of headings, in full precision.
 
     No label is a formula to a spreadsheet; Parquet has them as they are.
 
     Raises:
         SettingsError: The file cannot be written.
     """
+    columns = columns_of(estimate, labels)
+    if "label" in columns:
+        columns["label"] = [_kept_from_running(str(label)) for label in columns["label"]]
     with whole(path) as target, target.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerow(COLUMNS)
-        csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows(
-            (item, _kept_from_running(str(label)), *figures)
-            for item, label, *figures in rows(histogram, labels)
-        )
+        csv.writer(file).writerow(columns)
+        rows = zip(*columns.values(), strict=True)
+        csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows(rows)
 
 
 def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
     """
-    Write every item as Parquet; task, users and confidence are in the file's metadata.
+    Write every figure as Parquet; task, users and confidence are in the file's metadata.
 
     Raises:
         SettingsError: The file cannot be written, or pyarrow is not installed.
@@ -95,8 +67,10 @@ def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("Parquet needs pyarrow: pip install 'shuffledp[research]'") from error
-    columns = list(zip(*rows(result.histogram, labels), strict=True))
-    table = pa.table(dict(zip(COLUMNS, columns, strict=True))).replace_schema_metadata(
+    columns = columns_of(result.estimate, labels)
+    table = pa.table(
+        {name: list(column) for name, column in columns.items()}
+    ).replace_schema_metadata(
         {
             "task_digest": result.task_digest.hex(),
             "n_users": str(result.n_users),

@@ -26,6 +26,7 @@ from common.runtime.rpc import open_channel
 from common.signing import PublicIdentity
 from common.task import Task
 from common.task_digest import TaskDigest
+from deploy.any_value import any_value
 from deploy.sentinel_file import Planted, SentinelFile, State
 from user_agent.client import DeviceClient, Shuffler
 from user_agent.contribution import Contributor
@@ -129,8 +130,10 @@ class Planting:
         with SentinelFile.opened(self._kept, self._digest, count) as kept:
             self.planted = kept.planted
             contributor = Contributor(task, self._digest)
-            values = self._rng.integers(0, task.domain_size, count - len(kept.planted))
-            kept.plan(contributor.answer(value, self._rng) for value in values.tolist())
+            kept.plan(
+                contributor.answer(any_value(task, self._rng), self._rng)
+                for _ in range(count - len(kept.planted))
+            )
             await self._register(range(count), acknowledged=False)
             await self._send_all(kept, over)
 

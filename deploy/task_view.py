@@ -20,6 +20,7 @@ from common.shuffler_spec import ShufflerSpec
 from common.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskState, TaskSummary
+from deploy.asked_in_words import asked_in_words
 from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.foreign_text import shown, visible
 from deploy.promise_table import CLAIM_ROOM_IN_WORDS, show_promises
@@ -105,10 +106,11 @@ def show_promise(task: Task, console: Console) -> None:
 def parameter_rows(task: Task) -> list[tuple[str, str]]:
     """Give a task's parameters in words, for a table."""
     mechanism, dummies, shuffler = task.mechanism, task.dummies, task.shuffler
-    hashed = f" into {mechanism.buckets:,} buckets" if mechanism.name in _HASHING else ""
+    hashes = mechanism.name in _HASHING
+    hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
     return [
         ("protocol", task.protocol),
-        ("values", f"{task.domain_size:,}{', labelled' * bool(task.labels)}"),
+        ("asked for", asked_in_words(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
         ("dummies by users", f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"),

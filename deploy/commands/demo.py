@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,21 +12,34 @@ from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.output_file import check_folder
 from deploy.result_json import dumps
+from deploy.sample_people import DEMO_KINDS
 from deploy.screen import show_in_browser, terminal
+from deploy.typed_value import parse_kind
 
 app = typer.Typer()
 
+_KINDS: Final = ", ".join(f"{kind} ({what})" for kind, what in DEMO_KINDS.items())
+
 
 @app.command(
-    short_help="Collect a real histogram privately, on this machine.",
+    short_help="Collect values privately, on this machine.",
     epilog=example(
         "shuffledp demo --users 5000 --seed 7",
+        "shuffledp demo --task-kind vector --users 5000",
     ),
 )
 def demo(
     users: Annotated[
-        str, typer.Option(help="How many of the 602,156 people take part, or 'all'.")
+        str,
+        typer.Option(
+            help="How many people take part, or 'all': 602,156 in the data of cities, 100,000 of "
+            "the 31,670,031 in that of states, 20,000 who are made up."
+        ),
     ] = "20000",
+    task_kind: Annotated[
+        str,
+        typer.Option(help=f"What is collected: {_KINDS}."),
+    ] = "categorical",
     seed: Annotated[
         int | None,
         typer.Option(
@@ -44,14 +57,20 @@ def demo(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Collect the IPUMS 1940 city histogram privately, with three processes on this machine."""
+    """Collect values privately, with three processes on this machine, and compare with the truth.
+
+    By default it is the histogram of cities in the census of 1940 (IPUMS).
+    """
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise SettingsError("users must be a whole number, or 'all'")
     for path in (output, html):
         check_folder(path)
     console = terminal(stderr=json)
     n_users = None if users == "all" else int(users)
-    finished = demonstration.run(n_users, seed=seed, output=output, html=html, console=console)
+    kind = parse_kind(task_kind)
+    finished = demonstration.run(
+        kind, n_users, seed=seed, output=output, html=html, console=console
+    )
     shown = open_it and show_in_browser(html.resolve().as_uri())
     if json:
         sys.stdout.write(dumps(demonstration.to_json(finished)) + "\n")

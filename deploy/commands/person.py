@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -15,10 +15,8 @@ from deploy.foreign_text import shown
 from deploy.person_client import ask_for_receipt, send
 from deploy.result_json import dumps
 from deploy.screen import terminal
+from deploy.typed_value import parse_kind, parse_value
 from protos.shuffledp.v1 import user_agent_pb2
-
-_ITEM_DIGITS: Final = 20
-"""Of the largest number that a call carries, 2^64 - 1."""
 
 app = typer.Typer()
 
@@ -27,19 +25,36 @@ app = typer.Typer()
     short_help="Contribute a value through your user agent.",
     epilog=example(
         "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
+        "shuffledp contribute DIGEST --kind vector --agent unix:state/user_agent.sock < marks.txt",
     ),
 )
 def contribute(
     task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
     agent: AgentAddress,
     person: Person = "",
+    kind: Annotated[
+        str,
+        typer.Option(
+            help="What the value is: categorical (an item's number), string (a text), mean (a "
+            "number), vector (numbers, with commas between), or key-value (such as 3:0.5, 17:1; "
+            "nothing where you own no key)."
+        ),
+    ] = "categorical",
 ) -> None:
-    """Contribute one value, an item's number, through your own user agent."""
-    digest = task_digest(task)
+    """Contribute one value through your own user agent; standard input, or a prompt, takes it."""
+    digest, of_kind = task_digest(task), parse_kind(kind)
     # Asked for, or read from standard input: an argument would stay in the shell's history.
-    value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else sys.stdin.read()
-    receipt = asyncio.run(send(agent, digest, _item(value), person))
+    value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else _piped()
+    receipt = asyncio.run(send(agent, digest, parse_value(value, of_kind), person))
     terminal().print(contributed_in_words(receipt))
+
+
+def _piped() -> str:
+    """Read what is piped in; the codec's own message would repeat a part of it."""
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ValueRangeError("a value must be text in UTF-8") from None
 
 
 def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
@@ -50,14 +65,6 @@ def contributed_in_words(receipt: user_agent_pb2.ContributeResponse) -> str:
     if receipt.sent:
         return f"{before} The earlier answer had not arrived, and has been sent now."
     return f"{before} The earlier answer has arrived."
-
-
-def _item(text: str) -> int:
-    """Read a value; the message never repeats it."""
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _ITEM_DIGITS):
-        raise ValueRangeError("a value is an item's number, 0 or more")
-    return int(digits)
 
 
 _MEANING = {

@@ -3,19 +3,25 @@
 import math
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from analyzer import planning
+from analyzer.kind_planning import KindWishes, plan_kind
 from analyzer.wishes import Wishes
+from common.draft import NumberDraft, PairDraft
+from common.errors import PlanError
+from common.protocols import Kind
 from common.runtime.clock import SystemClock
+from deploy import kind_plan
 from deploy import plan as planner
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.output_file import check_folder, write
 from deploy.result_json import dumps
 from deploy.screen import terminal
+from deploy.typed_value import parse_kind
 
 app = typer.Typer()
 
@@ -25,14 +31,25 @@ app = typer.Typer()
     epilog=example(
         "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
         "2 --local-cap 4 --output draft.toml",
+        "shuffledp plan --task-kind vector --users 20000 --domain-size 8 --low 1 --high 5 "
+        "--central-epsilon 0.5",
     ),
 )
 def plan(
     users: Annotated[int, typer.Option(help="Users that are expected; the error is for these.")],
-    domain_size: Annotated[int, typer.Option(help="Values that a user may hold.")],
     central_epsilon: Annotated[
         float, typer.Option(help="Wanted against the analyzer, for all rounds together.")
     ],
+    domain_size: Annotated[
+        int | None,
+        typer.Option(help="Values that a user may hold; numbers of a vector, or keys."),
+    ] = None,
+    task_kind: Annotated[
+        str,
+        typer.Option(help="What is collected: categorical, string, mean, vector or key-value."),
+    ] = "categorical",
+    low: Annotated[float, typer.Option(help="Least number of a range.")] = -1.0,
+    high: Annotated[float, typer.Option(help="Largest number of a range.")] = 1.0,
     n_min: Annotated[
         int | None, typer.Option(help="Fewest users that the promise must hold for.  [all]")
     ] = None,
@@ -76,6 +93,35 @@ def plan(
 ) -> None:
     """Find the protocol and parameters with the least error that keep a promise."""
     check_folder(output)
+    kind, console = parse_kind(task_kind), terminal(stderr=json)
+    if kind != "categorical":
+        for name, value, default in (
+            ("rounds", rounds, 1),
+            ("messages-cap", messages_cap, None),
+            ("max-mse", max_mse, None),
+            ("trust", trust, "anonymity"),
+            ("head", head, "0.05"),
+        ):
+            if value != default:
+                raise PlanError(f"--{name} is for categorical data; --task-kind is {kind}")
+        _plan_kind(
+            KindWishes(
+                kind=kind,
+                n_users=users,
+                n_min=users if n_min is None else n_min,
+                central_epsilon=central_epsilon,
+                delta=delta,
+                size=1 if domain_size is None else domain_size,
+                local_cap=planner.parse_cap(local_cap),
+                honest_fraction=honest_fraction,
+                fields=_range(kind, low, high) | {"population": population},
+            ),
+            output,
+            json=json,
+        )
+        return
+    if domain_size is None:
+        raise PlanError("--domain-size is missing: how many values a user may hold")
     wishes = Wishes(
         n_users=users,
         n_min=users if n_min is None else n_min,
@@ -90,7 +136,6 @@ def plan(
         head=planner.parse_head(head),
         max_mse=math.inf if max_mse is None else max_mse,
     )
-    console = terminal(stderr=json)
     with console.status("Judging designs with the exact accountant"):
         found = planning.plan(wishes)
     if output is not None:
@@ -99,5 +144,26 @@ def plan(
         sys.stdout.write(dumps(planner.to_json(found)) + "\n")
         return
     planner.show(found, console)
+    if output is not None:
+        console.print(f"Written to {output}.")
+
+
+def _range(kind: Kind, low: float, high: float) -> dict[str, Any]:
+    """Give what a draft says of the range, if its kind has one."""
+    if kind == "key-value":
+        return {"pairs": PairDraft(low=low, high=high)}
+    return {} if kind == "string" else {"numbers": NumberDraft(low=low, high=high)}
+
+
+def _plan_kind(wishes: KindWishes, output: Path | None, *, json: bool) -> None:
+    console = terminal(stderr=json)
+    with console.status("Judging designs with the exact accountant"):
+        found = plan_kind(wishes)
+    if output is not None:
+        write(output, kind_plan.draft(found, SystemClock().now()))
+    if json:
+        sys.stdout.write(dumps(kind_plan.to_json(found)) + "\n")
+        return
+    kind_plan.show(found, console)
     if output is not None:
         console.print(f"Written to {output}.")

@@ -23,13 +23,17 @@ from deploy.commands.options import (
     TaskArgument,
     TokenFile,
 )
+from deploy.decoded_texts import read_candidates
+from deploy.estimate_table import print_table
 from deploy.foreign_text import shown
 from deploy.operator_client import OperatorClient
 from deploy.output_file import check_folder, write
+from deploy.pages.estimates_page import estimates_page
 from deploy.pages.releases_page import releases_page
 from deploy.pages.result_page import result_page
 from deploy.population_budgets import of_populations
 from deploy.promise_table import show_promises
+from deploy.read_out import MOST_LINES, ReadOut, read_out
 from deploy.result_check import check_fits, check_guarantees
 from deploy.result_json import as_json, dumps
 from deploy.screen import terminal
@@ -60,11 +64,18 @@ def result(
         Path | None,
         typer.Option(help="Write every value as Parquet, a table for programs; needs pyarrow."),
     ] = None,
+    candidates: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of texts to look for, one a line: of a task that collects texts."
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Print a released result with 95 % intervals, or write it. Needs the operator's token."""
     for path in (html, csv, parquet):
         check_folder(path)
+    looked_for = () if candidates is None else read_candidates(candidates)
 
     async def read() -> tuple[Task, Result]:
         async with OperatorClient.connect(
@@ -74,16 +85,19 @@ def result(
 
     published, found = asyncio.run(read())
     if csv is not None:
-        result_rows.write_csv(csv, found.histogram, published.labels)
+        result_rows.write_csv(csv, found.estimate, published.labels)
     if parquet is not None:
         result_rows.write_parquet(parquet, found, published.labels)
+    report = read_out(found, published, looked_for, most=top)
     if html is not None:
-        write(html, result_page(found, published, version=VERSION))
+        whole = read_out(found, published, looked_for, most=MOST_LINES)
+        write(html, page_of(found, published, whole))
     if json:
-        sys.stdout.write(dumps({**as_json(found), "labels": published.labels}) + "\n")
+        fields = {**as_json(found), "labels": published.labels, **report.fields}
+        sys.stdout.write(dumps(fields) + "\n")
         return
     console = terminal()
-    show_result(found, published, console, top)
+    show_result(found, published, report, console, top)
     for path in (html, csv, parquet):
         if path is not None:
             console.print(f"Written to {path}.", markup=False)
@@ -109,7 +123,23 @@ async def read_checked(operator: OperatorClient, digits: str) -> tuple[Task, Res
     return published, found
 
 
-def show_result(found: Result, published: Task, console: Console, top: int) -> None:
+def page_of(found: Result, published: Task, report: ReadOut) -> str:
+    """Make the page of a result, of whatever kind it is."""
+    if published.kind == "categorical":
+        return result_page(found, published, version=VERSION)
+    return estimates_page(
+        found,
+        published,
+        report.tables,
+        notes=report.notes,
+        size=report.size,
+        version=VERSION,
+    )
+
+
+def show_result(
+    found: Result, published: Task, report: ReadOut, console: Console, top: int
+) -> None:
     """Print a result for a reader; no text of it, whoever wrote it, steers the terminal."""
     console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
     n_refused = sum(found.refused.values())
@@ -118,11 +148,16 @@ def show_result(found: Result, published: Task, console: Console, top: int) -> N
         f"{found.n_users:,} users by {shown(found.protocol)}; {found.n_reports:,} reports, of them "
         f"{n_refused:,} refused{f': {causes}' * bool(n_refused)}."
     )
-    result_rows.show(found, published.labels, console, most=top)
-    console.print(
-        "Each interval covers its true share with 95 % probability, by itself: of many values, "
-        "some are missed. Refined shares are no less than 0 and sum to 1."
-    )
+    if published.kind == "categorical":
+        result_rows.show(found, published.labels, console, most=top)
+        console.print(
+            "Each interval covers its true share with 95 % probability, by itself: of many values, "
+            "some are missed. Refined shares are no less than 0 and sum to 1."
+        )
+    for table in report.tables:
+        print_table(table, console)
+    for note in report.notes:
+        console.print(note)
     title = "What each user is promised"
     show_promises(found.guarantees, title, console)
 

@@ -12,21 +12,25 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from common.errors import SettingsError
-from common.protocols import PROTOCOLS, protocol_named
+from common.protocols import Kind, protocol_named, protocols_of
 from deploy import plan as planner
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
 from deploy.output_file import check_folder, write
+from deploy.sample_people import sample_people
 from deploy.screen import terminal
-from deploy.simulate import table
+from deploy.simulate import kind_table, table
+from deploy.simulate.kinds import KindSweep, run_kinds
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, Row
 from deploy.simulate.sweep import Sweep, central_lines, run
+from deploy.typed_value import parse_kind
 
 app = typer.Typer()
 
+_NAMES: Final = ", ".join(protocols_of("categorical"))
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
 """What the OD-HP paper compares."""
@@ -49,12 +53,22 @@ _FIGURES: Final = {
 def simulate(
     protocol: Annotated[
         list[str] | None,
-        typer.Option(help=f"One of {', '.join(PROTOCOLS)}; may be repeated.  [od-hp]"),
+        typer.Option(
+            help=f"One of {', '.join(protocols_of('categorical'))}; may be repeated.  [od-hp; of "
+            "other kinds all]"
+        ),
     ] = None,
     central_epsilon: Annotated[
         list[float] | None, typer.Option(help="Target; may be repeated.  [0.2]")
     ] = None,
     delta: Annotated[float, typer.Option(help="Of every target.")] = 1e-6,
+    task_kind: Annotated[
+        str,
+        typer.Option(
+            help="What is collected: categorical, or string, mean, vector, key-value, from the "
+            "people whom the demo asks."
+        ),
+    ] = "categorical",
     dataset: Annotated[
         str | None,
         typer.Option(
@@ -107,6 +121,20 @@ def simulate(
         check_folder(path)
     for name in names or []:
         protocol_named(name)
+    kind = parse_kind(task_kind)
+    if kind != "categorical":
+        _check_unasked(kind, dataset=dataset, plot=plot)
+        kinds = KindSweep(
+            people=sample_people(kind, users, seed),
+            protocols=tuple(names or protocols_of(kind)),
+            central_epsilons=tuple(targets or [0.2]),
+            delta=delta,
+            local_cap=planner.parse_cap(local_cap),
+            repeats=repeat,
+            seed=seed,
+        )
+        _simulate_kind(kinds, csv, json=json)
+        return
     people = read_dataset(source or "ipums1940_city", users)
     sweep = Sweep(
         dataset=people,
@@ -137,6 +165,33 @@ def simulate(
         raise SettingsError("every setting was left out")
 
 
+def _check_unasked(kind: Kind, **options: object) -> None:
+    """Refuse what is for items alone."""
+    for name, given in options.items():
+        if given is not None:
+            raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
+
+
+def _simulate_kind(sweep: KindSweep, csv: Path | None, *, json: bool) -> None:
+    console = terminal(stderr=json)
+    for name in sweep.protocols:
+        if protocol_named(name).kind != sweep.people.kind:
+            raise SettingsError(f"the protocol {name} is not for {sweep.people.kind} data")
+    with _bar(console) as bar:
+        shown = bar.add_task("Collecting")
+        rows = run_kinds(sweep, lambda done, total: bar.update(shown, completed=done, total=total))
+    if csv is not None:
+        write(csv, kind_table.as_csv(rows))
+        console.print(f"Written to {csv}.", markup=False, soft_wrap=True)
+    if json:
+        fields = [row.as_json() for row in rows]
+        sys.stdout.write(json_writer.dumps(fields, indent=1, allow_nan=False) + "\n")
+        return
+    kind_table.show(rows, sweep.people, console)
+    if all(row.design is None for row in rows):
+        raise SettingsError("every setting was left out")
+
+
 def _accountings(text: str) -> tuple[Accounting, ...]:
     known: tuple[Accounting, ...] = get_args(Accounting)
     if text == "both":
@@ -147,14 +202,18 @@ def _accountings(text: str) -> tuple[Accounting, ...]:
     return found
 
 
-def _run(sweep: Sweep, console: Console) -> list[Row]:
+def _bar(console: Console) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    return Progress(*columns, console=console, transient=True)
+
+
+def _run(sweep: Sweep, console: Console) -> list[Row]:
+    with _bar(console) as bar:
         shown = bar.add_task("")
         return run(
             sweep,

@@ -13,7 +13,7 @@ import asyncio
 import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from typing import Final
@@ -30,6 +30,7 @@ from common.signing import SignedTask
 from common.submission import Outcome
 from common.task import Task
 from common.task_digest import TaskDigest
+from common.value import Value
 from common.wire import outcomes_from_wire
 from deploy.load.arrivals import submissions_of_a_call
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -44,7 +45,7 @@ _LONGEST_PAUSE: Final = 32.0
 
 
 async def contribute_all(
-    values: NDArray[np.int64],
+    values: Sequence[Value] | NDArray[np.int64],
     signed: SignedTask,
     shuffler: grpc.aio.Channel,
     *,
@@ -55,7 +56,7 @@ async def contribute_all(
     Let one user contribute each value.
 
     Args:
-        values: Items, shape (n,).
+        values: One a user, of the task's kind; items may be an array.
         signed: The task.
         shuffler: A channel to the shuffler.
         progress: Told how many more users are through.
@@ -64,6 +65,7 @@ async def contribute_all(
     Returns:
         How many submissions had each outcome.
     """
+    people: list[Value] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     stub = shuffler_pb2_grpc.ShufflerStub(shuffler)
     workers = processes or os.cpu_count() or 1
     envelope_bytes = Task.from_bytes(signed.task_bytes).envelope_bytes
@@ -73,10 +75,10 @@ async def contribute_all(
     outcomes: Counter[Outcome] = Counter()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
 
-        async def submit(chunk: NDArray[np.int64]) -> None:
+        async def submit(chunk: list[Value]) -> None:
             async with room:
                 envelopes = await asyncio.wrap_future(
-                    pool.submit(_prepare, signed.task_bytes, signed.digest(), chunk.tolist())
+                    pool.submit(_prepare, signed.task_bytes, signed.digest(), chunk)
                 )
                 request = shuffler_pb2.SubmitBulkRequest(
                     task_digest=signed.digest(), envelopes=envelopes
@@ -87,8 +89,8 @@ async def contribute_all(
             progress(len(chunk))
 
         async with asyncio.TaskGroup() as group:
-            for start in range(0, len(values), together):
-                group.create_task(submit(values[start : start + together]))
+            for start in range(0, len(people), together):
+                group.create_task(submit(people[start : start + together]))
     return outcomes
 
 
@@ -115,6 +117,6 @@ def _worker(task_bytes: bytes, digest: TaskDigest) -> tuple[Contributor, np.rand
     return Contributor(Task.from_bytes(task_bytes), digest), secure_generator()
 
 
-def _prepare(task_bytes: bytes, digest: TaskDigest, values: list[int]) -> list[bytes]:
+def _prepare(task_bytes: bytes, digest: TaskDigest, values: list[Value]) -> list[bytes]:
     contributor, rng = _worker(task_bytes, digest)
     return [contributor.prepare(value, rng) for value in values]

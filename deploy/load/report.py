@@ -5,6 +5,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from common.estimate import Histogram
+from common.result import Result
 from deploy.foreign_text import shown, visible
 from deploy.load.ramp import Step, broken_by
 from deploy.load.run import Finished
@@ -61,7 +63,7 @@ def as_json(finished: Finished) -> dict[str, Any]:
             "n_reports": result.n_reports,
             "refused": dict(result.refused),
             "mse": finished.mse,
-            "mse_theory": result.histogram.mse_theory,
+            "mse_theory": _theory(result),
             "mse_over_theory": _ratio(finished),
         },
         "ramp": None if finished.verdict is None else _ramp_as_json(finished),
@@ -78,9 +80,14 @@ def as_json(finished: Finished) -> dict[str, Any]:
 
 def _ratio(finished: Finished) -> float | None:
     result = finished.result
-    if finished.mse is None or result is None or not result.histogram.mse_theory:
+    if finished.mse is None or result is None or not _theory(result):
         return None
     return finished.mse / result.histogram.mse_theory
+
+
+def _theory(result: Result) -> float | None:
+    """Give the error in theory of shares of items; other kinds are not compared."""
+    return result.histogram.mse_theory if isinstance(result.estimate, Histogram) else None
 
 
 def _ramp_as_json(finished: Finished) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import PeerError, PeerRefusalError, PlanError, ShuffleDpError
+from common.estimate import Histogram
 from common.result import Result
 from common.submission import REFUSALS, Outcome
 from common.task import Task
@@ -77,8 +78,8 @@ class Finished:
 
     @property
     def mse(self) -> float | None:
-        """Mean over items of the squared error of the unrefined shares."""
-        if self.result is None:
+        """Mean over items of the squared error of the unrefined shares; None of other kinds."""
+        if self.result is None or not isinstance(self.result.estimate, Histogram):
             return None
         return float(np.mean((self.result.histogram.frequencies - self.truth) ** 2))
 
@@ -147,7 +148,11 @@ async def run(
         rows=rows,
         result=result,
         failure=failure,
-        truth=prepared.truth(played.n_users, task.domain_size),
+        truth=(
+            prepared.truth(played.n_users, task.domain_size)
+            if task.kind == "categorical"
+            else np.zeros(0)
+        ),
         usage=meter.usage,
         notes=[
             *played.notes,

@@ -17,6 +17,7 @@ from common.randomness import secure_generator
 from common.signing import SignedTask
 from common.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
+from deploy.any_value import any_value
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import Behaviour, assign, is_counted
 from deploy.load.plan import Crowd
@@ -39,7 +40,7 @@ class _SameId(np.random.Generator):
     """
     A generator that gives one submission id, and is otherwise as random as what it stands on.
 
-    `Contributor` draws nothing but ids as bytes.
+    `Contributor` draws ids as bytes, and secrets, of another length.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -47,10 +48,8 @@ class _SameId(np.random.Generator):
         self._id = rng.bytes(SUBMISSION_ID_BYTES)
 
     def bytes(self, length: int) -> bytes:
-        """Give the id."""
-        if length != SUBMISSION_ID_BYTES:
-            raise ValueError(f"{length} bytes were asked for, and an id has {SUBMISSION_ID_BYTES}")
-        return self._id
+        """Give the id; of another length, what the generator gives."""
+        return self._id if length == SUBMISSION_ID_BYTES else super().bytes(length)
 
 
 def draw_values(
@@ -101,7 +100,8 @@ def prepare(
         path: Where to.
         signed: The task.
         crowd: Who the users are.
-        dataset_name: Where their values come from.
+        dataset_name: Where their items come from; values of other kinds are any that the task
+            takes, and written as 0.
         seed: Chooses people and behaviours; what is sealed is never repeated.
         progress: Told how many more users are done.
         processes: Worker processes; 0 means one for each core, 1 none but this one.
@@ -116,7 +116,9 @@ def prepare(
     task = Task.from_bytes(signed.task_bytes)
     rng = np.random.default_rng(seed)
     kinds = assign(crowd.n_users, crowd.shares, rng)
-    values = draw_values(dataset_name, kinds, task.domain_size, rng)
+    values = np.zeros(len(kinds), dtype=np.int64)
+    if task.kind == "categorical":
+        values = draw_values(dataset_name, kinds, task.domain_size, rng)
     seal = partial(_seal, signed.task_bytes, signed.digest())
     groups = _groups(kinds, values)
     with PreparedWriter(path, signed=signed, kinds=kinds, values=values) as writer:
@@ -154,20 +156,21 @@ def _sealed(
 
 
 @lru_cache(maxsize=1)
-def _worker(task_bytes: bytes, digest: TaskDigest) -> tuple[Contributor, np.random.Generator, int]:
+def _worker(task_bytes: bytes, digest: TaskDigest) -> tuple[Contributor, np.random.Generator, Task]:
     task = Task.from_bytes(task_bytes)
-    return Contributor(task, digest), secure_generator(), task.envelope_bytes
+    return Contributor(task, digest), secure_generator(), task
 
 
 def _seal(task_bytes: bytes, digest: TaskDigest, users: Users) -> list[bytes]:
     """Make the envelopes of some users, each a behaviour and a value. Run by a worker."""
-    contributor, rng, size = _worker(task_bytes, digest)
+    contributor, rng, task = _worker(task_bytes, digest)
     envelopes: list[bytes] = []
-    for kind, value in users:
+    for kind, item in users:
+        value = item if task.kind == "categorical" else any_value(task, rng)
         if kind == Behaviour.DROPPING:
             continue
         if kind in _RANDOM:
-            envelopes.append(rng.bytes(size))
+            envelopes.append(rng.bytes(task.envelope_bytes))
         elif kind == Behaviour.CONFLICT:
             same = _SameId(rng)
             envelopes += [contributor.prepare(value, same), contributor.prepare(value, same)]

@@ -4,6 +4,7 @@ import math
 import re
 from typing import Final
 
+from common.estimate import Histogram, KeyValues, Means
 from common.guarantee import claimed, rounded_up
 from common.result import Result
 from common.task import Task
@@ -49,12 +50,23 @@ def bibtex(result: Result, task: Task | None, *, version: str) -> str:
     return f"@misc{{shuffledp-{digest[:_SHORT]},\n{body}}}"
 
 
+def title_of(result: Result) -> str:
+    """Say what was estimated."""
+    estimate = result.estimate
+    if isinstance(estimate, Histogram):
+        return f"Histogram of {len(estimate.frequencies):,} values"
+    if isinstance(estimate, KeyValues):
+        return f"Shares and means of {len(estimate.frequencies):,} keys"
+    if isinstance(estimate, Means):
+        size = len(estimate.means)
+        return "Mean of a number" if size == 1 else f"Means of {size:,} numbers"
+    cohorts, bits = estimate.bit_counts.shape
+    return f"Texts, by filters of {bits:,} bits in {cohorts:,} cohorts,"
+
+
 def _title(result: Result, task: Task | None) -> str:
     of_whom = f" of the population {task.population}" if task and task.population else ""
-    return (
-        f"Histogram of {len(result.histogram.frequencies):,} values from {result.n_users:,} "
-        f"users{of_whom}"
-    )
+    return f"{title_of(result)} from {result.n_users:,} users{of_whom}"
 
 
 def _privacy(result: Result) -> str:

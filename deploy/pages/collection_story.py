@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from common.protocols import MechanismName, Refinement, protocol_named
+from common.protocols import Kind, Refinement, protocol_named
 from common.result import Result
 from common.task import Task
 
@@ -23,6 +23,21 @@ _NOISY: Final[Mapping[str, str]] = MappingProxyType(
         "reported the bucket, or by chance another one (local hashing of names)",
         "square-wave": "reported a place on the line of values, most likely near its own (square "
         "wave)",
+        "rappor": "set bits of a filter for its text, replaced some by chance for good, and "
+        "reported each bit with chance noise (RAPPOR)",
+        "laplace": "reported its number with random noise added (Laplace)",
+        "duchi": "reported one random bit, which is more often 1 the larger its number is (Duchi)",
+        "piecewise": "reported a random number, most likely near its own (piecewise mechanism)",
+        "hybrid": "reported a random number, most likely near its own, or one random bit (hybrid "
+        "mechanism)",
+        "harmony": "picked one of its numbers at random and reported one random bit of it "
+        "(Harmony)",
+        "mean-est": "reported a random sign for every number, all together (MeanEST)",
+        "multi-hm": "picked some of its numbers at random and reported each with noise (Multi-HM)",
+        "multi-rphm": "projected its numbers onto fewer, picked some of those at random and "
+        "reported each with noise (Multi-RPHM)",
+        "priv-kv": "picked one key at random and reported, with noise, whether it is owned and a "
+        "sign of its value (PrivKV)",
     }
 )
 _NOISELESS: Final[Mapping[str, str]] = MappingProxyType(
@@ -42,6 +57,17 @@ _REFINEMENTS: Final[Mapping[Refinement, str]] = MappingProxyType(
 )
 
 
+_ESTIMATED: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        "categorical": "how often each value occurs",
+        "string": "how often each bit is set; whoever has candidates can read texts from that",
+        "mean": "the mean",
+        "vector": "the mean of each number",
+        "key-value": "how many people own each key, and the mean of its values",
+    }
+)
+
+
 def story(result: Result, task: Task | None) -> str:
     """Say what devices, shuffler and analyzer did."""
     wording = _NOISELESS if math.isinf(result.local_epsilon) else _NOISY
@@ -56,16 +82,17 @@ def story(result: Result, task: Task | None) -> str:
         f"The shuffler collected the sealed reports, which it cannot read, "
         f"{_shuffler(task)}and passed them on in random order. It is trusted to forget who sent "
         "which. "
-        "The analyzer opened them, without knowing whose they are, and estimated how often each "
-        "value occurs."
+        f"The analyzer opened them, without knowing whose they are, and estimated "
+        f"{_ESTIMATED[protocol_named(result.protocol).kind]}."
     )
 
 
 def refinement_in_words(result: Result) -> str:
     """Say how the refined shares were made."""
-    names: tuple[MechanismName, ...] = protocol_named(result.protocol).mechanisms
+    names = protocol_named(result.protocol).mechanisms
     [mechanism] = [name for name in names if name == result.mechanism] or [names[0]]
-    return _REFINEMENTS[protocol_named(result.protocol).refinement_for(mechanism)]
+    refinement = protocol_named(result.protocol).refinement_for(mechanism)
+    return "" if refinement is None else _REFINEMENTS[refinement]
 
 
 def _dummies(result: Result, task: Task | None) -> str:

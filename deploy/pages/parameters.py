@@ -1,11 +1,15 @@
 """Every parameter of a task, in words, for a reader who wants all of them."""
 
+import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from common.dummy_spec import DummySpec
 from common.hpke import fingerprint
-from common.mechanism_spec import MechanismSpec
+from common.mechanism_specs import AnySpec
 from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.suites import suite_named
 from common.task import Task
@@ -59,7 +63,6 @@ def _question(task: Task) -> tuple[Parameter, ...]:
 
 
 def _answer(task: Task) -> tuple[Parameter, ...]:
-    spec: MechanismSpec = task.mechanism
     dummies: DummySpec = task.dummies
     law = [
         _row("dummies.law", "Law of the number of dummies", dummies.law),
@@ -75,18 +78,62 @@ def _answer(task: Task) -> tuple[Parameter, ...]:
             ),
             _row("dummies.most", "Most dummies beyond those", dummies.most),
         ]
+    refined = []
+    if task.kind == "categorical":
+        refined = [_row("refinement", "How the estimate is refined", task.refinement)]
     return (
         _row("protocol", "The named composition", task.protocol),
-        _row("mechanism.name", "How a value is randomized", spec.name),
-        _row("mechanism.buckets", "Possible answers", spec.buckets),
-        _row("mechanism.digits", "Digits of a value, for hashing", spec.digits),
-        _row("mechanism.true_weight", "Integer weight of the truth", spec.true_weight),
-        _row("mechanism.other_weight", "Weight of each other answer", spec.other_weight),
-        _row("mechanism.report_bytes", "Bytes of a report, before sealing", spec.report_bytes),
+        *_mechanism(task.mechanism),
         *law,
         _row("reports_per_user", "Sealed reports of every user", task.reports_per_user),
-        _row("refinement", "How the estimate is refined", task.refinement),
+        *refined,
     )
+
+
+_MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "name": "How a value is randomized",
+        "report_bytes": "Bytes of a report, before sealing",
+        "buckets": "Possible answers",
+        "digits": "Digits of a value, for hashing",
+        "true_weight": "Integer weight of the truth",
+        "other_weight": "Weight of each other answer",
+        "low": "Least number of the range",
+        "high": "Largest number of the range",
+        "steps": "Steps of the grid that numbers are moved to",
+        "scale": "Scale of Laplace noise, in steps",
+        "reach": "Reach of the piecewise mechanism, in steps to either side",
+        "piecewise_weight": "How often it is the piecewise mechanism, of 4,294,967,296",
+        "sampled": "Numbers that a report tells of",
+        "projected": "Dimensions that a vector is projected to; 0 for none",
+        "encoding": "Which bits a text sets",
+        "bits": "Bits of a filter",
+        "hashes": "Bits that a text sets",
+        "cohorts": "Cohorts, each with hashes of its own",
+        "permanent_weight": "How often a bit is replaced for good, of 128",
+        "unset_weight": "How often an unset bit is shown as set, of 65,536",
+        "set_weight": "How often a set bit is shown as set, of 65,536",
+        "most_bytes": "Longest text, in bytes",
+        "question": "What permanent responses are shared for; nothing: for this task alone",
+        "key_true_weight": "Weight of the truth about a key",
+        "key_other_weight": "Weight of the opposite",
+        "value_true_weight": "Weight of the truth about a value's sign",
+        "value_other_weight": "Weight of the opposite",
+        "fakes": "Values that stand for keys that are not owned",
+    }
+)
+
+
+def _mechanism(spec: AnySpec) -> list[Parameter]:
+    """Give every number of a mechanism, whatever its kind, under what it means."""
+    return [
+        _row(f"mechanism.{field.name}", _MEANINGS[field.name], _shown(getattr(spec, field.name)))
+        for field in dataclasses.fields(spec)
+    ]
+
+
+def _shown(value: object) -> object:
+    return f"{len(value)} of them" if isinstance(value, tuple) else value
 
 
 def _shuffler(spec: ShufflerSpec) -> tuple[Parameter, ...]:

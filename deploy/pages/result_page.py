@@ -9,17 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
-from common.guarantee import claimed
-from common.result import Histogram, RefusalCause, Result, interval_reach
+from common.estimate import Histogram, interval_reach
+from common.result import Result
 from common.task import Task
 from deploy.pages import figures
-from deploy.pages.citation import bibtex, citation
-from deploy.pages.collection_story import refinement_in_words, story
+from deploy.pages.collection_fields import collection_fields
+from deploy.pages.collection_story import refinement_in_words
 from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
-from deploy.pages.parameters import parameter_groups
-from deploy.pages.promises import neighbours_in_words, promises
-from deploy.promise_table import CLAIM_ROOM_IN_WORDS
 from deploy.result_check import check_fits
 from deploy.result_rows import TOO_FEW
 
@@ -37,23 +34,6 @@ _SCRIPTS: Final = (
 )
 _SHORT_NAME: Final = 12
 """Characters of a name that need no wide column."""
-_CAUSES: Final[tuple[tuple[RefusalCause, str, str], ...]] = (
-    (
-        "repeated",
-        "Repeated",
-        "the very same sealed report came a second time, and was counted once",
-    ),
-    (
-        "unreadable",
-        "Unreadable",
-        "it did not open: it was sealed to another key or for another task, or damaged on its way",
-    ),
-    (
-        "malformed",
-        "Malformed",
-        "it opened, to something that no device which follows this task can have made",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +70,10 @@ def result_page(
     _check(result, task, truth)
     histogram = result.histogram
     size = len(histogram.frequencies)
-    told = promises(result.guarantees)
     error = float(np.sqrt(histogram.mse_theory))
     reach = interval_reach(confidence) * error
     return render(
         "result.html",
-        version=version,
         styles=("result.css",),
         scripts=_SCRIPTS,
         data=histogram_data(
@@ -105,10 +83,6 @@ def result_page(
             truth=truth,
             confidence=confidence,
         ),
-        title=f"Histogram of {size:,} values from {result.n_users:,} users",
-        result=result,
-        task=task,
-        digest=result.task_digest.hex(),
         size=size,
         too_few="" if histogram.tells_values_apart(confidence) else TOO_FEW,
         long_names=_long_names(task),
@@ -118,28 +92,11 @@ def result_page(
         expected_misses=_about((1 - confidence) * size),
         typical_share=figures.percent(reach, error),
         typical_users=figures.count(math.ceil(reach * result.n_users)),
-        story=story(result, task),
         refinement=refinement_in_words(result),
-        promises=told,
-        main=next(promise for promise in told if promise.charged),
-        pooled=next((p for p in told if p.coalition == "shuffler+analyzer"), None),
-        neighbouring=neighbours_in_words(claimed(result.guarantees).neighbouring),
-        causes=[(name, result.refused.get(cause, 0), why) for cause, name, why in _CAUSES],
-        n_refused=sum(result.refused.values()),
         facts=_facts(histogram, truth),
         coverage=_coverage(histogram, truth, confidence),
-        parameters=parameter_groups(task) if task else (),
-        claim_room=CLAIM_ROOM_IN_WORDS if _has_room(task) else "",
-        open_seconds=figures.seconds(result.open_seconds),
-        estimate_seconds=figures.seconds(result.estimate_seconds),
-        citation=citation(result, task, version=version),
-        bibtex=bibtex(result, task, version=version),
+        **collection_fields(result, task, version=version),
     )
-
-
-def _has_room(task: Task | None) -> bool:
-    """Say whether a task's claim is more than what is computed."""
-    return task is not None and task.central_epsilon < task.local_epsilon
 
 
 def _long_names(task: Task | None) -> bool:

@@ -13,8 +13,9 @@ import numpy as np
 
 from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate
-from common.mechanisms.mechanism import Counts, Mechanism, Mixture
-from common.result import Histogram
+from common.estimate import Histogram
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Counts
 from common.task import Task
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts

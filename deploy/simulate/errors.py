@@ -6,8 +6,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.mechanisms.mechanism import Vector
-from common.result import Histogram
+from common.estimate import Histogram
+from common.mechanisms.randomizer import Vector
 
 TOP: Final = 50
 
@@ -26,6 +26,9 @@ class Errors:
     """Largest error of an unrefined share."""
     relative_error: float
     """Mean over those 50 of |error| / share, unrefined."""
+    regret: float
+    """How much less frequent the value of the largest unrefined share is than the most frequent
+    one: the error of whoever asks for that value only."""
 
     @classmethod
     def of(cls, histogram: Histogram, truth: Vector) -> Self:
@@ -41,6 +44,7 @@ class Errors:
             mse_top50_refined=float(np.mean(refined[top] ** 2)),
             max_error=float(np.abs(error).max()),
             relative_error=float(np.mean(np.abs(error[top]) / truth[top])),
+            regret=float(truth.max() - truth[np.argmax(histogram.frequencies)]),
         )
 
 

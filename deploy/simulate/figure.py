@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.errors import SettingsError
+from deploy.simulate.central.reference import GAUSSIAN, LAPLACE
 from deploy.simulate.row import Row
 
 _COLOURS: Final = (
@@ -24,7 +25,7 @@ _COLOURS: Final = (
 )
 """Told apart by the colour-blind [Okabe-Ito]."""
 _MARKERS: Final = "osD^vPX*"
-_CENTRAL: Final = {"central Laplace": ":", "central Gaussian": "--"}
+_CENTRAL: Final = {LAPLACE: ":", GAUSSIAN: "--"}
 _ESTIMATES: Final = {"mse": "as debiased", "mse_refined": "as refined"}
 _DPI: Final = 150
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 from common.guarantee import REPLACE_ONE
 from common.task import Task
 from deploy.result_json import number_or_text
+from deploy.simulate.central.reference import Reference
 from deploy.simulate.errors import Errors, Summary
 
 Accounting = Literal["published", "tight"]
@@ -20,6 +21,7 @@ ERRORS: Final = (
     "mse_top50_refined",
     "max_error",
     "relative_error",
+    "regret",
 )
 """Fields of Errors that a row holds, each with its standard error over the repeats."""
 
@@ -67,6 +69,8 @@ class Row:
     seconds: float
     one_by_one: bool
     repeats: int
+    reference: Reference | None = None
+    """What a trusted collector would err by at the same target."""
 
     @classmethod
     def of(
@@ -77,6 +81,7 @@ class Row:
         n_users: int,
         domain_size: int,
         dataset: str,
+        reference: Reference | None = None,
     ) -> "Row":
         """Summarise repeats; there are none where the setting was refused."""
         return cls(
@@ -96,6 +101,7 @@ class Row:
             seconds=statistics.fmean(each.seconds for each in repeats) if repeats else math.nan,
             one_by_one=all(each.one_by_one for each in repeats),
             repeats=len(repeats),
+            reference=reference,
         )
 
     @property
@@ -119,7 +125,7 @@ class Row:
         mean, spread = task.shuffler.moments()
         fields |= {
             "mechanism": task.mechanism.name,
-            "buckets": task.mechanism.buckets,
+            "buckets": task.item_mechanism.buckets,
             "dummies_per_user": task.dummies.expected_per_user,
             "messages_per_user": self.messages_per_user,
             "bytes_per_user": task.envelope_bytes,
@@ -131,6 +137,8 @@ class Row:
         for name, summary in self.errors.items():
             fields[name] = summary.mean
             fields[f"{name}_se"] = summary.standard_error if self.repeats > 1 else None
+        if self.reference is not None:
+            fields |= self.reference.as_json()
         return fields | {
             "mse_theory": self.mse_theory,
             "central_epsilon": number_or_text(task.central_epsilon),

@@ -20,7 +20,6 @@ import numpy as np
 
 from analyzer.local_parameters import LOCAL
 from analyzer.parameters import Parameters
-from analyzer.planning import central_gaussian_mse
 from analyzer.published_parameters import published_parameters
 from analyzer.registry import complete
 from analyzer.tight_parameters import tight_parameters
@@ -28,11 +27,13 @@ from analyzer.wishes import Wishes
 from common.accounting.coalitions import published_claim
 from common.errors import ShuffleDpError
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Counts, Mechanism
+from common.mechanisms.mechanism import Mechanism
+from common.mechanisms.randomizer import Counts
 from common.protocols import protocol_named
 from common.task import Task
 from common.workers import end_with_parent
 from deploy.datasets.catalogue import Dataset
+from deploy.simulate.central.reference import Reference
 from deploy.simulate.collection import count, made_one_by_one, release
 from deploy.simulate.errors import Errors
 from deploy.simulate.row import Accounting, Repeat, Row, Setting
@@ -136,6 +137,7 @@ def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
             )
         chunks = [future for futures in running for future in futures]
         _collected(chunks, lambda n: progress("Collecting", n, len(chunks)))
+    central = {epsilon: reference(sweep, epsilon) for epsilon in sweep.central_epsilons}
     return [
         Row.of(
             setting,
@@ -143,6 +145,7 @@ def run(sweep: Sweep, progress: Callable[[str, int, int], None]) -> list[Row]:
             n_users=sweep.n_users,
             domain_size=len(sweep.dataset.counts),
             dataset=sweep.dataset.name,
+            reference=central[setting.target_epsilon],
         )
         for setting, futures in zip(settings, running, strict=True)
     ]
@@ -249,6 +252,13 @@ def repeat(
     )
 
 
+def reference(sweep: Sweep, central_epsilon: float) -> Reference:
+    """Work out what central mechanisms err by at a target, of the first repeat's people."""
+    first = np.random.default_rng((sweep.seed, 0))
+    people = sweep.dataset.sample_counts(sweep.n_users, first)
+    return Reference.of(people, central_epsilon, sweep.delta)
+
+
 def central_lines(sweep: Sweep, central_epsilon: float) -> dict[str, float]:
     """
     Give the error of central mechanisms at a target: exact variances, nothing simulated.
@@ -256,8 +266,4 @@ def central_lines(sweep: Sweep, central_epsilon: float) -> dict[str, float]:
     Laplace noise of scale 2/ε on every count (replacing one person changes two counts by one), and
     Gaussian noise by the analytic calibration [BW18].
     """
-    wishes = sweep.wishes(central_epsilon)
-    return {
-        "central Laplace": 8 / (central_epsilon * sweep.n_users) ** 2,
-        "central Gaussian": central_gaussian_mse(wishes),
-    }
+    return reference(sweep, central_epsilon).lines()

@@ -14,6 +14,7 @@ from rich.table import Table
 from common.guarantee import rounded_up
 from common.task import Task
 from deploy.foreign_text import shown
+from deploy.simulate.central.reference import CHOICE
 from deploy.simulate.errors import Summary
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
@@ -35,9 +36,14 @@ _HEADINGS: Final[dict[str, JustifyMethod]] = {
     "top 50": "right",
     "max error": "right",
     "rel. error": "right",
+    "regret": "right",
     "seconds": "right",
 }
+_CENTRAL: Final = (
+    "Central: by a collector who is trusted with every value; exact figures, nothing simulated."
+)
 _DISPENSABLE: Final = (
+    "regret",
     "parameters",
     "rel. error",
     "max error",
@@ -62,6 +68,8 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
     headings = [heading for heading in _HEADINGS if both or heading != "by"]
     table, left_out = fitting(partial(_table, rows), headings, _DISPENSABLE, console)
     print_whole(table, console)
+    if _reference_cells(rows):
+        console.print(_CENTRAL, style="dim")
     for sentence in remarks(rows):
         console.print(sentence, style="dim", highlight=False)
     if left_out:
@@ -78,7 +86,28 @@ def _table(rows: Sequence[Row], headings: Sequence[str]) -> Table:
         if row.task is not None:
             cells = _cells(row, row.task)
             table.add_row(*(cells[heading] for heading in headings))
+    for heading, cells in _reference_cells(rows):
+        if heading in headings:
+            table.add_row(*(cells.get(each, "-") for each in headings))
     return table
+
+
+def _reference_cells(rows: Sequence[Row]) -> list[tuple[str, dict[str, str]]]:
+    """Give the lines of central mechanisms at every target, each after the heading it is for."""
+    found = {
+        row.setting.target_epsilon: row.reference
+        for row in rows
+        if row.reference is not None and row.task is not None
+    }
+    lines = []
+    for target, reference in found.items():
+        figures = [(name, "mse", f"{mse:.2e}") for name, mse in reference.lines().items()]
+        figures.append((CHOICE, "regret", f"{reference.regret:.2g}"))
+        for name, heading, figure in figures:
+            promised = {"central ε": rounded_up(target), "local ε": rounded_up(math.inf)}
+            cells = {"protocol": name, "ε": f"{target:g}", heading: figure} | promised
+            lines.append((heading, cells))
+    return lines
 
 
 def _cells(row: Row, task: Task) -> dict[str, str]:
@@ -98,6 +127,7 @@ def _cells(row: Row, task: Task) -> dict[str, str]:
         "bytes": f"{task.envelope_bytes:,}",
         "top 50": f"{row.errors['mse_top50'].mean:.3g}",
         "max error": f"{row.errors['max_error'].mean:.2g}",
+        "regret": f"{row.errors['regret'].mean:.2g}",
         "rel. error": f"{row.errors['relative_error'].mean:.2g}",
         "seconds": f"{row.seconds:.2f}",
     }
@@ -113,7 +143,7 @@ def _with_error(value: Summary) -> str:
 def _parameters(task: Task) -> str:
     said = []
     hashes = task.mechanism.name in {"local-hashing", "string-hashing"}
-    said.append(f"g {task.mechanism.buckets}" if hashes else "plain")
+    said.append(f"g {task.item_mechanism.buckets}" if hashes else "plain")
     if math.isfinite(task.local_epsilon):
         said.append(f"ε0 {task.local_epsilon:.3g}")
     if task.shuffler.kept < 1:

@@ -1,0 +1,126 @@
+"""Texts that a task's filters are searched for: the candidates' file, and what was found."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from analyzer.estimation.rappor_decoding import Decoding, decode
+from common.errors import SettingsError
+from common.estimate import BitTable, interval_around
+from common.mechanisms.catalogue import rappor_of
+from common.mechanisms.randomizer import Vector
+from common.task import Task
+from deploy.estimate_columns import CONFIDENCE
+from deploy.estimate_table import EstimateTable, Line
+from deploy.result_json import number_or_text
+
+MOST_CANDIDATES: Final = 100_000
+_MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of a file of candidates."""
+
+
+def read_candidates(path: Path) -> tuple[str, ...]:
+    """
+    Read texts to look for: one a line, in UTF-8; empty lines are left out.
+
+    Raises:
+        SettingsError: The file cannot be read, is too long, is no text, names a text twice, or
+            names none.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
+    if len(raw) > _MOST_BYTES:
+        raise SettingsError(f"{path} has {len(raw)} bytes; at most {_MOST_BYTES} are read")
+    try:
+        lines = raw.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path} is no text in UTF-8") from error
+    texts = tuple(text for line in lines if (text := line.removesuffix("\r")))
+    if not 1 <= len(texts) <= MOST_CANDIDATES:
+        raise SettingsError(
+            f"{path} names {len(texts)} candidates; it must be 1 .. {MOST_CANDIDATES}"
+        )
+    if len(set(texts)) < len(texts):
+        raise SettingsError(f"{path} names {len(texts) - len(set(texts))} candidates again")
+    return texts
+
+
+def decode_candidates(task: Task, table: BitTable, candidates: Sequence[str]) -> Decoding:
+    """
+    Look for candidates in what was released; this spends nothing. Run by the operator.
+
+    Raises:
+        TaskError: The task collects no texts, or has too few cohorts for so many candidates.
+        ValueRangeError: A candidate is too long, or none of the labels.
+    """
+    cells = np.concatenate([table.cohort_sizes, table.bit_counts.ravel()])
+    return decode(rappor_of(task), cells, candidates)
+
+
+def of_decoded(decoded: Decoding, *, most: int, truth: Vector | None = None) -> EstimateTable:
+    """
+    Give the table of candidates, those with the largest shares.
+
+    Args:
+        decoded: What was found.
+        most: Lines at most.
+        truth: True shares of the candidates, in a demo.
+    """
+    shares, errors = decoded.shares, decoded.standard_errors / decoded.n_reports
+    low, high = interval_around(shares, errors, CONFIDENCE)
+    order = np.argsort(-(shares if truth is None else truth), kind="stable")[:most].tolist()
+    n_detected, n_candidates = int(decoded.detected.sum()), len(decoded.candidates)
+    unexplained = decoded.unexplained / decoded.n_reports
+    error = decoded.unexplained_error / decoded.n_reports
+    detected_in_words = (
+        f"{n_detected:,} of {n_candidates:,} candidates were detected. That one of all those whom "
+        "nobody holds is among the detected has a probability of 5 % at most (Bonferroni)."
+    )
+    unexplained_in_words = (
+        f"Unexplained: {unexplained:.2%} ± {error:.2%} of the users hold a text that is no "
+        "candidate."
+    )
+    return EstimateTable(
+        title=f"The share of users who hold each of {n_candidates:,} candidates",
+        figure="share",
+        name="text",
+        interval=f"{CONFIDENCE:.0%} interval",
+        more=("p-value", "detected"),
+        lines=tuple(
+            Line(
+                name=decoded.candidates[place],
+                figure=float(shares[place]),
+                low=float(low[place]),
+                high=float(high[place]),
+                more=(
+                    f"{decoded.p_values[place]:.2g}",
+                    "yes" if decoded.detected[place] else "no",
+                ),
+                truth=None if truth is None else float(truth[place]),
+            )
+            for place in order
+        ),
+        size=n_candidates,
+        notes=(detected_in_words, unexplained_in_words),
+    )
+
+
+def decoded_as_json(decoded: Decoding) -> dict[str, Any]:
+    """Give everything that was found, in the order of the candidates."""
+    return {
+        "candidates": list(decoded.candidates),
+        "shares": decoded.shares.tolist(),
+        "standard_errors": [
+            number_or_text(error)
+            for error in (decoded.standard_errors / decoded.n_reports).tolist()
+        ],
+        "p_values": decoded.p_values.tolist(),
+        "detected": decoded.detected.tolist(),
+        "explained": 1 - decoded.unexplained / decoded.n_reports,
+        "unexplained": decoded.unexplained / decoded.n_reports,
+        "unexplained_standard_error": decoded.unexplained_error / decoded.n_reports,
+    }

@@ -1,0 +1,208 @@
+"""Estimates of other kinds than items as tables: one look for the terminal and for the page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from common.estimate import KeyValues, Means
+from common.mechanisms.randomizer import Vector
+from deploy.estimate_columns import CONFIDENCE
+from deploy.foreign_text import shown
+from deploy.whole_table import add_columns, print_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One figure with its interval."""
+
+    name: str
+    """Anybody's text: shown as such, never run."""
+    figure: float
+    low: float
+    high: float
+    more: tuple[str, ...] = ()
+    """What further columns say."""
+    truth: float | None = None
+    """Known in a demo only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateTable:
+    """Figures that are read together."""
+
+    title: str
+    figure: str
+    """Heading of the figures: mean, share."""
+    name: str
+    """Heading of what they are of."""
+    interval: str
+    more: tuple[str, ...]
+    """Headings of further columns."""
+    lines: tuple[Line, ...]
+    size: int
+    """Lines that there are, of which the largest or first are here."""
+    notes: tuple[str, ...]
+    """What a reader must know, in sentences."""
+
+
+def _names(labels: Sequence[str], size: int, of: str) -> Sequence[str]:
+    return labels or [f"{of} {place}" for place in range(size)]
+
+
+def of_means(
+    means: Means, labels: Sequence[str], *, most: int, truth: Vector | None = None
+) -> EstimateTable:
+    """
+    Give the table of the means of numbers.
+
+    Args:
+        means: The estimate.
+        labels: The numbers' names, or nothing.
+        most: Lines at most, the first ones.
+        truth: True means, in a demo.
+    """
+    size = len(means.means)
+    names = ("mean",) if size == 1 and not labels else _names(labels, size, "number")
+    low, high = means.interval(CONFIDENCE)
+    note = (
+        "Each interval covers the mean of these very people with 95 % probability, by itself. "
+        "The shrunk mean is drawn to the middle of the range as far as the noise says: closer to "
+        "the truth where there are many numbers and few people, but biased."
+    )
+    interval = f"{CONFIDENCE:.0%} interval"
+    if not means.unbiased:
+        interval = "± noise alone"
+        note = (
+            "Means are biased: vectors were projected, and what the projection leaves out is in no "
+            "interval, which is of noise alone."
+        )
+    return EstimateTable(
+        title=f"The mean of {'a number' if size == 1 else f'each of {size:,} numbers'}",
+        figure="mean",
+        name="number",
+        interval=interval,
+        more=("standard error", "shrunk"),
+        lines=tuple(
+            Line(
+                name=names[place],
+                figure=float(means.means[place]),
+                low=float(low[place]),
+                high=float(high[place]),
+                more=(
+                    f"{means.standard_errors[place]:.4g}",
+                    f"{means.shrunk[place]:.4g}",
+                ),
+                truth=None if truth is None else float(truth[place]),
+            )
+            for place in range(min(most, size))
+        ),
+        size=size,
+        notes=(note,),
+    )
+
+
+def of_key_values(
+    found: KeyValues,
+    labels: Sequence[str],
+    *,
+    most: int,
+    truth: tuple[Vector, Vector] | None = None,
+) -> tuple[EstimateTable, EstimateTable]:
+    """
+    Give the tables of how many own each key, and of their values' means.
+
+    Args:
+        found: The estimate.
+        labels: The keys' names, or nothing.
+        most: Lines at most, those of the most frequent keys.
+        truth: True shares and means, in a demo.
+    """
+    size = len(found.frequencies)
+    names = _names(labels, size, "key")
+    order = np.argsort(-found.frequencies, kind="stable")[:most].tolist()
+    shares, means = (None, None) if truth is None else truth
+    return (
+        _of_keys(
+            names,
+            order,
+            (found.frequencies, found.frequency_errors),
+            found.frequency_interval(CONFIDENCE),
+            shares,
+            title=f"The share of users who own each of {size:,} keys",
+            figure="share",
+            note="Each interval covers its true share with 95 % probability, by itself.",
+        ),
+        _of_keys(
+            names,
+            order,
+            (found.corrected, found.corrected_errors),
+            found.mean_interval(CONFIDENCE),
+            means,
+            title="The mean of the values of those who own it",
+            figure="mean",
+            note="Keys that are not owned are sometimes reported with a fake value, which pulls "
+            "means towards the middle of the range. That is taken off by the estimated shares; "
+            "where few own a key it leaves little to go by.",
+        ),
+    )
+
+
+def _of_keys(
+    names: Sequence[str],
+    order: list[int],
+    figures: tuple[Vector, Vector],
+    interval: tuple[Vector, Vector],
+    truth: Vector | None,
+    *,
+    title: str,
+    figure: str,
+    note: str,
+) -> EstimateTable:
+    (values, errors), (low, high) = figures, interval
+    return EstimateTable(
+        title=title,
+        figure=figure,
+        name="key",
+        interval=f"{CONFIDENCE:.0%} interval",
+        more=("standard error",),
+        lines=tuple(
+            Line(
+                name=names[key],
+                figure=float(values[key]),
+                low=float(low[key]),
+                high=float(high[key]),
+                more=(f"{errors[key]:.4g}",),
+                truth=None if truth is None else float(truth[key]),
+            )
+            for key in order
+        ),
+        size=len(values),
+        notes=(note,),
+    )
+
+
+def print_table(table: EstimateTable, console: Console) -> None:
+    """Print a table and its notes; no text of it steers the terminal."""
+    known = any(line.truth is not None for line in table.lines)
+    shown_of = f", {len(table.lines):,} of them" * (len(table.lines) < table.size)
+    printed = Table(title=f"{table.title}{shown_of}")
+    figures = (*(("truth",) if known else ()), table.figure, table.interval, *table.more)
+    add_columns(printed, {table.name: "left", **dict.fromkeys(figures, "right")})
+    for line in table.lines:
+        printed.add_row(
+            shown(line.name),
+            *([_figure(line.truth)] if line.truth is not None else []),
+            _figure(line.figure),
+            f"{_figure(line.low)} … {_figure(line.high)}",
+            *line.more,
+        )
+    print_whole(printed, console)
+    for note in table.notes:
+        console.print(note)
+
+
+def _figure(number: float) -> str:
+    return f"{number:.4g}"
