@@ -68,8 +68,12 @@ _NOT_FROM_OUTSIDE: Final = {
         "itself, in a folder of its own and for its own clients"
         for name in _AUDITED
     },
+    "common.mechanisms.bloom.positions": "a hash that it has just made",
     "common.mechanisms.mechanism.null_reports": "a constant byte",
+    "common.mechanisms.permanent.cohort_of": "a hash of the device's own secret",
     "common.mechanisms.placement.Placement.__call__": "a hash that it has just made",
+    "common.mechanisms.rappor.Rappor.permanent": "filters and hashes that it has just made",
+    "common.mechanisms.multi_rphm.projection": "a hash that it has just made",
     "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",
     "common.randomness._fresh_bits": "the operating system's randomness",
     "common.runtime.usage.memory_limit": "a file of the kernel",
@@ -88,6 +92,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
     "deploy.audit.order_tests.of_ascents": "reports of a batch that it has just collected",
+    "deploy.audit.code.value_devices._check_answers": "reports that it has just made",
+    "deploy.audit.laws.value_laws._set_bits": "a hash that it has just made",
     "deploy.audit.raw_bytes._start": "what it looks for itself",
     "deploy.audit.raw_bytes.found": "files and messages of services that it has started itself",
     "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",

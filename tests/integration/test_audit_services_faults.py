@@ -20,7 +20,8 @@ import user_agent.agent
 import user_agent.contribution
 from analyzer.conclusion import mixture_of
 from common.accounting.coalitions import guarantees
-from common.mechanisms.mechanism import Mechanism, Mixture, Reports
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Reports
 from deploy.audit.audited import Audited
 from shuffler.batch_key import BatchKey
 from tests.support.audited_services import audited, audited_task, played, rows

@@ -26,6 +26,7 @@ from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
 from user_agent.contribution import Contributor
 from user_agent.evidence import Inclusion
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.watch import Watch
 
 _USERS = 20
@@ -58,6 +59,7 @@ class Line:
             several_persons=True,
             clock=self.clock,
             rng=np.random.default_rng(1),
+            secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=self.shuffler.identity.public_identity(),
         )
         self.watch = Watch(

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import Counts, Mechanism, Mixture
+from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Counts
 from tests.support.mechanisms import EXAMPLES, example
 
 _USERS: Final = np.array([9, 1, 0, 4, 6, 0])

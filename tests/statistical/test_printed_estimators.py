@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing, family_for
 from common.mechanisms.mechanism import Mechanism, Mixture
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.support import SupportCounting
 
@@ -29,8 +29,6 @@ _EPSILON: Final = 2.0
 _COUNTS: Final = np.concatenate([[2000, 1000], np.repeat(2000 // 18, 17), [0]])
 _USERS_BY_ITEM: Final = np.append(_COUNTS[:-1], _USERS - _COUNTS.sum())
 _TRUTH: Final = _USERS_BY_ITEM / _USERS
-
-Vector = NDArray[np.float64]
 
 
 def _hashing() -> LocalHashing:

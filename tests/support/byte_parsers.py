@@ -7,7 +7,7 @@ import numpy as np
 
 from analyzer.repeats import Repeats
 from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
-from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.catalogue import randomizer_of
 from common.mechanisms.mechanism import Mechanism
 from common.runtime.metrics_endpoint import parse_request
 from common.signing import PublicIdentity, SignedTask, SigningIdentity
@@ -16,6 +16,7 @@ from common.suites import DEFAULT_SUITE
 from common.task import Task
 from common.user_token import TokenIssuer, serial_of
 from shuffler.dummies import draw_kept
+from tests.support.kind_tasks import every_kind_task
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.parsers import Parser
 from tests.support.protocol_tasks import every_protocol_task
@@ -29,6 +30,7 @@ _TASKS: Final = tuple(
         _CASE.task,
         published(domain_size=3, buckets=0, labels=("a", "b", "é")).task,
         *every_protocol_task().values(),
+        *every_kind_task().values(),
     )
 )
 _REPORT: Final = report_context(_CASE.signed.digest())
@@ -46,7 +48,7 @@ def _answered(raw: bytes) -> object:
     draw_kept(task.shuffler, 3, np.random.default_rng(1))
     contributor = Contributor(task, _CASE.signed.digest())
     if task.domain_size > _MOST_ITEMS or task.reports_per_user > _MOST_ITEMS:
-        return mechanism_of(task)
+        return randomizer_of(task)
     return contributor
 
 

@@ -19,6 +19,8 @@ from deploy import draft_file, question_file
 from deploy.commands.options import read_identity
 from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
+from deploy.decoded_texts import read_candidates
+from deploy.iteration import read_means
 from deploy.sentinel_file import SentinelFile, State
 from deploy.service_client import read_token
 from shuffler.batch_files import BatchFiles
@@ -211,6 +213,22 @@ FILE_PARSERS: Final = (
         (_SHUFFLER_SETTINGS,),
         "toml",
         "common.runtime.settings.load",
+    ),
+    file_parser(
+        "candidates",
+        "candidates.txt",
+        read_candidates,
+        (b"Ohio\nUtah\n\n", "Köln\r\nParis".encode()),
+        "text",
+        "deploy.decoded_texts.read_candidates",
+    ),
+    file_parser(
+        "result of pairs",
+        "result.json",
+        read_means,
+        (b'{"kind": "key-value", "means": [0.5, -1e3, 2]}', b'{"means":[],"kind":"key-value"}'),
+        "json",
+        "deploy.iteration.read_means",
     ),
     file_parser(
         "CSV",

@@ -39,6 +39,7 @@ from tests.support.policies import generous
 from tests.support.pools import InlinePool
 from user_agent.agent import Agent
 from user_agent.budget import Budget
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.watch import Watch
 
 _IDENTITY: Final = SigningIdentity.generate()
@@ -276,6 +277,7 @@ class DeviceParty:
             several_persons=True,
             clock=self._around.clock,
             rng=self._around.rng(),
+            secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=_IDENTITY.public_identity(),
         )
         self.watch = Watch(

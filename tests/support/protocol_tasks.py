@@ -1,4 +1,4 @@
-"""A small task of every protocol, with the widest law of dummies that its row allows."""
+"""A small task of every protocol for items, with the widest law of dummies that its row allows."""
 
 from functools import cache
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from analyzer.registry import complete
 from common.dummy_spec import DummySpec
 from common.hpke import HpkePrivateKey
-from common.protocols import PROTOCOLS, protocol_named
+from common.protocols import protocol_named, protocols_of
 from common.shuffler_spec import ShufflerSpec
 from common.suites import DEFAULT_SUITE
 from common.task import Task
@@ -49,7 +49,7 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
 @cache
 def every_protocol_task() -> dict[str, Task]:
     """Give them by the protocol's name."""
-    return {name: _task(name) for name in PROTOCOLS}
+    return {name: _task(name) for name in protocols_of("categorical")}
 
 
 def _task(name: str) -> Task:

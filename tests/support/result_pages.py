@@ -7,8 +7,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from common.estimate import Histogram
 from common.guarantee import REPLACE_ONE, Coalition, Guarantee
-from common.result import Histogram, Result
+from common.result import Result
 from common.task import Task
 from tests.support.tasks import PublishedTask, published
 
@@ -58,13 +59,13 @@ def collected(
         task_digest=signed.signed.digest(),
         protocol=signed.task.protocol,
         mechanism=signed.task.mechanism.name,
-        buckets=signed.task.mechanism.buckets,
+        buckets=signed.task.item_mechanism.buckets,
         local_epsilon=signed.task.local_epsilon,
         n_users=N_USERS,
         n_reports=2 * N_USERS,
         n_dummies=N_USERS - sum(refused),
         refused=dict(zip(("repeated", "unreadable", "malformed"), refused, strict=True)),
-        histogram=Histogram(
+        estimate=Histogram(
             frequencies=frequencies,
             standard_errors=errors,
             refined=refined / refined.sum(),

@@ -1,11 +1,13 @@
 """A result as an analyzer would release it, for tests."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from common.estimate import BitTable, Histogram, KeyValues, Means
 from common.guarantee import REPLACE_ONE, Guarantee
-from common.result import Histogram, Result
+from common.result import Result
 from common.task_digest import TaskDigest
 
 
@@ -21,7 +23,7 @@ def result(digest: TaskDigest) -> Result:
         n_reports=20,
         n_dummies=10,
         refused={"repeated": 1, "unreadable": 0, "malformed": 0},
-        histogram=Histogram(
+        estimate=Histogram(
             frequencies=np.array([0.5, -0.1, 0.6]),
             standard_errors=np.array([0.1, 0.1, 0.1]),
             refined=np.array([0.45, 0.0, 0.55]),
@@ -40,4 +42,40 @@ def result(digest: TaskDigest) -> Result:
         published_claim="none",
         open_seconds=1.0,
         estimate_seconds=2.0,
+    )
+
+
+def of_other_kinds() -> tuple[dict[str, Any], ...]:
+    """Give what a result of each other kind than items says of itself."""
+    ones = np.ones(2)
+    return (
+        {
+            "protocol": "harmony",
+            "mechanism": "harmony",
+            "buckets": 0,
+            "estimate": Means(
+                means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0, unbiased=False
+            ),
+        },
+        {
+            "protocol": "priv-kv",
+            "mechanism": "priv-kv",
+            "buckets": 0,
+            "estimate": KeyValues(
+                frequencies=ones,
+                frequency_errors=ones,
+                means=ones,
+                mean_errors=ones,
+                corrected=ones,
+                corrected_errors=ones,
+            ),
+        },
+        {
+            "protocol": "rappor",
+            "mechanism": "rappor",
+            "buckets": 0,
+            "estimate": BitTable(
+                cohort_sizes=np.array([3, 4]), bit_counts=np.array([[1, 2], [0, 4]])
+            ),
+        },
     )

@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from common.errors import TaskError
+from common.protocols import Kind
 from common.runtime.settings import load
 from common.signing import PublicIdentity
 from deploy.commands.options import hexadecimal
-from deploy.commands.person import _item
 from deploy.datasets.choice import dataset
 from deploy.plan import parse_cap, parse_head, parse_trust
 from deploy.question import Rappor, parse_epsilon, parse_law
+from deploy.typed_value import parse_kind, parse_value
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser
 
@@ -54,6 +56,14 @@ def _environment(text: str) -> object:
     return load(ShufflerSettings, None, environment, _PREFIX)
 
 
+_VALUES: Final[dict[Kind, tuple[str, ...]]] = {
+    "categorical": ("0", "41269\n"),
+    "string": ("", "Ohio\n"),
+    "mean": ("36.6", "-1e3"),
+    "vector": ("1, 2.5", "0"),
+    "key-value": ("3:0.5, 17:1", ""),
+}
+
 TEXT_PARSERS: Final = (
     _typed(
         "identity in hexadecimal",
@@ -67,7 +77,16 @@ TEXT_PARSERS: Final = (
         ("00" * 32,),
         "deploy.commands.options.hexadecimal",
     ),
-    _typed("value", _item, ("0", "41269\n"), "deploy.commands.person._item"),
+    _typed("kind of value", parse_kind, ("mean", "key-value"), "deploy.typed_value.parse_kind"),
+    *(
+        _typed(
+            f"{kind} value",
+            partial(parse_value, kind=kind),
+            seeds,
+            "deploy.typed_value.parse_value",
+        )
+        for kind, seeds in _VALUES.items()
+    ),
     _typed(
         "environment",
         _environment,

@@ -1,13 +1,15 @@
 """The messages that the parties, operators and people send: registered as parsers."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from google.protobuf.message import Message
 
 from analyzer.registry import complete
-from common import draft_wire, ledger_wire, task_summary_wire, wire
+from common import draft_wire, ledger_wire, result_wire, task_summary_wire, value_wire, wire
 from common.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
+from common.draft import PairDraft
 from common.dummy_spec import DummySpec
 from common.ledger_entry import verify
 from common.runtime.gate import read_message
@@ -18,15 +20,17 @@ from common.task_summary import TaskState, TaskSummary
 from deploy.ledger import as_json as ledger_as_json
 from deploy.result_json import as_json, dumps
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
+from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_draft_fields
 from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser
-from tests.support.results import result
+from tests.support.results import of_other_kinds, result
 from tests.support.tasks import draft, published
 
 _DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _MANIFEST: Final = BatchManifest(
     task_digest=_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
 )
+_OTHER_ESTIMATES: Final = of_other_kinds()
 _DRAFTS: Final = (
     draft(),
     draft(domain_size=2, labels=("yes", "no"), buckets=0, population="staff", budget_epsilon=5.0),
@@ -51,6 +55,14 @@ _DRAFTS: Final = (
             most=60,
         ),
     ),
+)
+
+_OTHER_DRAFTS: Final = tuple(
+    draft(
+        **kind_draft_fields(name)
+        | ({"pairs": PairDraft(fakes=(0.5,) * 6)} if name == "priv-kv" else {})
+    )
+    for name in OF_OTHER_KINDS
 )
 
 
@@ -90,7 +102,7 @@ def message_parser(
 
 def _shown(message: analyzer_pb2.GetResultResponse) -> str:
     """Read a result as an operator does: to the JSON file that is written of it."""
-    return dumps(as_json(wire.result_from_wire(message)))
+    return dumps(as_json(result_wire.result_from_wire(message)))
 
 
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
@@ -123,12 +135,13 @@ WIRE_PARSERS: Final = (
     message_parser(
         "contribution",
         user_agent_pb2.ContributeRequest,
-        wire.contribution_from_wire,
+        value_wire.contribution_from_wire,
         [
             user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=0),
             user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=2**63, person="Ada"),
+            *(value_wire.contribution_to_wire(_DIGEST, value, "") for value in VALUES.values()),
         ],
-        "common.wire.contribution_from_wire",
+        "common.value_wire.contribution_from_wire",
     ),
     message_parser(
         "envelope",
@@ -224,16 +237,23 @@ WIRE_PARSERS: Final = (
         "result",
         analyzer_pb2.GetResultResponse,
         _shown,
-        [wire.result_to_wire(result(_DIGEST))],
-        "common.wire.result_from_wire",
+        [
+            result_wire.result_to_wire(dataclasses.replace(result(_DIGEST), **changes))
+            for changes in ({}, *_OTHER_ESTIMATES)
+        ],
+        "common.result_wire.result_from_wire",
+        "common.estimate_wire.estimate_from_wire",
+        "common.estimate_wire._means_from_wire",
+        "common.estimate_wire._key_values_from_wire",
+        "common.estimate_wire._bit_table_from_wire",
         share=8,
     ),
     Parser(
         name="kept result",
-        read=wire.result_from_bytes,
-        seeds=(wire.result_to_bytes(result(_DIGEST)),),
+        read=result_wire.result_from_bytes,
+        seeds=(result_wire.result_to_bytes(result(_DIGEST)),),
         form="protobuf",
-        covers=("common.wire.result_from_bytes",),
+        covers=("common.result_wire.result_from_bytes",),
         share=8,
     ),
     message_parser(
@@ -254,10 +274,13 @@ WIRE_PARSERS: Final = (
         "draft",
         analyzer_pb2.CreateTaskRequest,
         draft_wire.draft_from_wire,
-        [draft_wire.draft_to_wire(wanted) for wanted in _DRAFTS],
+        [draft_wire.draft_to_wire(wanted) for wanted in (*_DRAFTS, *_OTHER_DRAFTS)],
         "common.draft_wire.draft_from_wire",
         "common.draft_wire._dummies_from_wire",
         "common.draft_wire._shuffler_from_wire",
+        "common.draft_wire._numbers_from_wire",
+        "common.draft_wire._texts_from_wire",
+        "common.draft_wire._pairs_from_wire",
     ),
     message_parser(
         "draft to a task",

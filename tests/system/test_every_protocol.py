@@ -10,7 +10,7 @@ import pytest
 from analyzer.tight_parameters import tight_parameters
 from analyzer.wishes import Wishes
 from common.mechanisms.catalogue import mechanism_of
-from common.protocols import PROTOCOLS, protocol_named
+from common.protocols import protocol_named, protocols_of
 from common.result import Result
 from common.runtime.rpc import open_channel
 from common.submission import Outcome
@@ -21,7 +21,7 @@ from deploy.simulate.collection import count, release
 
 _USERS = 5000
 _DEADLINE = 120.0
-_GROUPS = [list(PROTOCOLS)[start::8] for start in range(8)]
+_GROUPS = [list(protocols_of("categorical"))[start::8] for start in range(8)]
 
 
 def _wishes(protocol: str) -> Wishes:

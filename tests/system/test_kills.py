@@ -126,7 +126,7 @@ def _reported(signed: SignedTask, seed: int) -> NDArray[np.int64]:
 
 def _counts(signed: SignedTask, result: Result) -> NDArray[np.int64]:
     """Turn debiased shares back into the counts that they came from."""
-    spec = Task.from_bytes(signed.task_bytes).mechanism
+    spec = Task.from_bytes(signed.task_bytes).item_mechanism
     total = spec.true_weight + (_USERS - 1) * spec.other_weight
     p, q = spec.true_weight / total, spec.other_weight / total
     shares = np.asarray(result.histogram.frequencies)

@@ -290,7 +290,7 @@ def test_ticks_of_a_scale_have_names_of_their_own(browser: Browser, tmp_path: Pa
     histogram = dataclasses.replace(
         found.result.histogram, frequencies=shares, refined=shares, standard_errors=np.full(4, 1e-5)
     )
-    result = dataclasses.replace(found.result, histogram=histogram)
+    result = dataclasses.replace(found.result, estimate=histogram)
     watched = show(browser, result_page(result, found.task, version="1"), tmp_path)
     ticks = watched.page.locator("#axis text").all_text_contents()
     watched.close()
@@ -306,7 +306,7 @@ def test_a_scale_has_more_than_0_on_a_phone(browser: Browser, tmp_path: Path) ->
         frequencies=np.array([1.36, 0.62, -0.14, -0.48, -1.35]),
         standard_errors=np.full(5, 1.2),
     )
-    result = dataclasses.replace(found.result, histogram=histogram)
+    result = dataclasses.replace(found.result, estimate=histogram)
     html = result_page(result, found.task, version="1")
     watched = show(browser, html, tmp_path, size=PHONE)
     ticks = watched.page.locator("#axis text").all_text_contents()

@@ -22,9 +22,10 @@ from analyzer.estimation.squarem import leap
 from common.errors import TaskError
 from common.mechanisms.grr import Grr
 from common.mechanisms.local_hashing import LocalHashing, family_for
-from common.mechanisms.mechanism import Channel, Counts, Mixture, Vector
+from common.mechanisms.mechanism import Channel, Mixture
+from common.mechanisms.randomizer import Counts, Vector
 from common.mechanisms.response_weights import ResponseWeights
-from common.protocols import PROTOCOLS, Refinement
+from common.protocols import PROTOCOLS, Refinement, protocols_of
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 _WITHOUT_CELLS: tuple[Refinement, ...] = (
@@ -64,7 +65,7 @@ def _is_distribution(refined: Vector) -> bool:
 def test_every_name_that_a_protocol_may_say_has_a_refinement() -> None:
     """And no protocol asks a mechanism without cells for a likelihood."""
     assert set(get_args(Refinement)) == set(REFINEMENTS)
-    for protocol in PROTOCOLS.values():
+    for protocol in map(PROTOCOLS.__getitem__, protocols_of("categorical")):
         assert protocol.refinement in REFINEMENTS
 
 

@@ -100,11 +100,11 @@ async def test_a_draft_that_breaks_a_rule_is_not_published(
 def test_without_local_noise_a_population_states_its_budget() -> None:
     """Alone a task gets the largest certified ε; what several may cost is not guessed."""
     alone = draft(local_epsilon=math.inf)
-    assert MOST_EPSILON == _budget_epsilon(alone)
+    assert MOST_EPSILON == _budget_epsilon(alone, math.inf)
     with pytest.raises(TaskError, match="needs a budget_epsilon"):
-        _budget_epsilon(dataclasses.replace(alone, population="staff"))
+        _budget_epsilon(dataclasses.replace(alone, population="staff"), math.inf)
     stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)
-    assert 3.0 == _budget_epsilon(stated)
+    assert 3.0 == _budget_epsilon(stated, math.inf)
 
 
 async def test_an_unknown_task_is_not_found(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_protocol_chooses_buckets_where_the_draft_does_not(
     """Two for binary local hashing; about e^2 + 1 for the optimal one at a local epsilon of 2."""
     task = published(protocol=protocol, buckets=buckets, dummies_per_user=0).task
 
-    assert found == task.mechanism.buckets
+    assert found == task.item_mechanism.buckets
 
 
 def test_binary_local_hashing_is_binary() -> None:

@@ -12,11 +12,11 @@ from analyzer.tight_parameters import tight_parameters
 from analyzer.wishes import Wishes
 from common.accounting.coalitions import central_epsilon
 from common.errors import PlanError
-from common.protocols import PROTOCOLS
+from common.protocols import PROTOCOLS, protocols_of
 from deploy.simulate.sweep import task_of
 
 _CITIES: Final = {"n_users": 602_325, "domain_size": 915}
-_AMPLIFIED: Final = [name for name, row in PROTOCOLS.items() if row.amplified]
+_AMPLIFIED: Final = [name for name in protocols_of("categorical") if PROTOCOLS[name].amplified]
 
 _LIKE_ANOTHER: Final = {"hp-sdp", "fe1", "puredump", "mixdump"}
 """Searched for as MURS, OD-HP and SH are."""

@@ -219,7 +219,7 @@ def test_a_task_keeps_its_protocols_row(
 def test_the_digits_must_tell_all_items_apart() -> None:
     """Two digits in base 13 name 169 items."""
     task = published().task
-    narrow = dataclasses.replace(task.mechanism, digits=1)
+    narrow = dataclasses.replace(task.item_mechanism, digits=1)
 
     with pytest.raises(TaskError, match="cannot tell"):
         dataclasses.replace(task, mechanism=narrow)
@@ -324,7 +324,7 @@ def test_a_task_too_long_to_be_read_is_never_written() -> None:
             task,
             domain_size=12_000,
             labels=labels,
-            mechanism=dataclasses.replace(task.mechanism, digits=4),
+            mechanism=dataclasses.replace(task.item_mechanism, digits=4),
         ).to_bytes()
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import draft_wire, evidence_wire, wire
+from common import draft_wire, evidence_wire, result_wire, value_wire, wire
 from common.batch import BatchId, BatchManifest, BatchState, BatchStatus
 from common.dummy_spec import DummySpec
 from common.errors import ShuffleDpError, WireError
@@ -61,7 +61,7 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
 def test_a_result_survives_the_wire_and_the_file() -> None:
     """Infinite epsilon included."""
     result = released(_DIGEST)
-    again = wire.result_from_bytes(wire.result_to_bytes(result))
+    again = result_wire.result_from_bytes(result_wire.result_to_bytes(result))
 
     assert result.local_epsilon == again.local_epsilon
     assert result.guarantees == again.guarantees
@@ -110,14 +110,14 @@ def test_a_delivery_begins_with_its_manifest_and_goes_on_with_reports() -> None:
 _PARSERS = (
     (task_pb2.SignedTask, wire.signed_task_from_wire),
     (analyzer_pb2.CreateTaskRequest, draft_wire.draft_from_wire),
-    (user_agent_pb2.ContributeRequest, wire.contribution_from_wire),
+    (user_agent_pb2.ContributeRequest, value_wire.contribution_from_wire),
     (shuffler_pb2.SubmitRequest, wire.envelope_from_wire),
     (shuffler_pb2.SubmitBulkRequest, wire.envelopes_from_wire),
     (shuffler_pb2.SubmitBulkResponse, wire.outcomes_from_wire),
     (shuffler_pb2.GetBatchStatusResponse, wire.status_from_wire),
     (analyzer_pb2.DeliverBatchRequest, wire.manifest_from_wire),
     (analyzer_pb2.DeliverBatchRequest, wire.chunk_from_wire),
-    (analyzer_pb2.GetResultResponse, wire.result_from_wire),
+    (analyzer_pb2.GetResultResponse, result_wire.result_from_wire),
     (shuffler_pb2.SubmitResponse, evidence_wire.receipt_from_wire),
     (analyzer_pb2.DeliverBatchResponse, evidence_wire.delivered_from_wire),
     (shuffler_pb2.GetInclusionRequest, evidence_wire.prefix_from_wire),
@@ -158,7 +158,7 @@ def test_a_draft_without_a_suite_has_the_default_one() -> None:
 def test_a_kept_result_that_was_damaged_is_a_foreseen_error() -> None:
     """Protobuf's own refusal does not come through."""
     with pytest.raises(WireError, match="what is kept of this task is no result"):
-        wire.result_from_bytes(b"\xff\xff\xff")
+        result_wire.result_from_bytes(b"\xff\xff\xff")
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_a_result_s_lists_hold_figures_that_can_be(
 ) -> None:
     """No JSON could be written of others, no page drawn, and no share is infinite."""
     for figure in figures:
-        message = wire.result_to_wire(released(_DIGEST))
+        message = result_wire.result_to_wire(released(_DIGEST))
         getattr(message, field)[0] = figure
         with pytest.raises(WireError, match=re.escape(f"{name} is {figure}; it must lie between")):
-            wire.result_from_wire(message)
+            result_wire.result_from_wire(message)
 
 
 @pytest.mark.parametrize(
@@ -197,11 +197,11 @@ def test_a_result_s_lists_hold_figures_that_can_be(
 )
 def test_a_result_s_fields_are_what_they_can_be(field: str, wrong: object, said: str) -> None:
     """An analyzer may be anybody's."""
-    message = wire.result_to_wire(released(_DIGEST))
+    message = result_wire.result_to_wire(released(_DIGEST))
     setattr(message, field, wrong)
 
     with pytest.raises(WireError, match=said):
-        wire.result_from_wire(message)
+        result_wire.result_from_wire(message)
 
 
 @pytest.mark.parametrize(
@@ -218,30 +218,30 @@ def test_a_result_s_fields_are_what_they_can_be(field: str, wrong: object, said:
 )
 def test_a_guarantee_is_one_that_can_hold(field: str, wrong: object, said: str) -> None:
     """And one is against the analyzer: it is what a task claims, or beside it."""
-    message = wire.result_to_wire(released(_DIGEST))
+    message = result_wire.result_to_wire(released(_DIGEST))
     setattr(message.guarantees[0], field, wrong)
 
     with pytest.raises(WireError, match=said):
-        wire.result_from_wire(message)
+        result_wire.result_from_wire(message)
 
 
 def test_every_coalition_is_one_that_is_known() -> None:
     """Also beside one against the analyzer."""
-    message = wire.result_to_wire(released(_DIGEST))
+    message = result_wire.result_to_wire(released(_DIGEST))
     message.guarantees.add(coalition="nobody")
 
     with pytest.raises(WireError, match="a coalition must be one of analyzer, analyzer\\+users"):
-        wire.result_from_wire(message)
+        result_wire.result_from_wire(message)
 
 
 def test_a_result_is_of_something() -> None:
     """Pages and tables divide by the number of values."""
-    message = wire.result_to_wire(released(_DIGEST))
+    message = result_wire.result_to_wire(released(_DIGEST))
     for field in ("frequencies", "standard_errors", "refined"):
         message.ClearField(field)
 
-    with pytest.raises(WireError, match="the number of values is 0; it must lie between 1 and"):
-        wire.result_from_wire(message)
+    with pytest.raises(WireError, match="a result holds 0 estimates; it must hold 1"):
+        result_wire.result_from_wire(message)
 
 
 def test_tokens_come_with_each_envelope_or_with_none() -> None:

@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from common.errors import SettingsError, ValueRangeError
 from deploy.cli import app
-from deploy.commands.person import _item
 from deploy.service_client import read_token
+from deploy.typed_value import parse_value
 
 
 def test_the_version_is_the_installed_one() -> None:
@@ -41,7 +41,7 @@ def test_help_names_every_command() -> None:
 def test_a_value_that_is_no_items_number_is_refused_without_being_repeated(text: str) -> None:
     """Thousands of digits too, which Python itself refuses to read."""
     with pytest.raises(ValueRangeError, match=r"^a value is an item's number, 0 or more$"):
-        _item(text)
+        parse_value(text, "categorical")
 
 
 @pytest.mark.parametrize("content", [b"", b"a\x01b", b"a\nb", b"\xff"])

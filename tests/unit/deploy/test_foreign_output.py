@@ -19,6 +19,7 @@ from deploy.commands.person import show_receipt
 from deploy.commands.result import show_result
 from deploy.commands.sentinels import _tell
 from deploy.promise_table import show_promises
+from deploy.read_out import ReadOut
 from deploy.result_rows import show
 from deploy.sentinel_file import Planted, State
 from protos.shuffledp.v1 import user_agent_pb2
@@ -62,7 +63,12 @@ def _receipt(console: Console) -> None:
     [
         (lambda console: show(_RESULT, (_HOSTILE, "b", "c"), console, most=3), 1),
         (lambda console: show_promises(_hostile(_RESULT).guarantees, "title", console), 2),
-        (lambda console: show_result(_hostile(_RESULT), collected(size=3).task, console, 3), 4),
+        (
+            lambda console: show_result(
+                _hostile(_RESULT), collected(size=3).task, ReadOut(), console, 3
+            ),
+            4,
+        ),
         (_receipt, 2),
         (lambda console: task_view.show(_SUMMARY.task_digest, _TASK, _SUMMARY, console), 1),
         (lambda console: task_view.show_list([_SUMMARY], console), 2),

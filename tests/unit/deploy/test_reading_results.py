@@ -8,12 +8,12 @@ import pytest
 from common.accounting.coalitions import guarantees
 from common.errors import WireError
 from common.result import Result
+from common.result_wire import result_to_bytes
 from common.signing import SignedTask, SigningIdentity
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.task_summary import TaskState
 from common.task_summary_wire import description_to_wire
-from common.wire import result_to_bytes
 from deploy.commands.result import read_checked
 from deploy.operator_client import OperatorClient
 from tests.support.result_pages import Collected, collected, guarantee

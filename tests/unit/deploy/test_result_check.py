@@ -15,12 +15,12 @@ from common.batch import BatchId, BatchManifest
 from common.errors import WireError
 from common.guarantee import Guarantee
 from common.mechanisms.catalogue import mechanism_of
-from common.protocols import PROTOCOLS
+from common.protocols import protocols_of
 from common.result import Result
+from common.result_wire import result_from_wire, result_to_wire
 from common.signing import SignedTask
 from common.task import Task
 from common.task_digest import TaskDigest
-from common.wire import result_from_wire, result_to_wire
 from deploy.result_check import check_fits, check_guarantees
 from deploy.simulate.collection import count
 from tests.support.protocol_tasks import every_protocol_task
@@ -58,7 +58,7 @@ def _released(task: Task) -> Result:
     "protocol",
     [
         pytest.param(name, marks=() if name in {"od-hp", "sbin"} else pytest.mark.slow)
-        for name in PROTOCOLS
+        for name in protocols_of("categorical")
     ],
 )
 def test_a_true_result_of_every_protocol_fits(protocol: str) -> None:

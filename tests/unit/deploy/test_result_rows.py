@@ -13,8 +13,9 @@ from rich.console import Console
 
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
+from deploy.estimate_columns import COLUMNS, columns_of
 from deploy.pages.histogram_data import histogram_data
-from deploy.result_rows import COLUMNS, TOO_FEW, rows, show, write_csv, write_parquet
+from deploy.result_rows import TOO_FEW, show, write_csv, write_parquet
 from tests.support.result_pages import collected
 from tests.support.results import result
 
@@ -57,7 +58,8 @@ def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, write: obje
 
 def test_intervals_are_of_the_unrefined_shares() -> None:
     """1.96 standard errors on either side."""
-    item, label, share, error, low, high, refined = list(rows(_RESULT.histogram, ()))[2]
+    columns = columns_of(_RESULT.histogram, ())
+    item, label, share, error, low, high, refined = (column[2] for column in columns.values())
 
     assert (2, "2", 0.6, 0.1, 0.55) == (item, label, share, error, refined)
     assert (low, high) == (pytest.approx(0.6 - 0.19600, abs=1e-5), pytest.approx(0.79600, abs=1e-5))
@@ -86,7 +88,7 @@ def test_few_users_are_said_to_be_too_few() -> None:
     """Before the table; and not where a value is distinguishable from none."""
     found = collected(size=9).result
     nothing = dataclasses.replace(
-        found, histogram=dataclasses.replace(found.histogram, standard_errors=np.ones(9))
+        found, estimate=dataclasses.replace(found.histogram, standard_errors=np.ones(9))
     )
     said = []
     for each in (found, nothing):

@@ -11,13 +11,16 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from common.errors import SettingsError, ShuffleDpError
+from common.estimate import Histogram
 from common.guarantee import rounded_up
-from common.result import Histogram
 from deploy.cli import app
+from deploy.datasets.catalogue import Dataset
 from deploy.simulate import figure
+from deploy.simulate.central.reference import Reference
 from deploy.simulate.errors import Errors, Summary
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import ERRORS, Accounting, Repeat, Row, Setting
+from deploy.simulate.sweep import Sweep, central_lines, reference
 from deploy.simulate.table import as_csv, show
 from tests.support.tasks import published
 
@@ -48,6 +51,7 @@ def _errors(mse: float, refined: float | None = None) -> Errors:
         mse_top50_refined=mse,
         max_error=mse,
         relative_error=mse,
+        regret=mse,
     )
 
 
@@ -58,6 +62,7 @@ def _row(  # noqa: PLR0917
     accounting: Accounting = "tight",
     note: str = "",
     refined: float | None = None,
+    reference: Reference | None = None,
 ) -> Row:
     setting = Setting(
         protocol=protocol,
@@ -67,7 +72,14 @@ def _row(  # noqa: PLR0917
         note=note,
     )
     repeats = [Repeat(errors=_errors(mse, refined), mse_theory=2e-6, seconds=0.5) for mse in mses]
-    return Row.of(setting, repeats, n_users=1000, domain_size=100, dataset="made")
+    return Row.of(
+        setting,
+        repeats,
+        n_users=1000,
+        domain_size=100,
+        dataset="made",
+        reference=reference,
+    )
 
 
 def _refused(protocol: str) -> Row:
@@ -96,6 +108,7 @@ def test_errors_by_hand() -> None:
     assert 0.0225 == pytest.approx(found.mse_top50_refined)
     assert 0.25 == pytest.approx(found.max_error)
     assert (0.25 / 0.75 + 1.0) / 2 == pytest.approx(found.relative_error)
+    assert 0 == found.regret  # the first of two equal shares is the true first
 
 
 def test_the_top_are_the_fifty_most_frequent() -> None:
@@ -110,6 +123,19 @@ def test_the_top_are_the_fifty_most_frequent() -> None:
 
     assert 0 == found.mse_top50
     assert 10 / 60 == pytest.approx(found.mse)
+
+
+def test_regret_is_what_the_value_that_looks_best_lacks() -> None:
+    """A third of all take it, where a half take the best."""
+    histogram = Histogram(
+        frequencies=np.array([0.4, 0.6, 0.0]),
+        standard_errors=np.zeros(3),
+        refined=np.array([1.0, 0.0, 0.0]),
+        mse_theory=0.0,
+    )
+    found = Errors.of(histogram, np.array([1 / 2, 1 / 3, 1 / 6]))
+
+    assert 1 / 6 == pytest.approx(found.regret)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +209,79 @@ def test_no_figure_is_cut_however_narrow_the_terminal(
     for line in lines:
         assert {"0.15", "1.79e-08", "±31%", *promised} <= set(line)
     assert "…" not in written.getvalue()
+
+
+_REFERENCE: Final = Reference(laplace_mse=1.25e-9, gaussian_mse=3.75e-9, regret=0.03125)
+
+
+def test_every_comparison_has_lines_of_a_trusted_collector() -> None:
+    """At each target, once, whatever protocols there are; with the same figures in JSON."""
+    rows = [
+        _row(protocol, epsilon, (1e-8, 2e-8), reference=_REFERENCE)
+        for epsilon in (0.25, 0.75)
+        for protocol in ("od-hp", "murs")
+    ]
+    written = io.StringIO()
+    show(rows, "made", Console(file=written, width=200))
+    text = written.getvalue().splitlines()
+    lines = [line.split() for line in text if line.strip().startswith("central ")]
+
+    names = ["Laplace", "Gaussian", "choice"]
+    assert [["central", name, each] for each in ("0.25", "0.75") for name in names] == [
+        line[:3] for line in lines
+    ]
+    for target, place in (("0.25", 0), ("0.75", 3)):
+        for line in lines[place : place + 3]:
+            assert {target, "inf"} <= set(line)  # promised, and nothing against the collector
+    assert [True, True] == ["1.25e-09" in lines[place] for place in (0, 3)]
+    assert [True, True] == ["3.75e-09" in lines[place] for place in (1, 4)]
+    assert [True, True] == ["0.031" in lines[place] for place in (2, 5)]
+    assert "trusted with every value" in written.getvalue()
+    fields = rows[0].as_json()
+    assert (1.25e-9, 3.75e-9, 0.03125) == (
+        fields["central_laplace_mse"],
+        fields["central_gaussian_mse"],
+        fields["central_regret"],
+    )
+
+
+def test_a_narrow_table_leaves_out_lines_that_would_be_empty() -> None:
+    """A choice has a regret, and no error of a share."""
+    written = io.StringIO()
+    rows = [_row("od-hp", 0.25, (1e-8, 2e-8), reference=_REFERENCE)]
+    show(rows, "made", Console(file=written, width=90))
+
+    assert "central Gaussian" in written.getvalue()
+    assert "central choice" not in written.getvalue()
+
+
+def test_the_reference_is_about_the_people_of_the_first_repeat() -> None:
+    """Half of them leave next to nothing between two items of 30 and 10 people."""
+    half = _sweep(20)
+    counts = half.dataset.sample_counts(20, np.random.default_rng((1, 0)))
+    found = reference(half, 0.5)
+
+    assert Reference.of(counts, 0.5, 1e-6) == found
+    assert 20 == counts.sum()
+    assert found.lines() == central_lines(half, 0.5)
+    assert {"central Laplace", "central Gaussian"} == found.lines().keys()
+    assert found.laplace_mse > reference(_sweep(40), 0.5).laplace_mse
+
+
+def _sweep(n_users: int) -> Sweep:
+    dataset = Dataset(name="made", title="made", labels=(), counts=np.array([30, 10]))
+    return Sweep(
+        dataset=dataset,
+        n_users=n_users,
+        protocols=("sh",),
+        central_epsilons=(0.5,),
+        delta=1e-6,
+        accounting=("tight",),
+        repeats=1,
+        messages_cap=5.0,
+        local_cap=8.0,
+        seed=1,
+    )
 
 
 # --- remarks ------------------------------------------------------------------------------------

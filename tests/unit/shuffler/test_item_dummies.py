@@ -13,7 +13,7 @@ import pytest
 from common.batch import BatchState
 from common.hpke import report_context
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Reports
+from common.mechanisms.randomizer import Reports
 from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import PublishedTask, published

@@ -24,6 +24,7 @@ from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.policy import Policy
 from user_agent.token_file import TokenFile
 
@@ -48,6 +49,7 @@ def _agent(
         several_persons=several,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
+        secrets=PersonalSecrets(bytes(32)),
         tokens=TokenFile(token_file),
     )
     return agent, budget
@@ -200,6 +202,7 @@ _COLUMNS = {
         *("person", "task_digest", "leaves", "deadline", "inclusion", "receipt"),
         "receipt_verified",
     ],
+    "lasting_secret": ["fingerprint"],
 }
 """All that a device keeps: a column that is added here has been looked at for values."""
 
@@ -213,6 +216,7 @@ async def test_no_column_could_hold_a_true_value_and_no_cell_does(tmp_path: Path
     value = 9_867_531
     agent, budget = _agent(tmp_path, MemoryShuffler(_WIDE.signed), case=_WIDE)
     await agent.contribute(_WIDE.signed.digest(), value, "")
+    assert await budget.recognises(b"f" * 32)
     budget.close()
     connection = sqlite3.connect(tmp_path / "budget.sqlite")
     names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
@@ -284,6 +288,7 @@ async def test_a_task_over_what_is_left_is_not_answered(tmp_path: Path) -> None:
         several_persons=False,
         clock=ManualClock(),
         rng=rng,
+        secrets=PersonalSecrets(bytes(32)),
     )
     with pytest.raises(BudgetError, match=r"total_central_epsilon_cap is 0\.5"):
         await agent.contribute(_DIGEST, 3, "")

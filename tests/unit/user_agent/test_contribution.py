@@ -6,7 +6,8 @@ from common.dummy_spec import DummySpec
 from common.errors import ValueRangeError
 from common.hpke import envelope_context, report_context
 from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Reports, is_null
+from common.mechanisms.mechanism import is_null
+from common.mechanisms.randomizer import Reports
 from common.mechanisms.support import SupportCounting
 from common.submission import unpack
 from tests.support.tasks import PublishedTask, published

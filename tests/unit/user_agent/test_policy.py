@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 
+from common.draft import TextDraft
 from common.errors import BudgetError, PolicyError, SignatureError, TaskError
 from common.signing import SignedTask, SigningIdentity
 from common.task_digest import TaskDigest
+from tests.support.kind_tasks import kind_draft_fields
+from tests.support.policies import generous
 from tests.support.tasks import FAR_FUTURE, PublishedTask, published
 from user_agent.policy import Claim, Policy, authentic, check, check_totals
 
@@ -72,7 +75,7 @@ def test_a_task_without_local_noise_is_answered_only_by_who_has_no_limit() -> No
 def test_a_claim_that_the_weights_do_not_keep_is_refused() -> None:
     """The device compares the integers itself, and one unit too much is noticed."""
     case = published()
-    spec = case.task.mechanism
+    spec = case.task.item_mechanism
     cheating = dataclasses.replace(
         case.task, mechanism=dataclasses.replace(spec, true_weight=spec.true_weight + 1)
     )
@@ -129,7 +132,7 @@ def test_a_claim_confirmed_before_is_not_computed_again() -> None:
         check(signed, signed.digest(), _policy(case), float(FAR_FUTURE), claim_confirmed=True)
 
 
-def _totals(**caps: float) -> Policy:
+def _totals(**caps: Any) -> Policy:
     identity = SigningIdentity.generate().public_identity()
     return Policy(identity=identity, local_epsilon_cap=4.0, **caps)
 
@@ -193,6 +196,15 @@ def test_tiny_claims_cost_little_beside_a_large_one(tiny: float) -> None:
         check_totals(policy, spent, _claim(central=1.01, delta=0.0))
 
 
+def test_claims_of_a_local_epsilon_add_up() -> None:
+    """Their answers may share permanent noise: composing them as independent would promise less."""
+    policy = _totals(total_central_epsilon_cap=6.0, total_delta_cap=1e-2)
+    lasting = _claim(local=0.25, central=0.25)
+    check_totals(policy, [lasting] * 23, lasting)
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(policy, [lasting] * 24, lasting)
+
+
 def test_local_epsilons_bound_what_the_analyzer_learns() -> None:
     """Where the deltas alone exceed the cap, but the local epsilons do not."""
     policy = _totals(total_delta_cap=1e-6)
@@ -211,3 +223,18 @@ def test_one_question_split_into_many_tasks_spends_the_same_budget() -> None:
         check_totals(policy, answered, part)
     with pytest.raises(BudgetError):
         check_totals(policy, [_claim(local=4.0)], part)
+
+
+def test_a_question_that_may_be_asked_again_is_answered_only_if_its_owner_allows() -> None:
+    """Of answers that change no cap speaks: that they did may show."""
+    case = published(
+        **kind_draft_fields("rappor", texts=TextDraft(question="state"), population="staff")
+    )
+    allowing = generous(case.identity.public_identity())
+    refusing = dataclasses.replace(allowing, lasting_responses=False)
+    digest = case.signed.digest()
+
+    assert case.task == check(case.signed, digest, allowing, 0.0)
+    with pytest.raises(PolicyError, match="its owner may set lasting_responses"):
+        check(case.signed, digest, refusing, 0.0)
+    assert not Policy(identity=allowing.identity, local_epsilon_cap=1.0).lasting_responses

@@ -14,6 +14,7 @@ from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
+from user_agent.personal_secrets import PersonalSecrets
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()
@@ -30,6 +31,7 @@ async def _owing(path: Path, shuffler: MemoryShuffler) -> tuple[Agent, Budget]:
         several_persons=True,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
+        secrets=PersonalSecrets(bytes(32)),
     )
     shuffler.reachable = False
     for person in _PERSONS:

@@ -19,6 +19,7 @@ from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.evidence import Evidence, Inclusion
 from user_agent.inclusion import MOST_ASKED, to_ask
+from user_agent.personal_secrets import PersonalSecrets
 from user_agent.watch import Watch
 
 _CASE = published()
@@ -42,6 +43,7 @@ class Device:
             several_persons=False,
             clock=self.clock,
             rng=np.random.default_rng(1),
+            secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=self.shuffler.identity.public_identity(),
         )
         self.watch = Watch(

@@ -16,7 +16,7 @@ from common.accounting.composition import (
 from common.accounting.crowd import Crowd
 from common.accounting.release import CrowdRelease
 from common.errors import AccountingError
-from common.mechanisms.mechanism import Vector
+from common.mechanisms.randomizer import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 

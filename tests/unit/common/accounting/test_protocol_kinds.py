@@ -8,7 +8,6 @@ import pytest
 
 from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.coalitions import (
-    LOCAL,
     Terms,
     claimed_guarantee,
     claimed_release,
@@ -19,6 +18,7 @@ from common.accounting.coalitions import (
 from common.accounting.composition import composed_epsilon
 from common.accounting.counts import Conditioned
 from common.accounting.crowd import Crowd
+from common.accounting.theorems import LOCAL
 from common.dummy_spec import DummySpec
 from common.errors import AccountingError
 from common.guarantee import Guarantee, claimed

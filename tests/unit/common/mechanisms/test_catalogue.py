@@ -123,7 +123,7 @@ def test_a_task_without_local_noise_has_the_weights_1_and_0(buckets: int) -> Non
         buckets=buckets, local_epsilon=math.inf, dummies_per_user=100, n_min=100, target_size=100
     ).task
 
-    assert (1, 0) == (task.mechanism.true_weight, task.mechanism.other_weight)
+    assert (1, 0) == (task.item_mechanism.true_weight, task.item_mechanism.other_weight)
     assert math.inf == mechanism_of(task).local_epsilon
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from common.accounting.randomizers import optimized_unary, symmetric_unary, unary
 from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.mechanism import Counts, Reports, is_null, null_reports
+from common.mechanisms.mechanism import is_null, null_reports
+from common.mechanisms.randomizer import Counts, Reports
 from common.mechanisms.response_weights import ResponseWeights
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
 from tests.support.mechanisms import Scripted

@@ -12,7 +12,8 @@ import common.mechanisms.support
 from common.hpke import SealContext
 from common.hpke_pool import Opened, open_each
 from common.inclusion import InclusionProof
-from common.mechanisms.mechanism import Counts, Mixture, Vector
+from common.mechanisms.mechanism import Mixture
+from common.mechanisms.randomizer import Counts, Vector
 from common.mechanisms.support import SupportProbabilities
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding

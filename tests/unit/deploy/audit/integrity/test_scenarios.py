@@ -82,7 +82,7 @@ def test_every_protocol_can_be_rehearsed(protocol: str) -> None:
         found.suite,
     )
     assert task.mechanism.name == found.mechanism.name
-    assert task.mechanism.true_weight == found.mechanism.true_weight
+    assert task.item_mechanism.true_weight == found.item_mechanism.true_weight
     assert people(found) + SENTINELS <= found.target_size
 
 

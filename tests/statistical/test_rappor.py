@@ -1,0 +1,253 @@
+"""
+RAPPOR: what devices draw, the short way to simulate it, and whether its decoder keeps its word.
+
+Each test has a fixed seed. What a limit's false-alarm rate over seeds is, each test says.
+"""
+
+from collections import Counter
+from itertools import product
+from typing import Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from randomgen import ChaCha
+from scipy import stats
+
+from analyzer.estimation.rappor_decoding import Decoding, decode
+from analyzer.estimation.rappor_significance import benjamini_hochberg, bonferroni
+from common.mechanisms.permanent import scope_secret
+from common.mechanisms.randomizer import Counts, Reports
+from common.mechanisms.rappor import Rappor
+from deploy.reproduce.rappor_exponential import exponential
+
+_FALSE_ALARM: Final = 1e-7
+_LIMIT: Final = 7.0
+"""Standard deviations, of means as good as Gaussian."""
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(ChaCha(key=seed, rounds=20))
+
+
+def _fits(observed: NDArray[np.int64], law: NDArray[np.float64]) -> bool:
+    expected = law / law.sum() * observed.sum()
+    return bool(stats.chisquare(observed, expected).pvalue > _FALSE_ALARM)
+
+
+def _secrets(seed: int, count: int) -> list[bytes]:
+    device = seed.to_bytes(32, "big")
+    return [scope_secret(device, number.to_bytes(8, "big")) for number in range(count)]
+
+
+def _labelled(f: float, p: float, q: float) -> Rappor:
+    spec = Rappor.specify(bits=4, f=f, p=p, q=q, encoding="labels")
+    return Rappor.of(spec, ["a", "b", "c", "d"])
+
+
+def _patterns(reports: Reports) -> NDArray[np.int64]:
+    return np.bincount(reports["bits"][:, 0], minlength=16)
+
+
+def _pattern_law(own: int, is_set: float, unset: float) -> NDArray[np.float64]:
+    """Chance of each of the 16 patterns of four independent bits, the lowest bit first."""
+    law = np.zeros(16)
+    for bits in product((0, 1), repeat=4):
+        chances = [is_set if place == own else unset for place in range(4)]
+        each = [chance if bit else 1 - chance for bit, chance in zip(bits, chances, strict=True)]
+        law[sum(bit << place for place, bit in enumerate(bits))] = np.prod(each)
+    return law
+
+
+@pytest.mark.parametrize("f", [0.1, 0.5, 0.9])
+def test_permanent_responses_have_their_law(f: float) -> None:
+    """
+    60,000 people's four bits together: each replaced with chance f, all independently.
+
+    By chance the test fails with probability 1e-7 over secrets.
+    """
+    mechanism = _labelled(f, 0.0, 1.0)
+    weight = mechanism.spec.permanent_weight
+    responses = mechanism.permanent(["c"] * 60_000, _secrets(1, 60_000))
+
+    assert _fits(_patterns(responses), _pattern_law(2, 1 - weight / 256, weight / 256))
+    wrong = _pattern_law(2, 1 - (weight + 3) / 256, (weight + 3) / 256)
+    assert not _fits(_patterns(responses), wrong)
+
+
+def test_wide_permanent_responses_have_their_law() -> None:
+    """
+    20,000 people's 64 bits from HMAC-DRBG: the bits of a text with 1-f/2, all others with f/2.
+
+    The largest of 64 deviations of a binomial count; 1e-7 over secrets.
+    """
+    spec = Rappor.specify(bits=64, hashes=2, cohorts=1, f=0.5, p=0.0, q=1.0)
+    mechanism = Rappor.of(spec, ())
+    cells = mechanism.tally(mechanism.permanent(["text"] * 20_000, _secrets(2, 20_000)))
+    own = np.unique(mechanism.set_bits(["text"]))
+    chances = np.full(64, 0.25)
+    chances[own] = 0.75
+    deviations = (cells[1:] - 20_000 * chances) / np.sqrt(20_000 * chances * (1 - chances))
+
+    assert 2 == len(own)
+    assert np.abs(deviations).max() < stats.norm.isf(_FALSE_ALARM / 128)
+
+
+def test_every_cohort_is_as_likely() -> None:
+    """64,000 secrets over 32 cohorts, by HMAC-SHA256 and by HMAC-DRBG; 1e-7 over secrets."""
+    for bits in (32, 40):
+        spec = Rappor.specify(bits=bits, hashes=1, cohorts=32, f=0.5, p=0.0, q=1.0)
+        responses = Rappor.of(spec, ()).permanent([""] * 64_000, _secrets(3, 64_000))
+        assert _fits(np.bincount(responses["cohort"], minlength=32), np.ones(32))
+
+
+def test_reports_have_their_law() -> None:
+    """
+    400,000 reports of one permanent response: set bits shown with q, unset ones with p.
+
+    Over the production generator's own algorithm; 1e-7 over seeds. Weights 2 % off are rejected.
+    """
+    mechanism = _labelled(0.5, 0.3, 0.7)
+    response = np.zeros(400_000, dtype=mechanism.report_dtype)
+    response["bits"][:, 0] = 0b0010
+    seen = _patterns(mechanism.randomize(response, _generator(4)))
+    p, q = mechanism.spec.unset_weight / 65536, mechanism.spec.set_weight / 65536
+
+    assert _fits(seen, _pattern_law(1, q, p))
+    assert not _fits(seen, _pattern_law(1, q, p * 1.02))
+    assert not _fits(seen, _pattern_law(1, q * 1.02, p))
+
+
+def test_one_report_of_each_person_has_the_law_of_both_noises() -> None:
+    """100,000 people's four bits together, with q* and p*; 1e-7 over seeds."""
+    mechanism = _labelled(0.5, 0.25, 0.75)
+    responses = mechanism.permanent(["a"] * 100_000, _secrets(5, 100_000))
+    seen = _patterns(mechanism.randomize(responses, _generator(5)))
+
+    assert _fits(seen, _pattern_law(0, mechanism.set_chance, mechanism.unset_chance))
+
+
+_USERS: Final = np.array([9, 1, 4])
+_TEXTS: Final = ("a", "b", "c")
+_RUNS: Final = 6000
+
+
+def _small() -> Rappor:
+    spec = Rappor.specify(bits=4, hashes=2, cohorts=2, f=0.5, p=0.25, q=0.875)
+    return Rappor.of(spec, ())
+
+
+def _moments(cells: NDArray[np.int64], centre: NDArray[np.float64]) -> NDArray[np.float64]:
+    apart = cells - centre
+    rows, columns = np.triu_indices(cells.shape[1])
+    return np.concatenate([cells.astype(np.float64), apart[:, rows] * apart[:, columns]], axis=1)
+
+
+def _largest_deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    apart = np.abs(one.mean(axis=0) - other.mean(axis=0))
+    return float((apart / np.sqrt((one.var(axis=0) + other.var(axis=0)) / len(one))).max())
+
+
+def test_sampled_cells_have_the_law_of_reports_made_one_by_one() -> None:
+    """
+    Means, variances and covariances of all ten cells, over 6,000 collections of 14 people each way.
+
+    Seeds 6 and 7. 65 figures, each within 7 standard errors: 1e-10 over seeds. Its power: cells
+    that are drawn apart from each other keep means and variances, and are rejected.
+    """
+    mechanism, rng = _small(), _generator(6)
+    people = [text for text, count in zip(_TEXTS, _USERS, strict=True) for _ in range(count)]
+    secrets = _secrets(6, _RUNS * len(people))
+    reports = mechanism.randomize(mechanism.permanent(people * _RUNS, secrets), rng)
+    made = np.array([mechanism.tally(each) for each in np.array_split(reports, _RUNS)])
+    other = np.random.default_rng(7)
+    sampled = np.array([mechanism.sample_cells(_USERS, _TEXTS, other) for _ in range(_RUNS)])
+    apart = other.permuted(made, axis=0)
+    centre = made.mean(axis=0)
+
+    assert _largest_deviation(_moments(made, centre), _moments(sampled, centre)) < _LIMIT
+    assert _largest_deviation(_moments(made, centre), _moments(apart, centre)) > _LIMIT
+
+
+def _collect(  # noqa: PLR0917
+    mechanism: Rappor, people: Counts, absent: int, unlisted: int, run: int, most_together: float
+) -> tuple[Decoding, Counts]:
+    """Decode one collection with names of its own, of which every unlisted-th is no candidate."""
+    rng = np.random.default_rng(run)
+    names = [f"{run}: v{number}" for number in range(len(people))]
+    cells = mechanism.sample_cells(people, names, rng)
+    listed = np.arange(len(people)) % unlisted != unlisted - 1
+    candidates = [name for name, kept in zip(names, listed, strict=True) if kept]
+    candidates += [f"{run}: w{number}" for number in range(absent)]
+    found = decode(mechanism, cells, candidates, most_together=most_together)
+    return found, np.concatenate([people[listed], np.zeros(absent, dtype=np.int64)])
+
+
+@pytest.mark.parametrize(
+    ("most_together", "runs"), [(1.0, 200), pytest.param(0.0, 200, marks=pytest.mark.slow)]
+)
+def test_estimates_are_unbiased_and_err_as_stated(most_together: float, runs: int) -> None:
+    """
+    200 collections, with all candidates together or with chosen ones; a tenth of all people hold
+    strings that are on no list.
+
+    Seeds 1000 on. Deviations from the truth in standard errors: of 15 candidates together mean 0
+    and variance 1, of what is off the list likewise, each within 7 standard deviations of such a
+    mean: 1e-11 over seeds. Without the term for unlisted strings the latter's mean is 4.
+    """
+    mechanism = Rappor.of(Rappor.specify(bits=32, hashes=2, cohorts=16, f=0.5, p=0.25, q=0.75), ())
+    people = 40_000 - 3_000 * np.arange(12)
+    deviations, unlisted = [], []
+    for run in range(1000, 1000 + runs):
+        found, truth = _collect(mechanism, people, 6, 4, run, most_together)
+        deviations.append((found.counts - truth) / found.standard_errors)
+        missing = int(people.sum() - truth.sum())
+        unlisted.append((found.unexplained - missing) / found.unexplained_error)
+
+    for seen in (np.concatenate(deviations), np.array(unlisted)):
+        assert abs(seen.mean()) < _LIMIT / np.sqrt(len(seen))
+        assert abs(seen.var() - 1) < _LIMIT * np.sqrt(2 / len(seen))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("letters", "absent", "n_users"),
+    [
+        ((128, 2, 16, 0.5), 100, 1_000_000),
+        ((32, 1, 64, 0.25), 100, 10_000_000),
+        ((32, 1, 64, 0.25), 600, 1_000_000),
+        ((32, 1, 16, 0.25), 400, 1_000_000),
+    ],
+)
+def test_false_discoveries_stay_below_the_level(
+    letters: tuple[int, int, int, float], absent: int, n_users: int
+) -> None:
+    """
+    50 collections of 100 strings, every tenth of them on no list; level .05 for both corrections.
+
+    Seeds 2000 on, names of their own in each run. The share of false discoveries by Benjamini and
+    Hochberg is expected to be the level times the share of candidates that nobody holds, .026 to
+    .043, and its mean over 50 runs varies by .005; by Bonferroni runs with any are binomial;
+    p-values of candidates that nobody holds are uniform. Limits are passed by chance with
+    probability 1e-6 together. Their power: fitted to what the same half chose, the last case has
+    half as many p-values again below .01 as it may.
+    """
+    bits, hashes, cohorts, p = letters
+    spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=0.5, p=p, q=0.75)
+    mechanism, people = Rappor.of(spec, ()), exponential(100, n_users)
+    shares, any_false, nobodys = [], [], []
+    for run in range(2000, 2050):
+        found, truth = _collect(mechanism, people, absent, 10, run, 1 / 8)
+        false = truth == 0
+        lenient = benjamini_hochberg(found.p_values, 0.05)
+        shares.append((lenient & false).sum() / max(1, lenient.sum()))
+        any_false.append((bonferroni(found.p_values, 0.05) & false).any())
+        nobodys.append(found.p_values[false])
+    uniform = np.concatenate(nobodys)
+    counted = Counter(level for level in (0.1, 0.01, 0.001) for _ in uniform[uniform <= level])
+    expected = 0.05 * absent / (absent + 90)
+
+    assert np.mean(shares) < expected + 5 * np.std(shares) / np.sqrt(50)
+    assert np.sum(any_false) <= stats.binom.isf(1e-6, 50, expected)
+    for level, count in counted.items():
+        assert count <= stats.binom.isf(_FALSE_ALARM, len(uniform), level)

@@ -1,0 +1,102 @@
+"""A result of every kind of value but items, with its task, for tests of tables and pages."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from common.estimate import BitTable, Estimate, KeyValues, Means
+from common.mechanisms.catalogue import rappor_of
+from common.protocols import Kind
+from common.result import Result
+from common.signing import SignedTask
+from common.task import Task
+from tests.support.kind_tasks import every_kind_task, kind_task
+from tests.support.result_pages import guarantee
+
+N_USERS: Final = 4000
+CANDIDATES: Final = ("Ohio", "Utah", "Alberta")
+"""Held by three quarters of the people, by one quarter, and by nobody."""
+PROTOCOL_OF: Final[dict[Kind, str]] = {
+    "string": "rappor",
+    "mean": "piecewise",
+    "vector": "multi-hm",
+    "key-value": "priv-kv",
+}
+"""One protocol of each kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KindCollected:
+    """A result and its task."""
+
+    result: Result
+    task: Task
+
+
+@cache
+def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
+    """
+    Give a result of a small task: bits of seed 7 for texts, hand-made figures of other kinds.
+
+    Args:
+        kind: Of the task.
+        labels: Of its numbers or keys; of texts there are none.
+    """
+    protocol = PROTOCOL_OF[kind]
+    task = kind_task(protocol, labels=labels) if labels else every_kind_task()[protocol]
+    return KindCollected(result=result_of(task, estimate=_estimate(task)), task=task)
+
+
+def result_of(task: Task, **changes: Any) -> Result:
+    """Give a result of a task; an estimate is among the changes."""
+    fields: dict[str, Any] = {
+        "task_digest": SignedTask(task_bytes=task.to_bytes(), signature=b"").digest(),
+        "protocol": task.protocol,
+        "mechanism": task.mechanism.name,
+        "buckets": 0,
+        "local_epsilon": task.local_epsilon,
+        "n_users": N_USERS,
+        "n_reports": N_USERS,
+        "n_dummies": 0,
+        "refused": {"repeated": 0, "unreadable": 0, "malformed": 0},
+        "guarantees": (
+            guarantee("analyzer", task.central_epsilon, task.delta),
+            guarantee("shuffler+analyzer", task.local_epsilon, 0.0),
+            guarantee("network", 0.0, 0.0),
+        ),
+        "published_claim": "no paper states one",
+        "open_seconds": 1.5,
+        "estimate_seconds": 0.25,
+    }
+    return Result(**fields | changes)
+
+
+def _estimate(task: Task) -> Estimate:
+    size = task.domain_size
+    if task.kind == "string":
+        return bit_table(task)
+    if task.kind == "key-value":
+        return KeyValues(
+            frequencies=np.linspace(0.05, 0.8, size),
+            frequency_errors=np.full(size, 0.02),
+            means=np.linspace(4.5, 1.0, size),
+            mean_errors=np.full(size, 0.25),
+            corrected=np.linspace(4.5, 1.0, size),
+            corrected_errors=np.full(size, 0.25),
+        )
+    means = np.linspace(1.5, 4.75, size)
+    errors = np.full(size, 0.125)
+    return Means(
+        means=means, standard_errors=errors, shrunk=means - 0.0625, mse_theory=float(errors[0] ** 2)
+    )
+
+
+def bit_table(task: Task) -> BitTable:
+    """Draw what the filters of 4,000 people come to; seed 7."""
+    rappor, rng = rappor_of(task), np.random.default_rng(7)
+    held = np.array([3 * N_USERS // 4, N_USERS // 4], dtype=np.int64)
+    cells = rappor.sample_cells(held, CANDIDATES[:2], rng)
+    cohorts = rappor.spec.cohorts
+    return BitTable(cohort_sizes=cells[:cohorts], bit_counts=cells[cohorts:].reshape(cohorts, -1))

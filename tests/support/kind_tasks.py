@@ -1,0 +1,61 @@
+"""A small task of every kind of value but items, and values that answer them."""
+
+from functools import cache
+from typing import Any, Final
+
+from analyzer.registry import complete
+from common.draft import NumberDraft, PairDraft, TextDraft
+from common.protocols import Kind, protocol_named, protocols_of
+from common.task import Task
+from common.value import Value
+from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
+from tests.support.tasks import draft
+
+OTHER_KINDS: Final[tuple[Kind, ...]] = ("string", "mean", "vector", "key-value")
+OF_OTHER_KINDS: Final = tuple(name for kind in OTHER_KINDS for name in protocols_of(kind))
+
+_FIELDS: Final[dict[Kind, dict[str, Any]]] = {
+    "string": {"local_epsilon": 0.0, "domain_size": 1, "texts": TextDraft(bits=32, cohorts=8)},
+    "mean": {"domain_size": 1, "numbers": NumberDraft(low=0.0, high=24.0)},
+    "vector": {"domain_size": 5, "numbers": NumberDraft(low=1.0, high=5.0)},
+    "key-value": {"domain_size": 6, "pairs": PairDraft(low=0.0, high=5.0)},
+}
+VALUES: Final[dict[Kind, Value]] = {
+    "string": "Ohio",
+    "mean": 7.5,
+    "vector": (1.0, 2.0, 3.0, 4.5, 5.0),
+    "key-value": {0: 4.5, 5: 0.0},
+}
+"""One that is accepted."""
+
+
+def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
+    """Give what a draft of a protocol says beside what every draft says."""
+    return {
+        "protocol": protocol,
+        "buckets": 0,
+        "dummies_per_user": 0.0,
+        "labels": (),
+        **_FIELDS[protocol_named(protocol).kind],
+        **changes,
+    }
+
+
+def kind_task(protocol: str, **changes: Any) -> Task:
+    """Make a small task of a protocol for another kind than items."""
+    fields = {"n_min": 1000, "target_size": 5000, **kind_draft_fields(protocol), **changes}
+    wanted = draft(SHUFFLER_KEY.public_key().raw, **fields)
+    key = ANALYZER_KEY.public_key().raw
+    return complete(wanted, analyzer_key=key, nonce=bytes(range(32)))
+
+
+@cache
+def every_kind_task() -> dict[str, Task]:
+    """Give a small task of every protocol for another kind than items, by its name."""
+    return {name: kind_task(name) for name in OF_OTHER_KINDS}
+
+
+def lasting_task(**changes: Any) -> Task:
+    """Make a small RAPPOR task of a question that a population may be asked again."""
+    texts = TextDraft(bits=32, cohorts=8, question="state")
+    return kind_task("rappor", **{"population": "staff", "texts": texts, **changes})

@@ -1,0 +1,90 @@
+"""Examples of every mechanism for numbers, and the exact laws of their answers."""
+
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from common.mechanisms.duchi import Duchi
+from common.mechanisms.harmony import Harmony
+from common.mechanisms.hybrid import Hybrid
+from common.mechanisms.laplace import Laplace
+from common.mechanisms.mean_est import MeanEst
+from common.mechanisms.multi_hm import MultiHm
+from common.mechanisms.multi_rphm import MultiRphm
+from common.mechanisms.number import NumberMechanism, WantedNumbers
+from common.mechanisms.piecewise import Piecewise
+from common.number_spec import NumberSpec
+from common.protocols import NumberMechanismName
+from tests.support.mechanisms import NONCE
+
+ONE_NUMBER: Final[tuple[NumberMechanismName, ...]] = ("laplace", "duchi", "piecewise", "hybrid")
+SEVERAL: Final[tuple[NumberMechanismName, ...]] = ("harmony", "mean-est", "multi-hm", "multi-rphm")
+EVERY: Final = ONE_NUMBER + SEVERAL
+
+_CLASSES: Final[dict[NumberMechanismName, Any]] = {
+    "laplace": Laplace,
+    "duchi": Duchi,
+    "piecewise": Piecewise,
+    "hybrid": Hybrid,
+    "harmony": Harmony,
+    "mean-est": MeanEst,
+    "multi-hm": MultiHm,
+    "multi-rphm": MultiRphm,
+}
+
+Law = dict[int, Fraction]
+"""Chances of codes."""
+
+
+def dimensions_of(name: NumberMechanismName) -> int:
+    """Give how many numbers the examples have."""
+    return 1 if name in ONE_NUMBER else 5
+
+
+def spec_for(
+    name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
+) -> NumberSpec:
+    """Work out the integers of a mechanism, for numbers in 0 .. 10."""
+    wanted = WantedNumbers(
+        name=name,
+        dimensions=dimensions_of(name) if dimensions is None else dimensions,
+        low=0.0,
+        high=10.0,
+        local_epsilon=local_epsilon,
+    )
+    spec: NumberSpec = _CLASSES[name].specify(wanted)
+    return spec
+
+
+def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:
+    """Build a mechanism from what a task says of it."""
+    d = dimensions_of(spec.name) if dimensions is None else dimensions
+    more = (NONCE,) if spec.name == "multi-rphm" else ()
+    mechanism: NumberMechanism = _CLASSES[spec.name].of_spec(spec, d, *more)
+    return mechanism
+
+
+def number_example(
+    name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
+) -> NumberMechanism:
+    """Give a mechanism by its name."""
+    return built(spec_for(name, local_epsilon, dimensions=dimensions), dimensions)
+
+
+def class_of(name: NumberMechanismName) -> Any:
+    """Give the class of a mechanism."""
+    return _CLASSES[name]
+
+
+def law_of(codes: Any) -> Law:
+    """Give the law of codes that are listed once for each of equally likely draws."""
+    listed = np.asarray(codes).tolist()
+    return {code: Fraction(listed.count(code), len(listed)) for code in sorted(set(listed))}
+
+
+def worst_ratio(laws: list[Law]) -> Fraction:
+    """Give how much likelier a code can be under one law than under another; all have it."""
+    codes = {code for law in laws for code in law}
+    assert all(codes == set(law) for law in laws)
+    return max(max(law[code] for law in laws) / min(law[code] for law in laws) for code in codes)

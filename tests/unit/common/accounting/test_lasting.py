@@ -1,0 +1,86 @@
+"""Rounds whose answers share permanent noise: nothing but their sum is promised."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from common.accounting.coalitions import Terms, guarantees
+from common.accounting.composition import composed_epsilon
+from common.accounting.release import LastingRelease, LocalRelease
+from common.accounting.theorems import LOCAL
+from common.guarantee import REPLACE_LASTING
+from common.mechanisms.randomizer import Vector
+from tests.support.kind_tasks import every_kind_task, kind_task, lasting_task
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rounds", "delta"), [(0.5, 20, 1e-3), (0.5, 120, 1e-6), (0.01, 120, 1e-6)]
+)
+def test_rounds_that_share_noise_add_up(epsilon: float, rounds: int, delta: float) -> None:
+    """However many: where independent noise composes to less, each round costs as much as one."""
+    lasting = [LastingRelease(local_epsilon=epsilon)] * rounds
+    independent = [LocalRelease(local_epsilon=epsilon)] * 20
+    beside = composed_epsilon(independent, delta)
+
+    assert composed_epsilon(lasting, delta) == pytest.approx(epsilon * rounds, rel=1e-12)
+    assert composed_epsilon([*lasting, *independent], delta) == pytest.approx(
+        epsilon * rounds + beside, rel=1e-12
+    )
+    assert beside <= 20 * epsilon
+
+
+def test_independent_noise_composes_to_less() -> None:
+    """What the sum is compared with."""
+    independent = [LocalRelease(local_epsilon=0.5)] * 20
+    assert composed_epsilon(independent, 1e-3) < 8.0
+
+
+def test_one_round_that_shares_noise_costs_its_own() -> None:
+    """δ falls to 0 at the local ε and is 1 - e^-ε0 at none."""
+    release = LastingRelease(local_epsilon=0.5)
+
+    assert 0.5 == release.epsilon(1e-6)
+    assert 1 - math.exp(-0.5) == pytest.approx(release.delta(0.0))
+    assert 0.0 == release.delta(0.5) == release.delta(3.0)
+
+
+@pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.25, 0.75), (0.25, 0.1, 0.4), (0.75, 0.5, 0.6)])
+@pytest.mark.parametrize("rounds", [1, 2, 3, 6])
+def test_what_reports_of_one_text_tell_of_a_bit_is_no_more_than_their_sum(
+    f: float, p: float, q: float, rounds: int
+) -> None:
+    """
+    By brute force over all reports of a bit: permanent noise once, noise anew in each round.
+
+    The loss stays below that of so many independent reports, and below that of the permanent
+    response itself.
+    """
+    seen = np.array(list(itertools.product((0, 1), repeat=rounds)))
+
+    def law(bit: int) -> Vector:
+        kept = 1 - f / 2
+        of_permanent = [np.where(seen == 1, chance, 1 - chance).prod(axis=1) for chance in (p, q)]
+        seen_as: Vector = kept * of_permanent[bit] + (1 - kept) * of_permanent[1 - bit]
+        return seen_as
+
+    loss = float(np.abs(np.log(law(1) / law(0))).max())
+    chances = [f / 2 * (p + q) + (1 - f) * chance for chance in (p, q)]
+    of_one = max(math.log(chances[1] / chances[0]), math.log((1 - chances[0]) / (1 - chances[1])))
+
+    assert loss <= rounds * of_one * (1 + 1e-12)
+    assert loss <= math.log((1 - f / 2) / (f / 2)) * (1 + 1e-12)
+
+
+def test_a_population_is_told_what_its_promise_rests_on() -> None:
+    """That the answer stays the same; of a task that stands alone nothing is said of it."""
+    asked = guarantees(lasting_task(), 2000, 0)
+    alone = guarantees(every_kind_task()["rappor"], 2000, 0)
+
+    [analyzer] = [row for row in asked if row.coalition == "analyzer"]
+    assert REPLACE_LASTING == analyzer.neighbouring
+    assert LOCAL == analyzer.theorem
+    assert any("stays the same" in words for words in analyzer.assumptions)
+    assert not any("stays the same" in words for row in alone for words in row.assumptions)
+    assert Terms.of(kind_task("duchi", population="staff")).reduction is not None

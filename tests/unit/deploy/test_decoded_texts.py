@@ -1,0 +1,139 @@
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from common.errors import SettingsError, TaskError, ValueRangeError
+from deploy.decoded_texts import (
+    MOST_CANDIDATES,
+    decode_candidates,
+    decoded_as_json,
+    of_decoded,
+    read_candidates,
+)
+from deploy.result_json import dumps
+from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_collected
+from tests.support.kind_tasks import every_kind_task
+
+_TASK = kind_collected("string").task
+_DECODED = decode_candidates(_TASK, bit_table(_TASK), CANDIDATES)
+
+
+def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
+    (tmp_path / "candidates.txt").write_bytes(raw)
+    return read_candidates(tmp_path / "candidates.txt")
+
+
+@pytest.mark.parametrize(
+    ("raw", "texts"),
+    [
+        (b"Ohio\nUtah\n", ("Ohio", "Utah")),
+        (b"Ohio\nUtah", ("Ohio", "Utah")),
+        (b"\n\nOhio\n\nUtah\n\n", ("Ohio", "Utah")),
+        (b"Ohio\r\n\r\nUtah\r\n", ("Ohio", "Utah")),
+        (b" Ohio \nOhio\n", (" Ohio ", "Ohio")),
+        ("Köln\n東京\n".encode(), ("Köln", "東京")),
+        ("a\u2028b\x0bc\n".encode(), ("a\u2028b\x0bc",)),
+    ],
+)
+def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...]) -> None:
+    """Empty lines are left out; blanks count, as they do on the device."""
+    assert texts == _read(tmp_path, raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "rule"),
+    [
+        (b"", "names 0 candidates"),
+        (b"\n\r\n\n", "names 0 candidates"),
+        (b"Ohio\nUtah\nOhio\nOhio\n", "names 2 candidates again"),
+        (b"Ohio\r\nOhio\n", "names 1 candidates again"),
+        (b"Ohio\n\xff\xfe\n", "is no text in UTF-8"),
+        (b"\n".join(b"%d" % number for number in range(MOST_CANDIDATES + 1)), "names 100001"),
+        (b"x" * (16 * 1024 * 1024 + 1), "at most 16777216 are read"),
+    ],
+)
+def test_a_file_that_breaks_a_rule_is_refused(tmp_path: Path, raw: bytes, rule: str) -> None:
+    """With its name and the rule."""
+    with pytest.raises(SettingsError, match=f"candidates.txt.*{rule}"):
+        _read(tmp_path, raw)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """With the system's reason."""
+    with pytest.raises(SettingsError, match=r"none.txt cannot be read: No such file"):
+        read_candidates(tmp_path / "none.txt")
+
+
+def test_who_is_held_is_detected_and_who_is_not_has_a_small_share() -> None:
+    """
+    Shares within seven of their errors of three quarters, one quarter and nothing.
+
+    Seed 7 of the bits; fails by chance over seeds with probability below 1e-9, since each share is
+    a sum over thousands of bits; the two that are held are some twenty errors from 0.
+    """
+    errors = _DECODED.standard_errors / N_USERS
+
+    assert [True, True] == _DECODED.detected[:2].tolist()
+    assert (np.abs(_DECODED.shares - [0.75, 0.25, 0.0]) <= 7 * errors).all()
+
+
+@pytest.mark.parametrize(
+    ("candidates", "error", "rule"),
+    [
+        (("x" * 65,), ValueRangeError, "at most 64 bytes"),
+        ((), TaskError, "candidate"),
+    ],
+)
+def test_candidates_that_no_device_sends_are_refused(
+    candidates: tuple[str, ...], error: type[Exception], rule: str
+) -> None:
+    """A text that is too long; and nothing at all."""
+    with pytest.raises(error, match=rule):
+        decode_candidates(_TASK, bit_table(_TASK), candidates)
+
+
+def test_a_task_for_numbers_has_nothing_to_decode() -> None:
+    """It says which kind its mechanism is not for."""
+    with pytest.raises(TaskError, match="is not for texts"):
+        decode_candidates(every_kind_task()["duchi"], bit_table(_TASK), CANDIDATES)
+
+
+def test_a_table_has_the_largest_shares_first() -> None:
+    """In a demo those that are largest in truth."""
+    estimated = of_decoded(_DECODED, most=2)
+    known = of_decoded(_DECODED, most=2, truth=np.array([0.1, 0.2, 0.7]))
+
+    assert ["Ohio", "Utah"] == [line.name for line in estimated.lines]
+    assert ["Alberta", "Utah"] == [line.name for line in known.lines]
+    assert [0.7, 0.2] == [line.truth for line in known.lines]
+    assert 3 == estimated.size
+
+
+def test_a_table_tells_what_was_detected_and_what_is_unexplained() -> None:
+    """In its notes, and yes or no a line."""
+    table = of_decoded(_DECODED, most=3)
+
+    assert f"{int(_DECODED.detected.sum())} of 3 candidates were detected" in table.notes[0]
+    assert "Unexplained" in table.notes[1]
+    assert "yes" == table.lines[0].more[1]
+
+
+def test_shares_of_json_are_in_the_order_of_the_candidates() -> None:
+    """Errors are of shares, not of counts."""
+    fields = decoded_as_json(_DECODED)
+
+    assert list(CANDIDATES) == fields["candidates"]
+    assert _DECODED.shares.tolist() == fields["shares"]
+    assert (_DECODED.standard_errors / N_USERS).tolist() == fields["standard_errors"]
+    assert fields["explained"] + fields["unexplained"] == pytest.approx(1)
+
+
+def test_a_candidate_that_nothing_tells_apart_is_json_too() -> None:
+    """Its error is infinite, which JSON has no number for."""
+    blind = dataclasses.replace(_DECODED, standard_errors=np.array([1.0, np.inf, 1.0]))
+    fields = json.loads(dumps(decoded_as_json(blind)))
+
+    assert "inf" == fields["standard_errors"][1]

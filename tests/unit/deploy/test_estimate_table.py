@@ -1,0 +1,116 @@
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from common.estimate import KeyValues, Means
+from deploy.estimate_table import EstimateTable, of_key_values, of_means, print_table
+
+_MEANS = Means(
+    means=np.array([1.5, 3.0, 2.0]),
+    standard_errors=np.array([0.5, 0.25, 0.125]),
+    shrunk=np.array([1.75, 2.75, 2.0]),
+    mse_theory=0.1,
+)
+_PAIRS = KeyValues(
+    frequencies=np.array([0.25, 0.75, 0.5]),
+    frequency_errors=np.array([0.01, 0.02, 0.03]),
+    means=np.array([1.0, 2.0, 3.0]),
+    mean_errors=np.array([0.1, 0.2, 0.3]),
+    corrected=np.array([1.0, 2.0, 3.0]),
+    corrected_errors=np.array([0.1, 0.2, 0.3]),
+)
+
+
+def _printed(table: EstimateTable) -> str:
+    printed = io.StringIO()
+    print_table(table, Console(file=printed, width=200))
+    return printed.getvalue()
+
+
+def test_a_mean_has_its_own_interval() -> None:
+    """1.96 standard errors to each side, of the unbiased mean; the shrunk one stands beside it."""
+    line = of_means(_MEANS, (), most=3).lines[0]
+
+    assert (1.5, ("0.5", "1.75")) == (line.figure, line.more)
+    assert [1.5 - 0.98, 1.5 + 0.98] == pytest.approx([line.low, line.high], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("size", "labels", "names"),
+    [
+        (1, (), ("mean",)),
+        (1, ("hours",), ("hours",)),
+        (3, (), ("number 0", "number 1", "number 2")),
+        (3, ("a", "b", "c"), ("a", "b", "c")),
+    ],
+)
+def test_numbers_are_named_by_labels_or_by_their_place(
+    size: int, labels: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """A mean alone needs no number."""
+    ones = np.ones(size)
+    means = Means(means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0)
+
+    assert names == tuple(line.name for line in of_means(means, labels, most=9).lines)
+
+
+def test_numbers_keep_their_order_and_no_more_are_shown_than_asked_for() -> None:
+    """The table knows how many there are."""
+    table = of_means(_MEANS, (), most=2)
+
+    assert ([1.5, 3.0], 3) == ([line.figure for line in table.lines], table.size)
+
+
+def test_biased_means_get_no_interval_of_confidence() -> None:
+    """What a projection leaves out is in none, and the note says so."""
+    biased = dataclasses.replace(_MEANS, unbiased=False)
+    right, wrong = of_means(_MEANS, (), most=3), of_means(biased, (), most=3)
+
+    assert ("95% interval", "± noise alone") == (right.interval, wrong.interval)
+    assert "Means are biased" in wrong.notes[0]
+    assert "Means are biased" not in right.notes[0]
+
+
+def test_keys_come_by_their_share_in_both_tables() -> None:
+    """The most frequent first, each beside its own mean."""
+    shares, means = of_key_values(_PAIRS, ("a", "b", "c"), most=2)
+
+    assert [("b", 0.75), ("c", 0.5)] == [(line.name, line.figure) for line in shares.lines]
+    assert [("b", 2.0), ("c", 3.0)] == [(line.name, line.figure) for line in means.lines]
+    assert (3, 3) == (shares.size, means.size)
+
+
+def test_the_bias_of_a_mean_by_key_is_told() -> None:
+    """Fakes pull it, and no interval counts that."""
+    _, means = of_key_values(_PAIRS, (), most=3)
+
+    assert "a fake value" in means.notes[0]
+
+
+def test_a_known_truth_gets_a_column() -> None:
+    """In a demo only."""
+    known = of_means(_MEANS, (), most=3, truth=np.array([1.25, 2.5, 2.0]))
+
+    assert " truth " in _printed(known)
+    assert "1.25" in _printed(known)
+    assert "1.25" not in _printed(of_means(_MEANS, (), most=3))
+
+
+def test_a_table_that_shows_some_says_of_how_many() -> None:
+    """And one that shows all does not."""
+    assert "each of 3 numbers, 2 of them" in _printed(of_means(_MEANS, (), most=2))
+    assert "of them" not in _printed(of_means(_MEANS, (), most=3))
+
+
+@pytest.mark.parametrize(
+    ("label", "printed"), [("[red]food[/red]", "[red]food[/red]"), ("a\x1b[2Jb", "\\x1b[2Jb")]
+)
+def test_a_label_steers_no_terminal(label: str, printed: str) -> None:
+    """Neither markup nor control characters do anything."""
+    text = _printed(of_means(_MEANS, (label, "b", "c"), most=3))
+
+    assert printed in text
+    assert "\x1b" not in text

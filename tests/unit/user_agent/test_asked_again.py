@@ -1,0 +1,133 @@
+"""Asked a named question twice, a device answers one population with the same noise."""
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from common.draft import TextDraft
+from common.hpke import envelope_context, report_context
+from common.submission import unpack
+from tests.support.clocks import ManualClock
+from tests.support.kind_tasks import kind_draft_fields
+from tests.support.policies import generous
+from tests.support.shufflers import MemoryShuffler
+from tests.support.tasks import PublishedTask, published
+from user_agent.agent import Agent
+from user_agent.budget import Budget
+from user_agent.personal_secrets import PersonalSecrets
+
+_ONE_TIME: Final = TextDraft(bits=64, cohorts=8, unset=0.0, set=1.0)
+"""A report is the permanent response itself: 64 bits, of which half are coins."""
+
+
+@cache
+def _task(round_number: int, population: str = "staff", question: str = "state") -> PublishedTask:
+    """Publish a task; those of two rounds differ in their keys and in n_min."""
+    return published(
+        **kind_draft_fields(
+            "rappor",
+            texts=dataclasses.replace(_ONE_TIME, question=question),
+            population=population,
+            n_min=100 + round_number,
+            target_size=200,
+        )
+    )
+
+
+async def _report(
+    path: Path, case: PublishedTask, person: str, text: str = "Ohio", *, seed: int = 1
+) -> bytes:
+    """Let an agent answer, open what it sent with both keys, and give the report."""
+    shuffler, digest = MemoryShuffler(case.signed), case.signed.digest()
+    path.mkdir(exist_ok=True)
+    budget = Budget(path / "budget.sqlite")
+    agent = Agent(
+        shuffler=shuffler,
+        budget=budget,
+        policy=generous(case.identity.public_identity()),
+        several_persons=True,
+        clock=ManualClock(),
+        rng=np.random.default_rng(seed),
+        secrets=PersonalSecrets(b"s" * 32),
+    )
+    await agent.contribute(digest, text, person)
+    budget.close()
+    [envelope] = shuffler.received
+    content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), case.task)
+    return case.analyzer_key.open(content.sealed_reports, report_context(digest))
+
+
+async def _pair(path: Path, first: dict[str, Any], second: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Give two reports, each drawn with randomness of its own."""
+    return (
+        await _report(path, **{"case": _task(1), "person": "Ada", "seed": 1, **first}),
+        await _report(path, **{"case": _task(2), "person": "Ada", "seed": 2, **second}),
+    )
+
+
+async def test_who_is_asked_again_gives_the_same_response(tmp_path: Path) -> None:
+    """In another task, after a restart, with other randomness: averaging gains nothing."""
+    first, second = await _pair(tmp_path, {}, {})
+
+    assert first == second
+
+
+async def test_two_persons_of_one_device_share_no_noise(tmp_path: Path) -> None:
+    """
+    One secret a person: who knows the one's text learns nothing of the other's.
+
+    Secrets are fixed, so that this does not vary; over secrets 64 bits, of which half are coins,
+    are equal with probability below 1e-7.
+    """
+    first, second = await _pair(tmp_path, {"person": "Ada"}, {"person": "Bo"})
+
+    assert first != second
+
+
+async def test_another_population_gets_another_response(tmp_path: Path) -> None:
+    """
+    What one is told cannot be linked with what the other is told.
+
+    By chance over secrets as above.
+    """
+    first, second = await _pair(tmp_path, {}, {"case": _task(2, "guests")})
+
+    assert first != second
+
+
+async def test_another_text_gets_another_response(tmp_path: Path) -> None:
+    """
+    The noise is that of a filter: bits that did not change do not show through.
+
+    By chance over secrets as above.
+    """
+    first, second = await _pair(tmp_path, {}, {"text": "Utah"})
+
+    assert first != second
+
+
+async def test_another_question_gets_another_response(tmp_path: Path) -> None:
+    """
+    Two answers of one person are not one answer: equal texts do not show.
+
+    By chance over secrets as above.
+    """
+    first, second = await _pair(tmp_path, {}, {"case": _task(2, question="place of birth")})
+
+    assert first != second
+
+
+async def test_tasks_without_a_question_share_no_noise(tmp_path: Path) -> None:
+    """
+    Nobody is asked again, by the operator's word; if somebody is, it is with noise of its own.
+
+    By chance over secrets as above; the digests of tasks vary with their keys.
+    """
+    first, second = await _pair(
+        tmp_path, {"case": _task(1, question="")}, {"case": _task(2, question="")}
+    )
+
+    assert first != second
