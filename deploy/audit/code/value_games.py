@@ -25,10 +25,10 @@ from deploy.audit.checks import Checks
 from deploy.audit.code.value_reports import draw, name_of, set_bits, views
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import Played, play
+from deploy.audit.game_rows import game_row
 from deploy.audit.laws.kind_panel import kind_panel
 from deploy.audit.laws.kind_values import usual_values, worst_values
 from deploy.audit.laws.value_laws import bit_law
-from deploy.audit.privacy.rows import game_row
 
 _OF_GAMES: Final = 30
 """As many times fewer reports are drawn than games that are cheap to draw."""

@@ -12,10 +12,10 @@ from common.mechanisms.randomizer import Reports
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
+from deploy.audit.game_rows import computed_row, game_row
 from deploy.audit.privacy.crowd_attack import proven_epsilon
 from deploy.audit.privacy.crowd_game import STATISTIC, play_crowd
 from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
-from deploy.audit.privacy.rows import computed_row, game_row
 from shuffler.permutation import permute
 
 _FORGED: Final = 200

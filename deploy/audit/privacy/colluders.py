@@ -18,9 +18,9 @@ from common.guarantee import Guarantee, rounded_up
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
 from deploy.audit.game import Played
+from deploy.audit.game_rows import computed_row, game_row
 from deploy.audit.privacy.crowd_attack import FEW, proven_epsilon
 from deploy.audit.privacy.crowd_game import STATISTIC, play_crowd
-from deploy.audit.privacy.rows import computed_row, game_row
 
 _SHARES: Final = (0.0, 0.9, 0.99)
 """Colluding shares of the users for which claim and attack are computed."""

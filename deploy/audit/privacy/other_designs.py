@@ -8,9 +8,9 @@ import numpy as np
 from common.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
+from deploy.audit.game_rows import not_reached
 from deploy.audit.privacy.alone import play_n_minus_one
 from deploy.audit.privacy.pooled import play_pooled
-from deploy.audit.privacy.rows import not_reached
 from deploy.audit.sample_task import sample_task
 
 _ITEMS: Final = 26

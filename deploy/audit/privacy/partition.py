@@ -11,8 +11,8 @@ from common.guarantee import rounded_up
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome
+from deploy.audit.game_rows import computed_row
 from deploy.audit.privacy.crowd_attack import proven_epsilon
-from deploy.audit.privacy.rows import computed_row
 
 
 def play_partition(audited: Audited, rng: np.random.Generator) -> Outcome:

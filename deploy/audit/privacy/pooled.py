@@ -13,10 +13,10 @@ from common.shuffler_spec import PERMUTES
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
+from deploy.audit.game_rows import game_row
 from deploy.audit.laws.support_law import support_law
 from deploy.audit.privacy.crowd_attack import proven_epsilon
 from deploy.audit.privacy.messages import own_dummies, own_reports, scores, slow_to_draw
-from deploy.audit.privacy.rows import game_row
 
 TESTED_DELTA: Final = 0.01
 """Where a person's own dummies are counted: a δ that so many trials can tell from nothing."""

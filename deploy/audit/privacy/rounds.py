@@ -16,9 +16,9 @@ from common.mechanisms.reduction import MatchCountReduction
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play
+from deploy.audit.game_rows import computed_row, game_row
 from deploy.audit.privacy.crowd_game import STATISTIC, play_crowd
 from deploy.audit.privacy.messages import own_reports, scores
-from deploy.audit.privacy.rows import computed_row, game_row
 
 _POOLED_ROUNDS: Final = 2
 _ROUNDS: Final = (2, 10, 30)
