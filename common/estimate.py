@@ -86,20 +86,17 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class KeyValues:
+class Owners:
     """How many people own each key, and the mean of their values, in the units of the range."""
 
     frequencies: Vector
     """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
     frequency_errors: Vector
+    """Their standard errors."""
     means: Vector
-    """Biased towards what stands for keys that are not owned: see common/mechanisms/priv_kv.py."""
+    """Of those who own it, fakes taken out by the estimated shares: nearly unbiased."""
     mean_errors: Vector
-    """Of the means, their bias not counted."""
-    corrected: Vector
-    """Means with that bias taken out by the estimated frequencies: nearly unbiased, and noisier."""
-    corrected_errors: Vector
-    """Of the corrected means."""
+    """Their standard errors."""
 
     def __post_init__(self) -> None:
         lengths = {
@@ -107,19 +104,42 @@ class KeyValues:
             len(self.frequency_errors),
             len(self.means),
             len(self.mean_errors),
-            len(self.corrected),
-            len(self.corrected_errors),
         }
         if len(lengths) != 1:
-            _differ("key-value estimates", lengths)
+            _differ("estimates of owners", lengths)
 
     def frequency_interval(self, confidence: float) -> Interval:
-        """Give the ends of each frequency's own interval, by the normal approximation."""
+        """Give the ends of each share's own interval, by the normal approximation."""
         return interval_around(self.frequencies, self.frequency_errors, confidence)
 
     def mean_interval(self, confidence: float) -> Interval:
-        """Give the ends of each corrected mean's own interval."""
-        return interval_around(self.corrected, self.corrected_errors, confidence)
+        """Give the ends of each mean's own interval, by the normal approximation."""
+        return interval_around(self.means, self.mean_errors, confidence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class KeyValues:
+    """What is told of each key, and of who owns it."""
+
+    means_with_fakes: Vector
+    """Of the values told of a key, in the units of the range; pulled towards the fakes that stand
+    for keys which are not owned, as [YHMZ19] has it: what PrivKVM's next iteration starts from."""
+    errors_with_fakes: Vector
+    """Their standard errors, the pull of fakes not counted: no interval of theirs is one of
+    confidence."""
+    owners: Owners | None
+    """None where reports tell nothing of who owns a key: later iterations of PrivKVM."""
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.means_with_fakes), len(self.errors_with_fakes)}
+        if self.owners is not None:
+            lengths.add(len(self.owners.means))
+        if len(lengths) != 1:
+            _differ("key-value estimates", lengths)
+
+    def noise_reach(self, confidence: float) -> Interval:
+        """Give how far noise alone carries the means with fakes, to each side."""
+        return interval_around(self.means_with_fakes, self.errors_with_fakes, confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

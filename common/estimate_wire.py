@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
-from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means
+from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means, Owners
 from common.mechanism_spec import MAX_DOMAIN_SIZE
 from common.rappor_spec import MAX_BITS, MAX_COHORTS
 from common.task import MAX_USERS
@@ -43,15 +43,7 @@ def estimate_to_wire(estimate: Estimate, message: analyzer_pb2.GetResultResponse
         )
         message.means.CopyFrom(means)
     elif isinstance(estimate, KeyValues):
-        pairs = analyzer_pb2.KeyValues(
-            frequencies=estimate.frequencies,
-            frequency_errors=estimate.frequency_errors,
-            means=estimate.means,
-            mean_errors=estimate.mean_errors,
-            corrected=estimate.corrected,
-            corrected_errors=estimate.corrected_errors,
-        )
-        message.key_values.CopyFrom(pairs)
+        message.key_values.CopyFrom(_key_values_to_wire(estimate))
     else:
         table = analyzer_pb2.BitTable(
             cohort_sizes=estimate.cohort_sizes.tolist(),
@@ -96,15 +88,36 @@ def _means_from_wire(message: analyzer_pb2.Means) -> Means:
     )
 
 
+def _key_values_to_wire(estimate: KeyValues) -> analyzer_pb2.KeyValues:
+    message = analyzer_pb2.KeyValues(
+        means_with_fakes=estimate.means_with_fakes, errors_with_fakes=estimate.errors_with_fakes
+    )
+    if estimate.owners is not None:
+        owners = analyzer_pb2.Owners(
+            frequencies=estimate.owners.frequencies,
+            frequency_errors=estimate.owners.frequency_errors,
+            means=estimate.owners.means,
+            mean_errors=estimate.owners.mean_errors,
+        )
+        message.owners.CopyFrom(owners)
+    return message
+
+
 def _key_values_from_wire(message: analyzer_pb2.KeyValues) -> KeyValues:
-    whole("the number of keys", len(message.frequencies), MAX_DOMAIN_SIZE)
+    whole("the number of keys", len(message.means_with_fakes), MAX_DOMAIN_SIZE)
     return KeyValues(
+        means_with_fakes=figures("a mean", message.means_with_fakes, -_MOST_MEAN, _MOST_MEAN),
+        errors_with_fakes=figures("a standard error", message.errors_with_fakes, 0, _MOST_MEAN),
+        owners=_owners_from_wire(message.owners) if message.HasField("owners") else None,
+    )
+
+
+def _owners_from_wire(message: analyzer_pb2.Owners) -> Owners:
+    return Owners(
         frequencies=figures("a share", message.frequencies, -_MOST_SHARE, _MOST_SHARE),
         frequency_errors=figures("a standard error", message.frequency_errors, 0, _MOST_SHARE),
         means=figures("a mean", message.means, -_MOST_MEAN, _MOST_MEAN),
         mean_errors=figures("a standard error", message.mean_errors, 0, _MOST_MEAN),
-        corrected=figures("a corrected mean", message.corrected, -_MOST_MEAN, _MOST_MEAN),
-        corrected_errors=figures("a standard error", message.corrected_errors, 0, _MOST_MEAN),
     )
 
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means
+from common.key_value_spec import KeyValueSpec
+from common.mechanism_specs import spec_as
 from common.mechanisms.randomizer import Vector
 from common.task import Task
 from deploy.decoded_texts import decode_candidates, of_decoded
@@ -54,6 +56,11 @@ def _of_means(task: Task, means: Means, people: SamplePeople) -> Comparison:
         f"Mean squared error {mse:.3g}, in theory {means.mse_theory:.3g}; shrunk {shrunk:.3g}. "
         f"{covered} of {len(people.truth)} intervals hold the truth."
     )
+    if not means.unbiased:
+        sentence = (
+            f"Mean squared error {mse:.3g}, of which noise {means.mse_theory:.3g} in theory; "
+            f"shrunk {shrunk:.3g}."
+        )
     return Comparison(
         tables=(of_means(means, task.labels, most=MOST_LINES, truth=people.truth),),
         sentences=(sentence,),
@@ -64,8 +71,21 @@ def _of_means(task: Task, means: Means, people: SamplePeople) -> Comparison:
 
 def _of_key_values(task: Task, found: KeyValues, people: SamplePeople) -> Comparison:
     true_means = people.true_means if people.true_means is not None else np.zeros(0)
-    shares, means = _mse(found.frequencies, people.truth), _mse(found.corrected, true_means)
-    tables = of_key_values(found, task.labels, most=MOST_LINES, truth=(people.truth, true_means))
+    spec = spec_as(task.mechanism, KeyValueSpec)
+    truth = (people.truth, true_means)
+    tables = of_key_values(found, spec, task.labels, most=MOST_LINES, truth=truth)
+    if found.owners is None:
+        means = _mse(found.means_with_fakes, true_means)
+        return Comparison(
+            tables=tables,
+            sentences=(f"Mean squared error of means, fakes included, {means:.3g}.",),
+            fields={"mse_vs_truth": means},
+            size=len(true_means),
+        )
+    shares, means = (
+        _mse(found.owners.frequencies, people.truth),
+        _mse(found.owners.means, true_means),
+    )
     return Comparison(
         tables=tables,
         sentences=(f"Mean squared error of shares {shares:.3g}, of means {means:.3g}.",),

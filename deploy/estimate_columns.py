@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means
+from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means, Owners
 
 CONFIDENCE: Final = 0.95
 """Of the intervals, each by itself."""
@@ -50,38 +50,50 @@ def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
     return labels or [str(item) for item in range(n_items)]
 
 
+def ends_of(estimate: Estimate) -> tuple[str, str]:
+    """Name the ends of what is around a figure: an interval, or what noise alone reaches."""
+    biased = isinstance(estimate, Means) and not estimate.unbiased
+    return ("noise_low", "noise_high") if biased else ("interval_low", "interval_high")
+
+
 def _of_means(means: Means, labels: Sequence[str]) -> Columns:
     low, high = means.interval(CONFIDENCE)
+    below, above = ends_of(means)
     named = labels_of(labels, len(means.means))
     return {
         "number": range(len(named)),
         "label": named,
         "mean": means.means.tolist(),
         "standard_error": means.standard_errors.tolist(),
-        "interval_low": low.tolist(),
-        "interval_high": high.tolist(),
+        below: low.tolist(),
+        above: high.tolist(),
         "shrunk": means.shrunk.tolist(),
     }
 
 
 def _of_pairs(found: KeyValues, labels: Sequence[str]) -> Columns:
-    (low, high), (mean_low, mean_high) = (
-        found.frequency_interval(CONFIDENCE),
-        found.mean_interval(CONFIDENCE),
-    )
-    named = labels_of(labels, len(found.frequencies))
+    named = labels_of(labels, len(found.means_with_fakes))
     return {
         "key": range(len(named)),
         "label": named,
-        "share": found.frequencies.tolist(),
-        "standard_error": found.frequency_errors.tolist(),
+        **({} if found.owners is None else _of_owners(found.owners)),
+        "mean_with_fakes": found.means_with_fakes.tolist(),
+        "error_with_fakes": found.errors_with_fakes.tolist(),
+    }
+
+
+def _of_owners(owners: Owners) -> Columns:
+    low, high = owners.frequency_interval(CONFIDENCE)
+    mean_low, mean_high = owners.mean_interval(CONFIDENCE)
+    return {
+        "share": owners.frequencies.tolist(),
+        "standard_error": owners.frequency_errors.tolist(),
         "interval_low": low.tolist(),
         "interval_high": high.tolist(),
-        "mean": found.corrected.tolist(),
-        "mean_standard_error": found.corrected_errors.tolist(),
+        "mean": owners.means.tolist(),
+        "mean_standard_error": owners.mean_errors.tolist(),
         "mean_interval_low": mean_low.tolist(),
         "mean_interval_high": mean_high.tolist(),
-        "mean_with_fakes": found.means.tolist(),
     }
 
 

@@ -2,16 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from common.estimate import KeyValues, Means
+from common.key_value_spec import KeyValueSpec
 from common.mechanisms.randomizer import Vector
 from deploy.estimate_columns import CONFIDENCE
 from deploy.foreign_text import shown
 from deploy.whole_table import add_columns, print_whole
+
+_NOISE_ALONE: Final = "± noise alone"
+"""Heading of what is around a figure that is biased by more than noise."""
+_INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +78,9 @@ def of_means(
         "The shrunk mean is drawn to the middle of the range as far as the noise says: closer to "
         "the truth where there are many numbers and few people, but biased."
     )
-    interval = f"{CONFIDENCE:.0%} interval"
+    interval = _INTERVAL
     if not means.unbiased:
-        interval = "± noise alone"
+        interval = _NOISE_ALONE
         note = (
             "Means are biased: vectors were projected, and what the projection leaves out is in no "
             "interval, which is of noise alone."
@@ -106,30 +112,51 @@ def of_means(
 
 def of_key_values(
     found: KeyValues,
+    spec: KeyValueSpec,
     labels: Sequence[str],
     *,
     most: int,
     truth: tuple[Vector, Vector] | None = None,
-) -> tuple[EstimateTable, EstimateTable]:
+) -> tuple[EstimateTable, ...]:
     """
     Give the tables of how many own each key, and of their values' means.
 
+    Where reports tell nothing of who owns a key there is one table, of means with fakes.
+
     Args:
         found: The estimate.
+        spec: What the task says of pairs.
         labels: The keys' names, or nothing.
-        most: Lines at most, those of the most frequent keys.
+        most: Lines at most: those of the most frequent keys, or the first.
         truth: True shares and means, in a demo.
     """
-    size = len(found.frequencies)
+    size = len(found.means_with_fakes)
     names = _names(labels, size, "key")
-    order = np.argsort(-found.frequencies, kind="stable")[:most].tolist()
     shares, means = (None, None) if truth is None else truth
+    fakes = "what the task names for it" if spec.fakes else "the middle of the range"
+    if found.owners is None:
+        return (
+            _of_keys(
+                names,
+                list(range(min(most, size))),
+                (found.means_with_fakes, found.errors_with_fakes),
+                found.noise_reach(CONFIDENCE),
+                means,
+                title=f"The mean of what was said of each of {size:,} keys, fakes included",
+                figure="mean with fakes",
+                interval=_NOISE_ALONE,
+                note="This task does not ask who owns a key. Whoever does not answers with a fake "
+                f"value, {fakes}, and how far these pull a mean is in no interval.",
+            ),
+        )
+    owners = found.owners
+    order = np.argsort(-owners.frequencies, kind="stable")[:most].tolist()
     return (
         _of_keys(
             names,
             order,
-            (found.frequencies, found.frequency_errors),
-            found.frequency_interval(CONFIDENCE),
+            (owners.frequencies, owners.frequency_errors),
+            owners.frequency_interval(CONFIDENCE),
             shares,
             title=f"The share of users who own each of {size:,} keys",
             figure="share",
@@ -138,14 +165,14 @@ def of_key_values(
         _of_keys(
             names,
             order,
-            (found.corrected, found.corrected_errors),
-            found.mean_interval(CONFIDENCE),
+            (owners.means, owners.mean_errors),
+            owners.mean_interval(CONFIDENCE),
             means,
             title="The mean of the values of those who own it",
             figure="mean",
-            note="Keys that are not owned are sometimes reported with a fake value, which pulls "
-            "means towards the middle of the range. That is taken off by the estimated shares; "
-            "where few own a key it leaves little to go by.",
+            note=f"A key that is not owned is sometimes reported with a fake value, {fakes}, which "
+            "pulls means towards it. That is taken off by the estimated shares; where few own a "
+            "key it leaves little to go by.",
         ),
     )
 
@@ -154,19 +181,20 @@ def _of_keys(
     names: Sequence[str],
     order: list[int],
     figures: tuple[Vector, Vector],
-    interval: tuple[Vector, Vector],
+    ends: tuple[Vector, Vector],
     truth: Vector | None,
     *,
     title: str,
     figure: str,
     note: str,
+    interval: str = _INTERVAL,
 ) -> EstimateTable:
-    (values, errors), (low, high) = figures, interval
+    (values, errors), (low, high) = figures, ends
     return EstimateTable(
         title=title,
         figure=figure,
         name="key",
-        interval=f"{CONFIDENCE:.0%} interval",
+        interval=interval,
         more=("standard error",),
         lines=tuple(
             Line(

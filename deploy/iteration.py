@@ -28,10 +28,12 @@ def next_draft(whole: TaskDraft, iterations: int, number: int, means: Vector | N
     Give the draft of one iteration. Run by the operator.
 
     Args:
-        whole: For all iterations together: its local_epsilon is what they cost in all.
+        whole: For all iterations together: its local_epsilon is what they cost in all. It is also
+            the budget of their population if the draft names none: what is charged to that is each
+            task's ε against the analyzer, so that no iteration is refused.
         iterations: How many there are.
         number: Which one this is, from 1 on.
-        means: What the one before estimated, in the draft's range; None for the first.
+        means: What the one before estimated, with fakes, in the draft's range; None for the first.
 
     Raises:
         TaskError: The draft is not for pairs, names no population, or a number is out of range.
@@ -79,7 +81,7 @@ def next_draft(whole: TaskDraft, iterations: int, number: int, means: Vector | N
 
 def read_means(path: Path) -> Vector:
     """
-    Read the means of a result that `shuffledp result --json` wrote.
+    Read the means, fakes among them, of a result that `shuffledp result --json` wrote.
 
     Raises:
         SettingsError: The file cannot be read, or is no result of key-value data.
@@ -88,7 +90,7 @@ def read_means(path: Path) -> Vector:
         if path.stat().st_size > _MOST_BYTES:
             raise SettingsError(f"{path} is too long to be a result")
         fields: Any = json.loads(path.read_text(encoding="utf-8"))
-        kind, listed = fields["kind"], fields["means"]
+        kind, listed = fields["kind"], fields["means_with_fakes"]
         means = np.array([float(mean) for mean in listed], dtype=np.float64)
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error

@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from common.errors import SettingsError
 from common.estimate import BitTable, Histogram, KeyValues, Means
+from common.key_value_spec import KeyValueSpec
+from common.mechanism_specs import spec_as
 from common.result import Result
 from common.task import Task
 from deploy.decoded_texts import decode_candidates, decoded_as_json, of_decoded
@@ -54,7 +56,10 @@ def read_out(result: Result, task: Task, candidates: Sequence[str], *, most: int
         )
     if isinstance(estimate, KeyValues):
         return ReadOut(
-            tables=of_key_values(estimate, task.labels, most=most), size=len(estimate.frequencies)
+            tables=of_key_values(
+                estimate, spec_as(task.mechanism, KeyValueSpec), task.labels, most=most
+            ),
+            size=len(estimate.means_with_fakes),
         )
     wanted = candidates or task.labels
     if not wanted:

@@ -12,6 +12,8 @@ from common.accounting.coalitions import guarantees
 from common.errors import WireError
 from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means
 from common.guarantee import Guarantee
+from common.key_value_spec import KeyValueSpec
+from common.mechanism_specs import spec_as
 from common.protocols import Kind
 from common.rappor_spec import RapporSpec
 from common.result import Result
@@ -72,9 +74,28 @@ def _check_size(estimate: Estimate, task: Task) -> None:
                 f"{estimate.bit_counts.shape}"
             )
         return
-    size = len(estimate.means if isinstance(estimate, Means) else estimate.frequencies)
+    if isinstance(estimate, KeyValues):
+        _check_owners(estimate, task)
+    size = _size(estimate)
     if task.domain_size != size:
         raise WireError(f"the task has {task.domain_size} values, and the result {size}")
+
+
+def _size(estimate: Histogram | Means | KeyValues) -> int:
+    if isinstance(estimate, KeyValues):
+        return len(estimate.means_with_fakes)
+    return len(estimate.means if isinstance(estimate, Means) else estimate.frequencies)
+
+
+def _check_owners(estimate: KeyValues, task: Task) -> None:
+    spec = spec_as(task.mechanism, KeyValueSpec)
+    asked = spec.key_true_weight > spec.key_other_weight
+    if asked != (estimate.owners is not None):
+        found = "has" if estimate.owners else "no"
+        raise WireError(
+            f"the task has the weights {spec.key_true_weight} and {spec.key_other_weight} for "
+            f"whether a key is owned, and the result {found} shares of owners"
+        )
 
 
 def _check_reports(result: Result, task: Task) -> None:

@@ -42,11 +42,14 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
     """Give every field of an estimate, under its name in common/estimate.py."""
-    fields = {field.name: getattr(estimate, field.name) for field in dataclasses.fields(estimate)}
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in fields.items()
-    }
+    fields: dict[str, Any] = dataclasses.asdict(estimate)
+    return {name: _listed(value) for name, value in fields.items()}
+
+
+def _listed(value: Any) -> Any:  # noqa: ANN401  # of an estimate's field
+    if isinstance(value, dict):
+        return {name: _listed(part) for name, part in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:

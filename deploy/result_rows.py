@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from common.errors import SettingsError
-from common.estimate import Estimate
+from common.estimate import Estimate, Means
 from common.result import Result
 from deploy.estimate_columns import CONFIDENCE, columns_of, labels_of
 from deploy.foreign_text import shown
@@ -75,10 +75,15 @@ def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
             "task_digest": result.task_digest.hex(),
             "n_users": str(result.n_users),
             "confidence": str(CONFIDENCE),
+            **_more_metadata(result.estimate),
         }
     )
     with whole(path) as target:
         parquet.write_table(table, target)
+
+
+def _more_metadata(estimate: Estimate) -> dict[str, str]:
+    return {"unbiased": str(estimate.unbiased).lower()} if isinstance(estimate, Means) else {}
 
 
 def show(

@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzer.estimation.histogram import estimate
 from analyzer.estimation.shrinkage import to_zero
-from common.estimate import BitTable, Estimate, KeyValues, Means
+from common.estimate import BitTable, Estimate, KeyValues, Means, Owners
 from common.key_value_spec import KeyValueSpec
 from common.mechanism_specs import spec_as
 from common.mechanisms.mechanism import Mechanism, Mixture
@@ -71,14 +71,19 @@ def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
     spec, priv_kv = spec_as(task.mechanism, KeyValueSpec), cast("PrivKv", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     found = priv_kv.estimate(cells)
-    corrected = priv_kv.without_fakes(found)
+    owners: Owners | None = None
+    if priv_kv.key_signal:
+        of_owners = priv_kv.without_fakes(found)
+        owners = Owners(
+            frequencies=found.frequencies,
+            frequency_errors=found.frequency_errors,
+            means=middle + half * of_owners.means,
+            mean_errors=half * of_owners.mean_errors,
+        )
     return KeyValues(
-        frequencies=found.frequencies,
-        frequency_errors=found.frequency_errors,
-        means=middle + half * found.means,
-        mean_errors=half * found.mean_errors,
-        corrected=middle + half * corrected.means,
-        corrected_errors=half * corrected.mean_errors,
+        means_with_fakes=middle + half * found.means_with_fakes,
+        errors_with_fakes=half * found.errors_with_fakes,
+        owners=owners,
     )
 
 

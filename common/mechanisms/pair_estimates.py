@@ -6,7 +6,7 @@ owned, p2 that of telling the true sign of the value.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -27,10 +27,20 @@ class PairEstimates:
     """Shares of people who own each key; unbiased, so that they may lie outside 0 .. 1."""
     frequency_errors: Vector
     """Their standard errors."""
-    means: Vector
-    """Of the values, in -1 .. 1."""
-    mean_errors: Vector
+    means_with_fakes: Vector
+    """Of the values told of each key, fakes among them; in -1 .. 1."""
+    errors_with_fakes: Vector
     """Their standard errors: noise alone, not what fakes add."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OwnersMeans:
+    """Both of shape (keys,), and finite."""
+
+    means: Vector
+    """Of the values of those who own a key, in -1 .. 1."""
+    mean_errors: Vector
+    """Their standard errors, at most 1."""
 
 
 class PairEstimator(ABC):
@@ -90,9 +100,9 @@ class PairEstimator(ABC):
         return PairEstimates(
             frequencies=np.where(known, shares, 0.5),
             frequency_errors=np.where(known, spread, 0.5),
-            means=means,
+            means_with_fakes=means,
             # No number in -1 .. 1 varies by more than 1, which is less than the noise of one sign.
-            mean_errors=np.minimum(noise, 1.0),
+            errors_with_fakes=np.minimum(noise, 1.0),
         )
 
     def share_of_fakes(self, frequencies: Vector) -> Vector:
@@ -148,29 +158,33 @@ class PairEstimator(ABC):
         return PairEstimates(
             frequencies=np.where(known, frequencies, 0.5),
             frequency_errors=np.where(known, spread, 0.5),
-            means=found,
-            mean_errors=np.sqrt((self.value_signal**-2 - found**2) * signs),
+            means_with_fakes=found,
+            errors_with_fakes=np.sqrt((self.value_signal**-2 - found**2) * signs),
         )
 
-    def without_fakes(self, estimates: PairEstimates) -> PairEstimates:
+    def without_fakes(self, estimates: PairEstimates) -> OwnersMeans:
         """
         Take the fakes out of estimated means, with the estimated shares: (M - φ·t) / (1 - φ).
 
         Nearly unbiased from a single round, where iterating takes many; the noise grows by
         1/(1 - φ). With fakes in the middle it is the baseline estimator of [GLCXC20]. Where no
         share above 0 is estimated, nothing is known.
+
+        Raises:
+            ValueError: Reports tell nothing of who owns a key, so that there are no such shares.
         """
+        if not self.key_signal:
+            raise ValueError("reports tell nothing of who owns a key: fakes cannot be taken out")
         share = np.clip(estimates.frequencies, 0.0, 1.0)
         known = share > 0
         safe = np.where(known, share, 0.5)
         told = safe * self.key_signal + 1 - self.p_key
         kept = safe * self.p_key / told  # 1 - φ, which would be 0 for the smallest shares
-        means = (estimates.means - self.share_of_fakes(safe) * self.fake_values) / kept
+        means = (estimates.means_with_fakes - self.share_of_fakes(safe) * self.fake_values) / kept
         # How a mean changes with the share it was corrected by: dφ/df = -p1·(1-p1) / told².
         slope = (means - self.fake_values) / kept * self.p_key * (1 - self.p_key) / told**2
-        errors = np.hypot(estimates.mean_errors / kept, slope * estimates.frequency_errors)
-        return replace(
-            estimates,
+        errors = np.hypot(estimates.errors_with_fakes / kept, slope * estimates.frequency_errors)
+        return OwnersMeans(
             means=np.where(known, np.clip(means, -1.0, 1.0), 0.0),
             mean_errors=np.where(known, np.minimum(errors, 1.0), 1.0),
         )

@@ -56,7 +56,8 @@ def title_of(result: Result) -> str:
     if isinstance(estimate, Histogram):
         return f"Histogram of {len(estimate.frequencies):,} values"
     if isinstance(estimate, KeyValues):
-        return f"Shares and means of {len(estimate.frequencies):,} keys"
+        what = "Means" if estimate.owners is None else "Shares and means"
+        return f"{what} of {len(estimate.means_with_fakes):,} keys"
     if isinstance(estimate, Means):
         size = len(estimate.means)
         return "Mean of a number" if size == 1 else f"Means of {size:,} numbers"

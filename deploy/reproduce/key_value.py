@@ -130,12 +130,13 @@ def _means(
     whole: WantedPairs, people: Pairs, method: Method, iterations: int, rng: np.random.Generator
 ) -> Vector:
     """Collect once, or over several tasks, and estimate the means."""
-    means: Vector | None = None
+    before: Vector | None = None
     for budget in budgets(whole.local_epsilon, iterations, whole.key_share):
-        mechanism = _built(iteration(whole, budget, means))
+        mechanism = _built(iteration(whole, budget, before))
         found = mechanism.estimate(mechanism.tally(mechanism.randomize(people, rng)))
-        means = found.means
-    return mechanism.without_fakes(found).means if method == "fakes taken out" else found.means
+        before = found.means_with_fakes
+    taken_out = method == "fakes taken out"
+    return mechanism.without_fakes(found).means if taken_out else found.means_with_fakes
 
 
 def _built(wanted: WantedPairs) -> PrivKv:
@@ -149,14 +150,14 @@ def _theory(experiment: Experiment, whole: WantedPairs, iterations: int) -> tupl
     Each iteration has noise of its own, and passes on φ of what the one before was off.
     """
     shares = np.array(experiment.shares)
-    means: Vector | None = None
+    before: Vector | None = None
     variance = np.zeros(len(shares))
     for budget in budgets(whole.local_epsilon, iterations, whole.key_share):
-        mechanism = _built(iteration(whole, budget, means))
+        mechanism = _built(iteration(whole, budget, before))
         expected = mechanism.expected(shares, experiment.means, experiment.n_users)
-        variance = expected.mean_errors**2 + mechanism.share_of_fakes(shares) ** 2 * variance
-        means = expected.means
-    return expected.means, np.sqrt(variance)
+        variance = expected.errors_with_fakes**2 + mechanism.share_of_fakes(shares) ** 2 * variance
+        before = expected.means_with_fakes
+    return expected.means_with_fakes, np.sqrt(variance)
 
 
 def _outcome(

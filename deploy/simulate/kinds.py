@@ -15,7 +15,7 @@ import numpy as np
 from analyzer.estimation.of_every_kind import estimate_of
 from analyzer.kind_planning import KindDesign, KindWishes, design_of, predicted_mse
 from common.draft import NumberDraft
-from common.errors import ShuffleDpError
+from common.errors import ShuffleDpError, TaskError
 from common.estimate import BitTable, Estimate, KeyValues, Means
 from common.key_value_spec import KeyValueSpec
 from common.mechanism_specs import spec_as
@@ -227,7 +227,9 @@ def _errors(task: Task, estimate: Estimate, people: SamplePeople) -> tuple[float
     if isinstance(estimate, Means):
         return _mse(estimate.means, people.truth), _mse(estimate.shrunk, people.truth)
     if isinstance(estimate, KeyValues):
-        return _mse(estimate.frequencies, people.truth), None
+        if estimate.owners is None:
+            raise TaskError("key_share is 0; owners' shares are compared, so it must be above 0")
+        return _mse(estimate.owners.frequencies, people.truth), None
     table = cast("BitTable", estimate)
     return _mse(decode_candidates(task, table, people.candidates).shares, people.truth), None
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.estimate import BitTable, Estimate, KeyValues, Means
+from common.estimate import BitTable, Estimate, KeyValues, Means, Owners
 from common.mechanisms.catalogue import rappor_of
 from common.protocols import Kind
 from common.result import Result
@@ -79,12 +79,14 @@ def _estimate(task: Task) -> Estimate:
         return bit_table(task)
     if task.kind == "key-value":
         return KeyValues(
-            frequencies=np.linspace(0.05, 0.8, size),
-            frequency_errors=np.full(size, 0.02),
-            means=np.linspace(4.5, 1.0, size),
-            mean_errors=np.full(size, 0.25),
-            corrected=np.linspace(4.5, 1.0, size),
-            corrected_errors=np.full(size, 0.25),
+            means_with_fakes=np.linspace(4.0, 1.5, size),
+            errors_with_fakes=np.full(size, 0.125),
+            owners=Owners(
+                frequencies=np.linspace(0.05, 0.8, size),
+                frequency_errors=np.full(size, 0.02),
+                means=np.linspace(4.5, 1.0, size),
+                mean_errors=np.full(size, 0.25),
+            ),
         )
     means = np.linspace(1.5, 4.75, size)
     errors = np.full(size, 0.125)

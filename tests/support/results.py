@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from common.estimate import BitTable, Histogram, KeyValues, Means
+from common.estimate import BitTable, Histogram, KeyValues, Means, Owners
 from common.guarantee import REPLACE_ONE, Guarantee
 from common.result import Result
 from common.task_digest import TaskDigest
@@ -62,12 +62,11 @@ def of_other_kinds() -> tuple[dict[str, Any], ...]:
             "mechanism": "priv-kv",
             "buckets": 0,
             "estimate": KeyValues(
-                frequencies=ones,
-                frequency_errors=ones,
-                means=ones,
-                mean_errors=ones,
-                corrected=ones,
-                corrected_errors=ones,
+                means_with_fakes=ones,
+                errors_with_fakes=ones,
+                owners=Owners(
+                    frequencies=ones, frequency_errors=ones, means=ones, mean_errors=ones
+                ),
             ),
         },
         {

@@ -245,6 +245,7 @@ WIRE_PARSERS: Final = (
         "common.estimate_wire.estimate_from_wire",
         "common.estimate_wire._means_from_wire",
         "common.estimate_wire._key_values_from_wire",
+        "common.estimate_wire._owners_from_wire",
         "common.estimate_wire._bit_table_from_wire",
         share=8,
     ),

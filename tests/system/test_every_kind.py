@@ -87,7 +87,9 @@ async def test_every_protocol_estimates_what_is_true(
         off = decoded.shares - people.truth
         errors = decoded.standard_errors / decoded.n_reports
     elif isinstance(estimate, KeyValues):
-        off, errors = estimate.frequencies - people.truth, estimate.frequency_errors
+        assert estimate.owners is not None
+        owners = estimate.owners
+        off, errors = owners.frequencies - people.truth, owners.frequency_errors
     else:
         assert isinstance(estimate, Means)
         off, errors = estimate.means - people.truth, estimate.standard_errors

@@ -160,24 +160,35 @@ def _check_pairs(checks: Checks, task: Task, rng: np.random.Generator) -> None:
     tells = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
     true, other = spec.value_true_weight, spec.value_other_weight
     signal = (true - other) / (true + other)
+    owners = found.owners
+    checks.must(f"{name}: owners if they are asked for", (owners is not None) == (tells > 1 / 2))
     for key in _some_keys(task):
         said = reports["said"][reports["key"] == key]
         if len(said) < _LEAST_OF_KEY:
             continue  # so few that nobody may have said that it is there
         present, up = int((said > 0).sum()), int((said == 2).sum())  # noqa: PLR2004  # +
         holding = sum(share for share, own in zip(shares, owned, strict=True) if key in own)
-        if tells > 1 / 2:
+        fake = to_unit(spec.fakes[key], spec.low, spec.high) if spec.fakes else 0.0
+        mean = float(np.clip((2 * up / present - 1) / signal, -1, 1))
+        if owners is not None and tells > 1 / 2:
             chance = holding * tells + (1 - holding) * (1 - tells)
             checks.test(f"{name}: shares without bias", fit.of_chance(present, len(said), chance))
             share = (present / len(said) - (1 - tells)) / (2 * tells - 1)
             checks.must(
                 f"{name}: shares follow from reports",
-                bool(np.isclose(found.frequencies[key], share, atol=_EXACT)),
+                bool(np.isclose(owners.frequencies[key], share, atol=_EXACT)),
             )
             noise = np.sqrt(tells * (1 - tells) / len(said)) / (2 * tells - 1)
-            error = float(found.frequency_errors[key])
+            error = float(owners.frequency_errors[key])
             checks.must(f"{name}: errors of shares", 1 / 2 < error / noise < 2)  # noqa: PLR2004
-        fake = to_unit(spec.fakes[key], spec.low, spec.high) if spec.fakes else 0.0
+            real = min(max(share, 0.0), 1.0) * tells
+            faked = (1 - min(max(share, 0.0), 1.0)) * (1 - tells)
+            without = np.clip((mean * (real + faked) - faked * fake) / max(real, 1e-300), -1, 1)
+            unit = to_unit(float(owners.means[key]), spec.low, spec.high)
+            checks.must(
+                f"{name}: means of owners follow from reports",
+                share <= _EXACT or bool(abs(unit - without) < _EXACT * 1000),
+            )
         plus = 0.0
         for share, own in zip(shares, owned, strict=True):
             number = to_unit(own[key], spec.low, spec.high) if key in own else fake
@@ -185,8 +196,7 @@ def _check_pairs(checks: Checks, task: Task, rng: np.random.Generator) -> None:
             plus += weight * (1 + signal * number) / 2
         reporting = holding * tells + (1 - holding) * (1 - tells)
         checks.test(f"{name}: signs", fit.of_chance(up, present, plus / reporting))
-        mean = np.clip((2 * up / present - 1) / signal, -1, 1)
-        unit = to_unit(float(found.means[key]), spec.low, spec.high)
+        unit = to_unit(float(found.means_with_fakes[key]), spec.low, spec.high)
         checks.must(f"{name}: means follow from reports", abs(unit - mean) < _EXACT * 10)
 
 

@@ -740,12 +740,40 @@ Global___Means: _TypeAlias = Means  # noqa: Y015
 class KeyValues(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    MEANS_WITH_FAKES_FIELD_NUMBER: _builtins.int
+    ERRORS_WITH_FAKES_FIELD_NUMBER: _builtins.int
+    OWNERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def means_with_fakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def errors_with_fakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def owners(self) -> Global___Owners:
+        """not there if reports tell nothing of who owns a key"""
+
+    def __init__(
+        self,
+        *,
+        means_with_fakes: _abc.Iterable[_builtins.float] | None = ...,
+        errors_with_fakes: _abc.Iterable[_builtins.float] | None = ...,
+        owners: Global___Owners | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["owners", b"owners"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors_with_fakes", b"errors_with_fakes", "means_with_fakes", b"means_with_fakes", "owners", b"owners"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KeyValues: _TypeAlias = KeyValues  # noqa: Y015
+
+@_typing.final
+class Owners(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
     FREQUENCIES_FIELD_NUMBER: _builtins.int
     FREQUENCY_ERRORS_FIELD_NUMBER: _builtins.int
     MEANS_FIELD_NUMBER: _builtins.int
     MEAN_ERRORS_FIELD_NUMBER: _builtins.int
-    CORRECTED_FIELD_NUMBER: _builtins.int
-    CORRECTED_ERRORS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def frequencies(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
@@ -754,10 +782,6 @@ class KeyValues(_message.Message):
     def means(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
     def mean_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
-    @_builtins.property
-    def corrected(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
-    @_builtins.property
-    def corrected_errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     def __init__(
         self,
         *,
@@ -765,16 +789,14 @@ class KeyValues(_message.Message):
         frequency_errors: _abc.Iterable[_builtins.float] | None = ...,
         means: _abc.Iterable[_builtins.float] | None = ...,
         mean_errors: _abc.Iterable[_builtins.float] | None = ...,
-        corrected: _abc.Iterable[_builtins.float] | None = ...,
-        corrected_errors: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["corrected", b"corrected", "corrected_errors", b"corrected_errors", "frequencies", b"frequencies", "frequency_errors", b"frequency_errors", "mean_errors", b"mean_errors", "means", b"means"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequencies", b"frequencies", "frequency_errors", b"frequency_errors", "mean_errors", b"mean_errors", "means", b"means"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___KeyValues: _TypeAlias = KeyValues  # noqa: Y015
+Global___Owners: _TypeAlias = Owners  # noqa: Y015
 
 @_typing.final
 class BitTable(_message.Message):

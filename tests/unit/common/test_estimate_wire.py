@@ -1,11 +1,13 @@
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from common.errors import WireError
-from common.estimate import BitTable, Estimate, KeyValues, Means
+from common.estimate import BitTable, Estimate, KeyValues, Means, Owners
 from common.estimate_wire import estimate_from_wire, estimate_to_wire
+from deploy.result_json import estimate_as_json
 from protos.shuffledp.v1 import analyzer_pb2
 
 _ONES = np.ones(3)
@@ -18,12 +20,17 @@ _ESTIMATES: dict[str, Estimate] = {
         unbiased=False,
     ),
     "pairs": KeyValues(
-        frequencies=np.array([0.5, -0.1, 1.2]),
-        frequency_errors=_ONES,
-        means=np.array([0.0, 3.0, -3.0]),
-        mean_errors=_ONES,
-        corrected=np.array([0.5, 2.0, -2.0]),
-        corrected_errors=_ONES,
+        means_with_fakes=np.array([0.0, 3.0, -3.0]),
+        errors_with_fakes=_ONES,
+        owners=Owners(
+            frequencies=np.array([0.5, -0.1, 1.2]),
+            frequency_errors=_ONES,
+            means=np.array([0.5, 2.0, -2.0]),
+            mean_errors=_ONES * 2,
+        ),
+    ),
+    "pairs of a later iteration": KeyValues(
+        means_with_fakes=np.array([0.0, 3.0, -3.0]), errors_with_fakes=_ONES, owners=None
     ),
     "bits": BitTable(cohort_sizes=np.array([5, 0]), bit_counts=np.array([[5, 0, 3], [0, 0, 0]])),
 }
@@ -36,11 +43,7 @@ def _message(estimate: Estimate) -> analyzer_pb2.GetResultResponse:
 
 
 def _fields(estimate: Estimate) -> dict[str, Any]:
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name in estimate.__slots__
-        for value in [getattr(estimate, name)]
-    }
+    return estimate_as_json(estimate)
 
 
 @pytest.mark.parametrize("name", _ESTIMATES)
@@ -69,8 +72,10 @@ def test_a_result_holds_one_estimate() -> None:
         ("means", "means.means", [float("nan")] * 3, "a mean is nan"),
         ("means", "means.standard_errors", [-1.0] * 3, "a standard error is -1.0"),
         ("means", "means.shrunk", [0.0], "different lengths"),
-        ("pairs", "key_values.means", [float("inf")] * 3, "a mean is inf"),
-        ("pairs", "key_values.frequency_errors", [1.0], "different lengths"),
+        ("pairs", "key_values.means_with_fakes", [float("inf")] * 3, "a mean is inf"),
+        ("pairs", "key_values.errors_with_fakes", [1.0], "different lengths"),
+        ("pairs", "key_values.owners.means", [float("inf")] * 3, "a mean is inf"),
+        ("pairs", "key_values.owners.frequency_errors", [1.0], "different lengths"),
         ("bits", "bit_table.bit_counts", [6, 0, 3, 0, 0, 0], "more reports than its cohort has"),
         ("bits", "bit_table.bit_counts", [5, 0, 3], "3 counts of bits for 2 cohorts"),
         ("bits", "bit_table.bit_counts", [], "the number of bits is 0"),
@@ -82,8 +87,8 @@ def test_an_estimate_that_cannot_be_is_refused(
 ) -> None:
     """What an analyzer says is read as carefully as what anybody says."""
     message = _message(_ESTIMATES[name])
-    kind, part = field.split(".")
-    sub = getattr(message, kind)
+    *kinds, part = field.split(".")
+    sub: Any = functools.reduce(getattr, kinds, message)
     sub.ClearField(part)
     getattr(sub, part).extend(value)
     with pytest.raises(WireError, match=rule):

@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.estimate import Owners
 from common.protocols import Kind
 from deploy.comparison import Comparison, compare
 from deploy.sample_people import SamplePeople
@@ -76,14 +77,33 @@ def test_errors_of_means_by_hand() -> None:
 
 def test_errors_of_pairs_by_hand() -> None:
     """Of shares and of means apart."""
-    compared = _compared(
-        "key-value",
+    owners = Owners(
         frequencies=np.array(_TRUTHS["key-value"]) + 0.1,
-        corrected=np.array([2.5, 2.5, 2.5, 2.5, 2.5, 4.5]),
+        frequency_errors=np.ones(6),
+        means=np.array([2.5, 2.5, 2.5, 2.5, 2.5, 4.5]),
+        mean_errors=np.ones(6),
     )
+    compared = _compared("key-value", owners=owners)
 
     assert 0.01 == pytest.approx(compared.fields["mse_vs_truth"])
     assert 4 / 6 == pytest.approx(compared.fields["mse_of_means_vs_truth"])
+
+
+def test_of_a_later_iteration_means_with_fakes_are_compared() -> None:
+    """There is nothing else: means from 4 to 1.5 by halves, beside 2.5 of each."""
+    compared = _compared("key-value", owners=None)
+
+    assert 1 == len(compared.tables)
+    assert {"mse_vs_truth": pytest.approx((2.25 + 1 + 0.25 + 0 + 0.25 + 1) / 6)} == compared.fields
+    assert "of means, fakes included, 0.792" in compared.sentences[0]
+
+
+def test_of_biased_means_nothing_is_said_of_intervals() -> None:
+    """Theirs are of noise alone."""
+    compared = _compared("vector", unbiased=False)
+
+    assert "intervals" not in compared.sentences[0]
+    assert "of which noise" in compared.sentences[0]
 
 
 def test_a_text_that_nobody_holds_is_no_discovery() -> None:

@@ -1,12 +1,14 @@
 """Every kind of estimate as CSV and as Parquet."""
 
 import csv
+import dataclasses
 from pathlib import Path
 from typing import Final
 
 import pytest
 from pyarrow import parquet
 
+from common.estimate import KeyValues, Means
 from common.protocols import Kind
 from deploy.estimate_columns import columns_of, labels_of
 from deploy.result_rows import write_csv, write_parquet
@@ -26,7 +28,7 @@ _COLUMNS: Final[dict[Kind, tuple[str, ...]]] = {
     "key-value": (
         *("key", "label", "share", "standard_error", "interval_low", "interval_high"),
         *("mean", "mean_standard_error", "mean_interval_low", "mean_interval_high"),
-        "mean_with_fakes",
+        *("mean_with_fakes", "error_with_fakes"),
     ),
 }
 _ROWS: Final[dict[Kind, int]] = {"string": 8 * 32, "mean": 1, "vector": 5, "key-value": 6}
@@ -63,6 +65,33 @@ def test_a_parquet_file_holds_the_same(tmp_path: Path, kind: Kind) -> None:
         name: list(column) for name, column in columns_of(result.estimate, ()).items()
     } == table.to_pydict()
     assert result.task_digest.hex().encode() == table.schema.metadata[b"task_digest"]
+
+
+def test_a_later_iteration_of_pairs_has_no_columns_of_owners() -> None:
+    """Nothing stands in for a share that nobody told."""
+    found = kind_collected("key-value").result.estimate
+    assert isinstance(found, KeyValues)
+    columns = columns_of(dataclasses.replace(found, owners=None), ())
+
+    assert ["key", "label", "mean_with_fakes", "error_with_fakes"] == list(columns)
+
+
+def test_what_noise_reaches_around_a_biased_mean_is_called_no_interval(tmp_path: Path) -> None:
+    """In the columns' names, and in the metadata for whoever renames them."""
+    collected = kind_collected("vector").result
+    assert isinstance(collected.estimate, Means)
+    biased = dataclasses.replace(
+        collected, estimate=dataclasses.replace(collected.estimate, unbiased=False)
+    )
+    for result, ends, told in (
+        (collected, ["interval_low", "interval_high"], b"true"),
+        (biased, ["noise_low", "noise_high"], b"false"),
+    ):
+        write_parquet(tmp_path / "result.parquet", result, ())
+        table = parquet.read_table(tmp_path / "result.parquet")
+
+        assert ends == table.column_names[4:6]
+        assert told == table.schema.metadata[b"unbiased"]
 
 
 def test_bits_are_beside_their_cohort_and_its_size(tmp_path: Path) -> None:

@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from common.estimate import KeyValues, Means
+from common.estimate import KeyValues, Means, Owners
+from common.key_value_spec import KeyValueSpec
+from common.mechanism_specs import spec_as
 from deploy.estimate_table import EstimateTable, of_key_values, of_means, print_table
+from tests.support.kind_tasks import kind_task
 
 _MEANS = Means(
     means=np.array([1.5, 3.0, 2.0]),
@@ -15,13 +18,18 @@ _MEANS = Means(
     mse_theory=0.1,
 )
 _PAIRS = KeyValues(
-    frequencies=np.array([0.25, 0.75, 0.5]),
-    frequency_errors=np.array([0.01, 0.02, 0.03]),
-    means=np.array([1.0, 2.0, 3.0]),
-    mean_errors=np.array([0.1, 0.2, 0.3]),
-    corrected=np.array([1.0, 2.0, 3.0]),
-    corrected_errors=np.array([0.1, 0.2, 0.3]),
+    means_with_fakes=np.array([1.25, 1.75, 2.25]),
+    errors_with_fakes=np.array([0.05, 0.1, 0.2]),
+    owners=Owners(
+        frequencies=np.array([0.25, 0.75, 0.5]),
+        frequency_errors=np.array([0.01, 0.02, 0.03]),
+        means=np.array([1.0, 2.0, 3.0]),
+        mean_errors=np.array([0.1, 0.2, 0.3]),
+    ),
 )
+_LATER = dataclasses.replace(_PAIRS, owners=None)
+_SPEC = spec_as(kind_task("priv-kv").mechanism, KeyValueSpec)
+_FAKES = dataclasses.replace(_SPEC, fakes=(1.0, 2.0, 3.0))
 
 
 def _printed(table: EstimateTable) -> str:
@@ -76,18 +84,31 @@ def test_biased_means_get_no_interval_of_confidence() -> None:
 
 def test_keys_come_by_their_share_in_both_tables() -> None:
     """The most frequent first, each beside its own mean."""
-    shares, means = of_key_values(_PAIRS, ("a", "b", "c"), most=2)
+    shares, means = of_key_values(_PAIRS, _SPEC, ("a", "b", "c"), most=2)
 
     assert [("b", 0.75), ("c", 0.5)] == [(line.name, line.figure) for line in shares.lines]
     assert [("b", 2.0), ("c", 3.0)] == [(line.name, line.figure) for line in means.lines]
     assert (3, 3) == (shares.size, means.size)
 
 
-def test_the_bias_of_a_mean_by_key_is_told() -> None:
-    """Fakes pull it, and no interval counts that."""
-    _, means = of_key_values(_PAIRS, (), most=3)
+def test_what_fakes_were_is_told_as_the_task_has_it() -> None:
+    """They were taken off; where few own a key that leaves little."""
+    _, middle = of_key_values(_PAIRS, _SPEC, (), most=3)
+    _, named = of_key_values(_PAIRS, _FAKES, (), most=3)
 
-    assert "a fake value" in means.notes[0]
+    assert "a fake value, the middle of the range, which" in middle.notes[0]
+    assert "a fake value, what the task names for it, which" in named.notes[0]
+
+
+def test_a_later_iteration_shows_no_shares_and_no_interval_of_confidence() -> None:
+    """One table, of means with fakes by the keys' order, and a note that says how they mislead."""
+    (means,) = of_key_values(_LATER, _FAKES, ("a", "b", "c"), most=2)
+    first = means.lines[0]
+
+    assert ("mean with fakes", "± noise alone") == (means.figure, means.interval)
+    assert [("a", 1.25), ("b", 1.75)] == [(line.name, line.figure) for line in means.lines]
+    assert [1.25 - 0.098, 1.25 + 0.098] == pytest.approx([first.low, first.high], abs=1e-4)
+    assert "what the task names for it, and how far these pull" in means.notes[0]
 
 
 def test_a_known_truth_gets_a_column() -> None:

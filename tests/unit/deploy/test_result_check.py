@@ -12,7 +12,9 @@ from analyzer.conclusion import conclude
 from analyzer.intake import Intake
 from common.accounting.coalitions import guarantees
 from common.batch import BatchId, BatchManifest
+from common.draft import PairDraft
 from common.errors import WireError
+from common.estimate import KeyValues
 from common.guarantee import Guarantee
 from common.mechanisms.catalogue import mechanism_of
 from common.protocols import protocols_of
@@ -23,6 +25,8 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from deploy.result_check import check_fits, check_guarantees
 from deploy.simulate.collection import count
+from tests.support.kind_results import kind_collected, result_of
+from tests.support.kind_tasks import kind_task
 from tests.support.protocol_tasks import every_protocol_task
 from tests.support.result_pages import Collected, collected, guarantee
 from tests.support.results import result
@@ -107,6 +111,27 @@ def test_what_the_signed_task_contradicts_is_refused(change: dict[str, Any], sen
 
     with pytest.raises(WireError, match=sentence):
         check_fits(dataclasses.replace(true.result, **change), true.task)
+
+
+def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> None:
+    """Later iterations of PrivKVM do not."""
+    asks = kind_collected("key-value")
+    pairs = PairDraft(low=0.0, high=5.0, key_share=0.0)
+    later = kind_task(
+        "priv-kv", n_min=asks.task.n_min, target_size=asks.task.target_size, pairs=pairs
+    )
+    estimate = asks.result.estimate
+    assert isinstance(estimate, KeyValues)
+    without = dataclasses.replace(estimate, owners=None)
+
+    check_fits(asks.result, asks.task)
+    check_fits(result_of(later, estimate=without), later)
+    with pytest.raises(WireError, match="and the result no shares of owners"):
+        check_fits(result_of(asks.task, estimate=without), asks.task)
+    with pytest.raises(
+        WireError, match=r"weights 1 and 1 .* the result has shares"
+    ):
+        check_fits(result_of(later, estimate=estimate), later)
 
 
 def test_a_result_is_of_a_task_with_its_digest_and_as_many_values() -> None:

@@ -211,8 +211,8 @@ def test_estimates_by_hand() -> None:
         math.sqrt(0.75 / 8),
     ] == pytest.approx(found.frequency_errors.tolist())
     # (12 - 8) / (20/3), and -2 / (2/3) put back to -1.
-    assert [0.6, -1.0] == pytest.approx(found.means.tolist())
-    assert [math.sqrt((9 - 0.36) / 20), 1.0] == pytest.approx(found.mean_errors.tolist())
+    assert [0.6, -1.0] == pytest.approx(found.means_with_fakes.tolist())
+    assert [math.sqrt((9 - 0.36) / 20), 1.0] == pytest.approx(found.errors_with_fakes.tolist())
 
 
 @pytest.mark.parametrize(
@@ -236,15 +236,17 @@ def test_whatever_was_counted_gives_numbers(
     """Finite ones, means in -1 .. 1, errors above 0 and for means at most 1."""
     mechanism = _tiny(fakes, key_true)
     found = mechanism.estimate(np.array(cells))
-    with np.errstate(all="raise"):
-        corrected = mechanism.without_fakes(found)
+    figures = [(found.means_with_fakes, found.errors_with_fakes)]
+    if key_true > 1:
+        with np.errstate(all="raise"):
+            owners = mechanism.without_fakes(found)
+        figures.append((owners.means, owners.mean_errors))
 
-    for each in (found, corrected):
-        for numbers in dataclasses.astuple(each):
-            assert np.isfinite(numbers).all()
-        assert (np.abs(each.means) <= 1).all()
-        assert (each.frequency_errors > 0).all()
-        assert ((each.mean_errors > 0) & (each.mean_errors <= 1)).all()
+    assert np.isfinite(found.frequencies).all()
+    assert (found.frequency_errors > 0).all()
+    for means, errors in figures:
+        assert (np.abs(means) <= 1).all()
+        assert ((errors > 0) & (errors <= 1)).all()
 
 
 def test_of_what_is_not_known_the_middle_is_told_with_the_widest_error() -> None:
@@ -252,8 +254,8 @@ def test_of_what_is_not_known_the_middle_is_told_with_the_widest_error() -> None
     found = _tiny().estimate(np.array([[0, 0, 0], [9, 0, 0]]))
 
     assert (0.5, 0.5) == (found.frequencies[0], found.frequency_errors[0])
-    assert [0.0, 0.0] == found.means.tolist()
-    assert [1.0, 1.0] == found.mean_errors.tolist()
+    assert [0.0, 0.0] == found.means_with_fakes.tolist()
+    assert [1.0, 1.0] == found.errors_with_fakes.tolist()
 
 
 def test_a_share_of_next_to_nothing_still_gives_numbers() -> None:
@@ -273,7 +275,15 @@ def test_a_fair_coin_tells_nothing_of_the_key() -> None:
 
     assert [0.5, 0.5] == found.frequencies.tolist()
     assert [0.5, 0.5] == found.frequency_errors.tolist()
-    assert [1.0, -1.0] == found.means.tolist()
+    assert [1.0, -1.0] == found.means_with_fakes.tolist()
+
+
+def test_no_fakes_are_taken_out_by_shares_that_nobody_told() -> None:
+    """A fair coin for the key leaves no share to do it with."""
+    mechanism = _tiny(key_true=1)
+    found = mechanism.estimate(np.array([[5, 1, 4], [0, 10, 0]]))
+    with pytest.raises(ValueError, match="nothing of who owns a key"):
+        mechanism.without_fakes(found)
 
 
 def test_the_fakes_are_taken_out_of_expected_counts_exactly() -> None:
@@ -295,8 +305,10 @@ def test_the_fakes_are_taken_out_of_expected_counts_exactly() -> None:
     np.testing.assert_allclose(found.frequencies, shares, rtol=1e-12)
     np.testing.assert_allclose(mechanism.fake_values, fakes)
     np.testing.assert_allclose(mechanism.share_of_fakes(shares), share)
-    np.testing.assert_allclose(found.means, means + share * (fakes - means), rtol=1e-12)
-    np.testing.assert_allclose(mechanism.bias_of_fakes(shares, means), found.means - means)
+    np.testing.assert_allclose(found.means_with_fakes, means + share * (fakes - means), rtol=1e-12)
+    np.testing.assert_allclose(
+        mechanism.bias_of_fakes(shares, means), found.means_with_fakes - means
+    )
     np.testing.assert_allclose(mechanism.without_fakes(found).means, means, rtol=1e-12)
 
 
