@@ -12,7 +12,7 @@ from common.mechanisms.band_response import BandResponse
 from common.mechanisms.duchi import Duchi
 from common.mechanisms.mean_est import MeanEst
 from common.mechanisms.number import Moments, Numbers, to_grid
-from common.mechanisms.pair_estimates import ABSENT
+from common.mechanisms.pair_estimates import ABSENT, OwnersMeans, PairEstimates
 from common.mechanisms.pairs import Pairs
 from common.mechanisms.permanent import Packed
 from common.mechanisms.priv_kv import PrivKv
@@ -189,6 +189,27 @@ def noise_of_keys_left() -> AbstractContextManager[None]:
     return planting.attribute(PrivKv, "p_key", property(lambda _: 0.9))
 
 
+def fakes_left() -> AbstractContextManager[None]:
+    """Plant means of owners that are those with fakes."""
+
+    def other(_self: PrivKv, estimates: PairEstimates) -> OwnersMeans:
+        return OwnersMeans(
+            means=estimates.means_with_fakes, mean_errors=estimates.errors_with_fakes
+        )
+
+    return planting.attribute(PrivKv, "without_fakes", other)
+
+
+def owners_made_up() -> AbstractContextManager[None]:
+    """Plant shares of owners where nobody was asked whether a key is owned."""
+    honest = PrivKv.key_signal
+
+    def other(self: PrivKv) -> float:
+        return float(honest.fget(self)) or 1e-3  # type: ignore[attr-defined]  # a property's
+
+    return planting.attribute(PrivKv, "key_signal", property(other))
+
+
 def bits_of_neighbours() -> AbstractContextManager[None]:
     """Plant counts of bits that are moved by one place."""
     honest = Rappor.tally
@@ -299,6 +320,20 @@ VALUES: Final = (
         scenario="kind-estimates",
         check="priv-kv: shares follow from reports",
         plant=noise_of_keys_left,
+    ),
+    Fault(
+        name="fakes-left",
+        says="means of owners are still pulled by fakes",
+        scenario="kind-estimates",
+        check="priv-kv: means of owners follow from reports",
+        plant=fakes_left,
+    ),
+    Fault(
+        name="owners-made-up",
+        says="shares of owners are given where nobody was asked",
+        scenario="kind-estimates",
+        check="priv-kv: owners if they are asked for",
+        plant=owners_made_up,
     ),
     Fault(
         name="bits-of-neighbours",

@@ -48,6 +48,12 @@ _PANEL: Final[tuple[dict[str, Any], ...]] = (
         "local_epsilon": 2.0,
         "pairs": PairDraft(fakes=(0.0, 0.0, 0.0), **_STARS),
     },
+    {
+        "protocol": "priv-kv",
+        "domain_size": 3,
+        "local_epsilon": 2.0,
+        "pairs": PairDraft(key_share=0.0, fakes=(1.0, 4.0, 5.0), **_STARS),
+    },
 )
 """What a draft says beside what all of them share."""
 

@@ -128,9 +128,7 @@ def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> Non
     check_fits(result_of(later, estimate=without), later)
     with pytest.raises(WireError, match="and the result no shares of owners"):
         check_fits(result_of(asks.task, estimate=without), asks.task)
-    with pytest.raises(
-        WireError, match=r"weights 1 and 1 .* the result has shares"
-    ):
+    with pytest.raises(WireError, match=r"weights 1 and 1 .* the result has shares"):
         check_fits(result_of(later, estimate=estimate), later)
 
 
