@@ -22,6 +22,7 @@ MIRROR="${MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COM
 MIRROR="${MIRROR:-http://deb.debian.org/debian}"
 
 ROOT="$(mktemp -d)"
+chmod 755 "$ROOT"  # the root of the images, where services are nobody special
 trap 'rm -rf "$ROOT" "$ROOT.log"' EXIT
 trap 'exit 1' INT TERM
 
