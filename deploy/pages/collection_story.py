@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from common.estimate import KeyValues
 from common.protocols import Kind, Refinement, protocol_named
 from common.result import Result
 from common.task import Task
@@ -67,11 +68,21 @@ _ESTIMATED: Final[Mapping[Kind, str]] = MappingProxyType(
     }
 )
 
+_VALUES_ALONE: Final = (
+    "picked one key at random, tossed a fair coin for whether to report on it, and reported a sign "
+    "of its value with noise, or of a fake value if it has none (a later iteration of PrivKVM)"
+)
+"""What is reported of pairs where a task does not ask who owns a key."""
+_MEANS_WITH_FAKES: Final = "the mean of what was said of each key, fakes included"
+
 
 def story(result: Result, task: Task | None) -> str:
     """Say what devices, shuffler and analyzer did."""
     wording = _NOISELESS if math.isinf(result.local_epsilon) else _NOISY
     words = wording.get(result.mechanism)
+    estimated = _ESTIMATED[protocol_named(result.protocol).kind]
+    if isinstance(result.estimate, KeyValues) and result.estimate.owners is None:
+        words, estimated = _VALUES_ALONE, _MEANS_WITH_FAKES
     reported = (
         f"reported its value by {result.mechanism}"  # anybody's text: no template
         if words is None
@@ -83,7 +94,7 @@ def story(result: Result, task: Task | None) -> str:
         f"{_shuffler(task)}and passed them on in random order. It is trusted to forget who sent "
         "which. "
         f"The analyzer opened them, without knowing whose they are, and estimated "
-        f"{_ESTIMATED[protocol_named(result.protocol).kind]}."
+        f"{estimated}."
     )
 
 

@@ -7,8 +7,9 @@ from html import unescape
 import numpy as np
 import pytest
 
+from common.draft import PairDraft
 from common.errors import WireError
-from common.estimate import BitTable
+from common.estimate import BitTable, KeyValues
 from common.protocols import Kind
 from common.task_digest import TaskDigest
 from deploy.comparison import compare
@@ -23,7 +24,7 @@ from tests.support.kind_results import (
     kind_collected,
     result_of,
 )
-from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, every_kind_task
+from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, every_kind_task, kind_task
 from tests.support.result_pages import collected
 
 _HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
@@ -122,6 +123,20 @@ def test_the_page_of_every_protocol_says_how_it_collects(protocol: str) -> None:
     assert found.result.task_digest.hex() in page
     for field in dataclasses.fields(task.mechanism):
         assert field.name in page, field.name
+
+
+def test_the_page_of_a_later_iteration_tells_nothing_of_owners() -> None:
+    """Neither in its story nor in its title, and no share is there."""
+    pairs = PairDraft(low=0.0, high=5.0, key_share=0.0)
+    task, estimate = kind_task("priv-kv", pairs=pairs), kind_collected("key-value").result.estimate
+    assert isinstance(estimate, KeyValues)
+    later = result_of(task, estimate=dataclasses.replace(estimate, owners=None))
+    page = unescape(_page_of(KindCollected(result=later, task=task)))
+
+    assert "Means of 6 keys" in page
+    assert "the mean of what was said of each key, fakes included." in page
+    assert "how many people own" not in page
+    assert "share of users" not in page
 
 
 def test_texts_without_candidates_have_a_page_that_says_what_to_do() -> None:
