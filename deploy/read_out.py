@@ -8,7 +8,13 @@ from common.errors import SettingsError
 from common.estimate import BitTable, Histogram, KeyValues, Means
 from common.result import Result
 from common.task import Task
-from deploy.decoded_texts import decode_candidates, decoded_as_json, of_decoded
+from deploy.decoded_texts import (
+    columns_of_decoded,
+    decode_candidates,
+    decoded_as_json,
+    of_decoded,
+)
+from deploy.estimate_columns import Columns
 from deploy.estimate_table import EstimateTable, of_key_values, of_means
 
 MOST_LINES: Final = 2000
@@ -28,6 +34,8 @@ class ReadOut:
     fields: Mapping[str, Any] = field(default_factory=dict)
     size: int = 0
     """How many things were estimated."""
+    columns: Columns | None = None
+    """What files hold in place of the estimate: of candidates that were asked for."""
 
 
 def read_out(result: Result, task: Task, candidates: Sequence[str], *, most: int) -> ReadOut:
@@ -64,4 +72,5 @@ def read_out(result: Result, task: Task, candidates: Sequence[str], *, most: int
         tables=(of_decoded(decoded, most=most),),
         fields=decoded_as_json(decoded),
         size=len(wanted),
+        columns=columns_of_decoded(decoded) if candidates else None,
     )

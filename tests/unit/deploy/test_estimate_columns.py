@@ -33,7 +33,8 @@ _ROWS: Final[dict[Kind, int]] = {"string": 8 * 32, "mean": 1, "vector": 5, "key-
 
 
 def _csv(path: Path, kind: Kind, labels: tuple[str, ...] = ()) -> list[list[str]]:
-    write_csv(path / "result.csv", kind_collected(kind).result.estimate, labels)
+    columns = columns_of(kind_collected(kind).result.estimate, labels)
+    write_csv(path / "result.csv", columns)
     with (path / "result.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
 
@@ -56,7 +57,7 @@ def test_a_csv_file_holds_every_figure_exactly(tmp_path: Path, kind: Kind) -> No
 def test_a_parquet_file_holds_the_same(tmp_path: Path, kind: Kind) -> None:
     """With the task's digest in the metadata."""
     result = kind_collected(kind).result
-    write_parquet(tmp_path / "result.parquet", result, ())
+    write_parquet(tmp_path / "result.parquet", result, columns_of(result.estimate, ()))
     table = parquet.read_table(tmp_path / "result.parquet")
 
     assert {
