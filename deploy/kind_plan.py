@@ -23,6 +23,12 @@ _ERROR_OF: Final[dict[Kind, str]] = {
     "vector": "a mean",
     "key-value": "the share of a key that half of all own",
 }
+_FLOOR: Final = (
+    "It is a floor of what decoding will err by: up to a candidate for every eight bits of all "
+    "cohorts adds a seventh at most, more candidates add more, and so do frequent texts that are "
+    "no candidates"
+)
+"""Said of filters. Of labels each has a bit that no other text touches."""
 _BIASED: Final = "what its projection leaves out is added, and not predicted"
 
 
@@ -98,6 +104,8 @@ def show(plan: KindPlan, console: Console) -> None:
         f"Predicted for {wishes.n_users:,} users: mean squared error of {_ERROR_OF[wishes.kind]} "
         f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g})."
     )
+    if wishes.kind == "string" and not best.task.labels:
+        console.print(f"[bold]Note:[/bold] {_FLOOR}.")
     if best.biased:
         console.print(f"[bold]Note:[/bold] {_BIASED}.")
     title = f"What each of {wishes.n_min:,} users or more is promised"
