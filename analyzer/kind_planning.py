@@ -19,6 +19,7 @@ from common.draft import TaskDraft, TextDraft
 from common.errors import PlanError
 from common.guarantee import Guarantee
 from common.mechanism_specs import spec_as
+from common.mechanisms import bloom
 from common.mechanisms.catalogue import number_mechanism_of, priv_kv_of, rappor_of
 from common.number_spec import NumberSpec
 from common.protocols import Kind, protocols_of
@@ -202,7 +203,10 @@ def predicted_mse(task: Task, n_users: int) -> float:
     Predict the mean squared error of what a task would release.
 
     Of a mean for people spread evenly over the range; of a key's share where half of all own it; of
-    a text's share where it is rare.
+    a text's share where it is rare. The last is a floor: a decoder that looks for as many
+    candidates as an eighth of all cohorts' bits tells them apart with a seventh more error, one
+    that looks for more with a multiple; and frequent texts that are no candidates add what no
+    number of people takes off.
     """
     return _MSE[task.kind](task, n_users)
 
@@ -222,11 +226,25 @@ def _number_mse(task: Task, n_users: int) -> float:
 
 
 def _text_mse(task: Task, n_users: int) -> float:
-    """p*(1-p*) / (n·(q*-p*)²) for a bit, over what a text's own bits leave of others' [EPK14]."""
+    """
+    The variance of what the decoder estimates of a rare text, alone (`rappor_decoding.py`).
+
+    A label's own bit has that of its noise, p*(1-p*) / (n·(q*-p*)²) [EPK14]. A bit i of a filter is
+    set by a share b_i of the people as well, by other texts: their noise is theirs, and whether
+    they came into a cohort whose hashes collide is a lottery, of variance b_i(1-b_i)(1-1/m) each.
+    """
     spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
-    unset, signal = rappor.unset_chance, rappor.set_chance - rappor.unset_chance
-    others = 1 - 1 / spec.bits if spec.encoding == "bloom" else 1.0
-    return unset * (1 - unset) / (n_users * signal**2 * spec.hashes * others)
+    signal = rappor.set_chance - rappor.unset_chance
+    of_unset, of_set = (
+        chance * (1 - chance) / signal**2 for chance in (rappor.unset_chance, rappor.set_chance)
+    )
+    if spec.encoding == "labels":
+        return of_unset / n_users
+    others = 1 - (1 - bloom.hash_chances(spec.bits)) ** spec.hashes
+    leverage = others * (1 - others)
+    noise = of_unset + others * (of_set - of_unset)
+    lottery = leverage * (1 - 1 / spec.cohorts)
+    return float((leverage * (noise + lottery)).sum() / (n_users * leverage.sum() ** 2))
 
 
 _MSE: Final[Mapping[Kind, Callable[[Task, int], float]]] = {

@@ -25,6 +25,7 @@ from common.signing import SignedTask
 from common.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from common.task_rules import check_domain_size
+from common.text import normalised
 
 
 class Registry:
@@ -129,8 +130,8 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     Cost: one search for ε, tenths of a second.
     """
     protocol = protocol_named(draft.protocol)
-    if protocol.kind == "string" and draft.labels and draft.domain_size == 1:
-        draft = dataclasses.replace(draft, domain_size=len(draft.labels))
+    if protocol.kind == "string" and draft.labels:
+        draft = _of_labels(draft)
     check_domain_size(draft.domain_size, protocol.kind)
     spec = specification(draft)
     local_epsilon = local_claim(draft, spec)
@@ -158,6 +159,13 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     )
     HpkePublicKey(task.suite, task.shuffler_key)  # no device could seal to what is no key
     return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def _of_labels(draft: TaskDraft) -> TaskDraft:
+    """Write labels that are texts as devices write texts; an item each, where nothing is said."""
+    size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
+    labels = tuple(normalised(label) for label in draft.labels)
+    return dataclasses.replace(draft, domain_size=size, labels=labels)
 
 
 def _dummies(draft: TaskDraft) -> DummySpec:

@@ -112,6 +112,10 @@ def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
 
 def _of_texts(draft: TaskDraft) -> RapporSpec:
     texts = draft.texts or TextDraft()
+    if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
+        raise TaskError(
+            f"cohorts is {texts.cohorts}; with labels, a bit each, there is one: leave cohorts out"
+        )
     return Rappor.specify(
         encoding="labels" if draft.labels else "bloom",
         bits=texts.bits or len(draft.labels) or _BITS,

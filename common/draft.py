@@ -24,7 +24,7 @@ class TextDraft:
     hashes: int = 1
     """h."""
     cohorts: int = 64
-    """m, a power of two."""
+    """m, a power of two; with labels there is one, whether this is 1 or left as it is."""
     permanent: float = 0.5
     """f; rounded up to the next 1/128."""
     unset: float = 0.25

@@ -1,6 +1,7 @@
 """What of a task fits together: its protocol with its mechanism, its dummies and its shuffler."""
 
 import math
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from common.dummy_spec import DummySpec
@@ -14,6 +15,7 @@ from common.protocols import Protocol as Composition
 from common.ranges import one_of, within
 from common.rappor_spec import RapporSpec
 from common.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.text import normalised
 
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Most dummies that the shuffler may have to expect to make for one batch."""
@@ -165,6 +167,22 @@ def _check_items(task: Composed, spec: MechanismSpec, protocol: Composition) -> 
         )
 
 
+def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
+    """Check that each label is a text that a device would send: else nobody could answer it."""
+    for item, label in enumerate(labels):
+        size = len(label.encode())
+        if size > most_bytes:
+            raise TaskError(
+                f"the label of item {item} has {size} bytes in UTF-8; most_bytes is {most_bytes}, "
+                "and nobody could answer it"
+            )
+        if label != normalised(label):
+            raise TaskError(
+                f"the label of item {item} is not in Unicode's normal form C, in which devices "
+                "write every text: nobody could answer it"
+            )
+
+
 def _check_other_kinds(task: Composed, spec: RapporSpec | NumberSpec | KeyValueSpec) -> None:
     size = task.domain_size
     if isinstance(spec, RapporSpec):
@@ -178,6 +196,7 @@ def _check_other_kinds(task: Composed, spec: RapporSpec | NumberSpec | KeyValueS
                 f"a task for texts of any kind has no labels, and domain_size is 1; "
                 f"the task says {len(task.labels)} and {size}"
             )
+        _check_texts(task.labels, spec.most_bytes)
     elif isinstance(spec, NumberSpec):
         if max(spec.sampled, spec.projected) > size:
             raise TaskError(

@@ -7,8 +7,8 @@ from common.errors import ValueRangeError, WireError
 from common.key_value_spec import MAX_KEYS
 from common.number_spec import MAX_DIMENSIONS
 from common.protocols import Kind
-from common.rappor_spec import MAX_TEXT_BYTES
 from common.task_digest import TaskDigest
+from common.text import MOST_CHARACTERS
 from common.value import Value, kind_of
 from common.wire import digest_from_wire
 from common.wire_fields import short
@@ -76,7 +76,7 @@ def _value(message: user_agent_pb2.ContributeRequest) -> Value:
     if stated == "number":
         return message.number
     if stated == "text":
-        _check_length("characters", len(message.text), MAX_TEXT_BYTES)
+        _check_length("characters", len(message.text), MOST_CHARACTERS)
         return message.text
     if stated == "numbers":
         _check_length("numbers", len(message.numbers.numbers), MAX_DIMENSIONS)

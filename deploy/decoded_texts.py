@@ -12,7 +12,8 @@ from common.estimate import BitTable, interval_around
 from common.mechanisms.catalogue import rappor_of
 from common.mechanisms.randomizer import Vector
 from common.task import Task
-from deploy.estimate_columns import CONFIDENCE
+from common.text import normalised
+from deploy.estimate_columns import CONFIDENCE, Columns
 from deploy.estimate_table import EstimateTable, Line
 from deploy.result_json import number_or_text
 
@@ -25,6 +26,9 @@ def read_candidates(path: Path) -> tuple[str, ...]:
     """
     Read texts to look for: one a line, in UTF-8; empty lines are left out.
 
+    Each is written as a device would write it, and a byte order mark before the first is none of
+    it.
+
     Raises:
         SettingsError: The file cannot be read, is too long, is no text, names a text twice, or
             names none.
@@ -36,10 +40,10 @@ def read_candidates(path: Path) -> tuple[str, ...]:
     if len(raw) > _MOST_BYTES:
         raise SettingsError(f"{path} has {len(raw)} bytes; at most {_MOST_BYTES} are read")
     try:
-        lines = raw.decode().split("\n")
+        lines = raw.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path} is no text in UTF-8") from error
-    texts = tuple(text for line in lines if (text := line.removesuffix("\r")))
+    texts = tuple(normalised(text) for line in lines if (text := line.removesuffix("\r")))
     if not 1 <= len(texts) <= MOST_CANDIDATES:
         raise SettingsError(
             f"{path} names {len(texts)} candidates; it must be 1 .. {MOST_CANDIDATES}"
@@ -74,15 +78,9 @@ def of_decoded(decoded: Decoding, *, most: int, truth: Vector | None = None) -> 
     low, high = interval_around(shares, errors, CONFIDENCE)
     order = np.argsort(-(shares if truth is None else truth), kind="stable")[:most].tolist()
     n_detected, n_candidates = int(decoded.detected.sum()), len(decoded.candidates)
-    unexplained = decoded.unexplained / decoded.n_reports
-    error = decoded.unexplained_error / decoded.n_reports
     detected_in_words = (
         f"{n_detected:,} of {n_candidates:,} candidates were detected. That one of all those whom "
         "nobody holds is among the detected has a probability of 5 % at most (Bonferroni)."
-    )
-    unexplained_in_words = (
-        f"Unexplained: {unexplained:.2%} ± {error:.2%} of the users hold a text that is no "
-        "candidate."
     )
     return EstimateTable(
         title=f"The share of users who hold each of {n_candidates:,} candidates",
@@ -105,13 +103,43 @@ def of_decoded(decoded: Decoding, *, most: int, truth: Vector | None = None) -> 
             for place in order
         ),
         size=n_candidates,
-        notes=(detected_in_words, unexplained_in_words),
+        notes=(detected_in_words, _unexplained_in_words(decoded)),
     )
 
 
-def decoded_as_json(decoded: Decoding) -> dict[str, Any]:
-    """Give everything that was found, in the order of the candidates."""
+def _unexplained_in_words(decoded: Decoding) -> str:
+    if decoded.exhaustive:
+        return "A text must be one of the task's labels: what shares leave of 1 is noise."
+    unexplained = decoded.unexplained / decoded.n_reports
+    error = decoded.unexplained_error / decoded.n_reports
+    return (
+        f"Unexplained: {unexplained:.2%} ± {error:.2%} of the users hold a text that is no "
+        "candidate."
+    )
+
+
+def columns_of_decoded(decoded: Decoding) -> Columns:
+    """Give every figure of each candidate for CSV and Parquet, in the order of the candidates."""
+    shares, errors = decoded.shares, decoded.standard_errors / decoded.n_reports
+    low, high = interval_around(shares, errors, CONFIDENCE)
     return {
+        "text": decoded.candidates,
+        "share": shares.tolist(),
+        "standard_error": errors.tolist(),
+        "interval_low": low.tolist(),
+        "interval_high": high.tolist(),
+        "p_value": decoded.p_values.tolist(),
+        "detected": decoded.detected.tolist(),
+    }
+
+
+def decoded_as_json(decoded: Decoding) -> dict[str, Any]:
+    """
+    Give everything that was found, in the order of the candidates.
+
+    Nothing is said of unexplained texts where there can be none.
+    """
+    found = {
         "candidates": list(decoded.candidates),
         "shares": decoded.shares.tolist(),
         "standard_errors": [
@@ -120,6 +148,10 @@ def decoded_as_json(decoded: Decoding) -> dict[str, Any]:
         ],
         "p_values": decoded.p_values.tolist(),
         "detected": decoded.detected.tolist(),
+    }
+    if decoded.exhaustive:
+        return found
+    return found | {
         "explained": 1 - decoded.unexplained / decoded.n_reports,
         "unexplained": decoded.unexplained / decoded.n_reports,
         "unexplained_standard_error": decoded.unexplained_error / decoded.n_reports,

@@ -23,6 +23,12 @@ _ERROR_OF: Final[dict[Kind, str]] = {
     "vector": "a mean",
     "key-value": "the share of a key that half of all own",
 }
+_FLOOR: Final = (
+    "It is a floor of what decoding will err by: up to a candidate for every eight bits of all "
+    "cohorts adds a seventh at most, more candidates add more, and so do frequent texts that are "
+    "no candidates"
+)
+"""Said of filters. Of labels each has a bit that no other text touches."""
 _BIASED: Final = "what its projection leaves out is added, and not predicted"
 
 
@@ -50,7 +56,13 @@ def _design_as_json(design: KindDesign) -> dict[str, Any]:
         "bytes_per_user": design.task.envelope_bytes,
         "predicted_mse": design.mse,
         "biased": design.biased,
+        "floor": _is_floor(design),
     }
+
+
+def _is_floor(design: KindDesign) -> bool:
+    """Say whether decoding errs by more than is predicted."""
+    return design.task.kind == "string" and not design.task.labels
 
 
 def draft(plan: KindPlan, now: float) -> str:
@@ -67,7 +79,7 @@ def draft(plan: KindPlan, now: float) -> str:
     deadline += datetime.timedelta(days=DAYS_TO_DEADLINE)
     predicted = (
         f"# Predicted for {wishes.n_users} users: mean squared error of {_ERROR_OF[wishes.kind]} "
-        f"{best.mse:.4g}."
+        f"{best.mse:.4g}{' or more' if _is_floor(best) else ''}."
     )
     promised = (
         f"# Promised to each of {wishes.n_min} users or more: epsilon "
@@ -98,6 +110,8 @@ def show(plan: KindPlan, console: Console) -> None:
         f"Predicted for {wishes.n_users:,} users: mean squared error of {_ERROR_OF[wishes.kind]} "
         f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g})."
     )
+    if _is_floor(best):
+        console.print(f"[bold]Note:[/bold] {_FLOOR}.")
     if best.biased:
         console.print(f"[bold]Note:[/bold] {_BIASED}.")
     title = f"What each of {wishes.n_min:,} users or more is promised"

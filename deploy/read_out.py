@@ -10,7 +10,13 @@ from common.key_value_spec import KeyValueSpec
 from common.mechanism_specs import spec_as
 from common.result import Result
 from common.task import Task
-from deploy.decoded_texts import decode_candidates, decoded_as_json, of_decoded
+from deploy.decoded_texts import (
+    columns_of_decoded,
+    decode_candidates,
+    decoded_as_json,
+    of_decoded,
+)
+from deploy.estimate_columns import Columns
 from deploy.estimate_table import EstimateTable, of_key_values, of_means
 
 MOST_LINES: Final = 2000
@@ -30,6 +36,8 @@ class ReadOut:
     fields: Mapping[str, Any] = field(default_factory=dict)
     size: int = 0
     """How many things were estimated."""
+    columns: Columns | None = None
+    """What files hold in place of the estimate: of candidates that were asked for."""
 
 
 def read_out(result: Result, task: Task, candidates: Sequence[str], *, most: int) -> ReadOut:
@@ -69,4 +77,5 @@ def read_out(result: Result, task: Task, candidates: Sequence[str], *, most: int
         tables=(of_decoded(decoded, most=most),),
         fields=decoded_as_json(decoded),
         size=len(wanted),
+        columns=columns_of_decoded(decoded) if candidates else None,
     )

@@ -14,7 +14,7 @@ from rich.table import Table
 from common.errors import SettingsError
 from common.estimate import Estimate, Means
 from common.result import Result
-from deploy.estimate_columns import CONFIDENCE, columns_of, labels_of
+from deploy.estimate_columns import CONFIDENCE, Columns, labels_of
 from deploy.foreign_text import shown
 from deploy.output_file import whole
 from deploy.whole_table import add_columns, print_whole
@@ -26,6 +26,8 @@ TOO_FEW: Final = (
 _FORMULA: Final = re.compile(r"[=+\-@\t\r]")
 _FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
 """Where a spreadsheet that splits lines elsewhere would begin a cell; quotes do not hold it."""
+_WORDS: Final = frozenset({"label", "text"})
+"""Columns of anybody's words."""
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
@@ -37,27 +39,37 @@ def _kept_from_running(label: str) -> str:
     return f"'{safe}" if _FORMULA.match(safe) else safe
 
 
-def write_csv(path: Path, estimate: Estimate, labels: Sequence[str]) -> None:
+def write_csv(path: Path, columns: Columns) -> None:
     """
     Write every figure as CSV, with a line of headings, in full precision.
 
-    No label is a formula to a spreadsheet; Parquet has them as they are.
+    No label or text is a formula to a spreadsheet; Parquet has them as they are.
+
+    Args:
+        path: Where to.
+        columns: Of the estimate, or of decoded candidates.
 
     Raises:
         SettingsError: The file cannot be written.
     """
-    columns = columns_of(estimate, labels)
-    if "label" in columns:
-        columns["label"] = [_kept_from_running(str(label)) for label in columns["label"]]
+    columns = {
+        name: [_kept_from_running(str(each)) for each in column] if name in _WORDS else column
+        for name, column in columns.items()
+    }
     with whole(path) as target, target.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerow(columns)
         rows = zip(*columns.values(), strict=True)
         csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows(rows)
 
 
-def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
+def write_parquet(path: Path, result: Result, columns: Columns) -> None:
     """
     Write every figure as Parquet; task, users and confidence are in the file's metadata.
+
+    Args:
+        path: Where to.
+        result: Whose figures they are.
+        columns: Of its estimate, or of decoded candidates.
 
     Raises:
         SettingsError: The file cannot be written, or pyarrow is not installed.
@@ -67,7 +79,6 @@ def write_parquet(path: Path, result: Result, labels: Sequence[str]) -> None:
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise SettingsError("Parquet needs pyarrow: pip install 'shuffledp[research]'") from error
-    columns = columns_of(result.estimate, labels)
     table = pa.table(
         {name: list(column) for name, column in columns.items()}
     ).replace_schema_metadata(

@@ -24,6 +24,7 @@ from common.number_spec import NumberSpec
 from common.protocols import Kind
 from common.rappor_spec import RapporSpec
 from common.task import Task
+from common.text import normalised
 from common.value import KIND_IN_WORDS, Value, kind_of
 
 _SECRET_BYTES: Final = 32
@@ -79,7 +80,7 @@ class _Items:
 
 
 class _Texts:
-    """A text, as its permanent response."""
+    """A text in its normal form, as its permanent response."""
 
     def __init__(self, task: Task, secret: bytes | None) -> None:
         self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
@@ -91,8 +92,9 @@ class _Texts:
     def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
         if not isinstance(value, str):
             _refuse("string", value)
-        self._check(value)
-        return self._rappor.permanent([value], [self._key or rng.bytes(_SECRET_BYTES)])
+        text = normalised(value)
+        self._check(text)
+        return self._rappor.permanent([text], [self._key or rng.bytes(_SECRET_BYTES)])
 
     def _check(self, text: str) -> None:
         # No exception of the codec, which would carry the text with it.

@@ -56,6 +56,9 @@ class Decoding:
     """How many people hold what is not on the list, without bias; may be negative."""
     unexplained_error: float
     """Its standard error."""
+    exhaustive: bool
+    """Whether the list names all that a device takes, every label: then nothing is unexplained, and
+    what shares leave of 1 is noise."""
     n_fitted: int
     """Candidates that were fitted together: all, or those that were chosen."""
 
@@ -102,6 +105,7 @@ def decode(
         estimates = _each_label(evidence)
     else:
         estimates = _each_alone(evidence, _regressions(evidence, most_together))
+    exhaustive = rappor.spec.encoding == "labels" and len(candidates) == rappor.spec.bits
     reject = bonferroni if correction == "bonferroni" else benjamini_hochberg
     n_reports = evidence.n_reports
     return Decoding(
@@ -111,8 +115,9 @@ def decode(
         standard_errors=estimates.errors * n_reports,
         p_values=estimates.p_values,
         detected=reject(estimates.p_values, level),
-        unexplained=(1 - float(estimates.shares.sum())) * n_reports,
-        unexplained_error=estimates.sum_error * n_reports,
+        unexplained=0.0 if exhaustive else (1 - float(estimates.shares.sum())) * n_reports,
+        unexplained_error=0.0 if exhaustive else estimates.sum_error * n_reports,
+        exhaustive=exhaustive,
         n_fitted=estimates.n_fitted,
     )
 

@@ -2,13 +2,14 @@
 
 import asyncio
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
 from common.errors import ValueRangeError
 from common.guarantee import rounded_up
+from common.protocols import Kind
 from deploy.commands.example import example
 from deploy.commands.options import AgentAddress, AsJson, Person, task_digest
 from deploy.foreign_text import shown
@@ -19,6 +20,9 @@ from deploy.typed_value import parse_kind, parse_value
 from protos.shuffledp.v1 import user_agent_pb2
 
 app = typer.Typer()
+
+_MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
+"""Kinds of which nothing typed is an answer: the empty text, and no key owned."""
 
 
 @app.command(
@@ -44,16 +48,24 @@ def contribute(
     """Contribute one value through your own user agent; standard input, or a prompt, takes it."""
     digest, of_kind = task_digest(task), parse_kind(kind)
     # Asked for, or read from standard input: an argument would stay in the shell's history.
-    value = typer.prompt("Your value", hide_input=True) if sys.stdin.isatty() else _piped()
+    value = asked_for(of_kind) if sys.stdin.isatty() else piped()
     receipt = asyncio.run(send(agent, digest, parse_value(value, of_kind), person))
     terminal().print(contributed_in_words(receipt))
 
 
-def _piped() -> str:
-    """Read what is piped in; the codec's own message would repeat a part of it."""
+def asked_for(kind: Kind) -> str:
+    """Ask at a terminal for a value; again, if nothing was typed and nothing is no answer."""
+    nothing = "" if kind in _MAY_BE_EMPTY else None
+    typed: str = typer.prompt("Your value", default=nothing, hide_input=True, show_default=False)
+    return typed
+
+
+def piped() -> str:
+    """Read what is piped in, less the mark that some editors put before a file's first letter."""
     try:
-        return sys.stdin.buffer.read().decode()
+        return sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError:
+        # The codec's own message would repeat a part of the value.
         raise ValueRangeError("a value must be text in UTF-8") from None
 
 

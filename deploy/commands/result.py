@@ -24,6 +24,7 @@ from deploy.commands.options import (
     TokenFile,
 )
 from deploy.decoded_texts import read_candidates
+from deploy.estimate_columns import columns_of
 from deploy.estimate_table import print_table
 from deploy.foreign_text import shown
 from deploy.operator_client import OperatorClient
@@ -67,7 +68,8 @@ def result(
     candidates: Annotated[
         Path | None,
         typer.Option(
-            help="A file of texts to look for, one a line: of a task that collects texts."
+            help="A file of texts to look for, one a line: of a task that collects texts. Files "
+            "then hold what was found of each."
         ),
     ] = None,
     json: AsJson = False,
@@ -84,11 +86,14 @@ def result(
             return await read_checked(operator, task)
 
     published, found = asyncio.run(read())
-    if csv is not None:
-        result_rows.write_csv(csv, found.estimate, published.labels)
-    if parquet is not None:
-        result_rows.write_parquet(parquet, found, published.labels)
+    # Before anything is written: candidates that cannot be decoded leave no file.
     report = read_out(found, published, looked_for, most=top)
+    if csv is not None or parquet is not None:
+        columns = report.columns or columns_of(found.estimate, published.labels)
+        if csv is not None:
+            result_rows.write_csv(csv, columns)
+        if parquet is not None:
+            result_rows.write_parquet(parquet, found, columns)
     if html is not None:
         whole = read_out(found, published, looked_for, most=MOST_LINES)
         write(html, page_of(found, published, whole))

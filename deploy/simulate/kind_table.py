@@ -55,6 +55,12 @@ def show(rows: Sequence[KindRow], people: SamplePeople, console: Console) -> Non
     for row in rows:
         if row.refusal:
             console.print(f"{row.protocol} at {row.target_epsilon:g} is left out: {row.refusal}.")
+    if people.kind == "string":
+        console.print(
+            "For rappor theory is a floor: candidates that share bits, and frequent texts that are "
+            "none, add to it.",
+            style="dim",
+        )
     if any(row.design is not None and row.design.biased for row in rows):
         console.print(
             "For multi-rphm there is no theory: what its projection leaves out follows from the "

@@ -243,7 +243,7 @@ def theory(task: Task, people: SamplePeople) -> float:
     Give the mean squared error that is expected for these very people.
 
     Of numbers the exact variance; of owners' shares likewise; of texts that of a rare one, as
-    planned with.
+    planned with: a floor.
     """
     return _THEORY[task.kind](task, people)
 

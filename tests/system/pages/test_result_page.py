@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
+from deploy.estimate_columns import columns_of
 from deploy.pages.result_page import result_page
 from deploy.result_rows import write_csv
 from tests.support.browser import DESKTOP, PHONE, Scheme, Watched, show
@@ -219,7 +220,7 @@ def test_the_csv_is_the_one_that_the_command_writes(
         watched.page.get_by_role("button", name="Download CSV").click()
     download.value.save_as(tmp_path / "page.csv")
     watched.close()
-    write_csv(tmp_path / "command.csv", found.result.histogram, labels)
+    write_csv(tmp_path / "command.csv", columns_of(found.result.histogram, labels))
     (heads, *theirs), (expected_heads, *expected) = (
         list(csv.reader((tmp_path / name).read_text(encoding="utf-8").splitlines()))
         for name in ("page.csv", "command.csv")

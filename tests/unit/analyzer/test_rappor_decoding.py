@@ -235,6 +235,7 @@ def test_labels_have_bits_of_their_own() -> None:
     assert own.tolist() == pytest.approx(every.counts.tolist())
     assert own[3::-1].tolist() == pytest.approx(some.counts.tolist())
     assert 7800 - own[:4].sum() == pytest.approx(some.unexplained)
+    assert some.unexplained_error > 0
     assert [True, True, True, False, True] == every.detected.tolist()
     deviation = np.sqrt(7800 * unset * (1 - unset)) / spread
     assert deviation == pytest.approx(every.standard_errors[3], rel=0.01)
@@ -342,3 +343,22 @@ def test_what_one_half_cannot_tell_apart_the_other_may() -> None:
     assert 4 == len(names)
     assert np.isfinite(found.counts).all()
     assert not found.detected.any()
+
+
+def test_where_every_label_is_looked_for_nothing_is_unexplained() -> None:
+    """A device takes nothing else: what shares leave of 1 is noise, and no people."""
+    rappor, names = _labelled(3), ["v0", "v1", "v2"]
+    cells = rappor.sample_cells(np.array([500, 300, 200]), names, np.random.default_rng(3))
+    every, some = decode(rappor, cells, names), decode(rappor, cells, names[:2])
+
+    assert abs(1 - every.shares.sum()) > 1e-3
+    assert (True, 0.0, 0.0) == (every.exhaustive, every.unexplained, every.unexplained_error)
+    assert not some.exhaustive
+    assert not decode(*_spread(), ["a"]).exhaustive
+
+
+def _spread() -> tuple[Rappor, Counts]:
+    """Give a filter of a bit more than candidates, and what one person's report comes to."""
+    spec = Rappor.specify(bits=8, cohorts=2, f=0.5, p=0.25, q=0.75)
+    rappor = Rappor.of(spec, ())
+    return rappor, rappor.sample_cells(np.array([50]), ["a"], np.random.default_rng(3))

@@ -60,7 +60,7 @@ def test_what_a_text_gives_away_follows_from_its_chances() -> None:
 def test_labels_make_basic_rappor() -> None:
     """One bit a label, one cohort and one hash."""
     labels = ("yes", "no", "maybe")
-    for texts in (None, TextDraft(unset=0.0, set=1.0)):
+    for texts in (None, TextDraft(unset=0.0, set=1.0), TextDraft(cohorts=1)):
         task = kind_task("rappor", labels=labels, domain_size=1, texts=texts)
         spec = spec_as(task.mechanism, RapporSpec)
 
@@ -108,6 +108,17 @@ def test_a_question_that_may_be_asked_again_gets_no_amplification() -> None:
         ("duchi", {"numbers": NumberDraft(low=-0.0)}, "low is -0.0; write 0.0"),
         ("multi-rphm", {"domain_size": 8192}, "their product may be at most 2097152"),
         ("rappor", {"texts": TextDraft(cohorts=3)}, "cohorts is 3; it must be a power of two"),
+        (
+            "rappor",
+            {"labels": ("a", "é" * 33), "texts": None},
+            "label of item 1 has 66 bytes in UTF-8; most_bytes is 64, and nobody could answer it",
+        ),
+        ("rappor", {"labels": ("é", "e\u0301"), "texts": None}, "two items have the same label"),
+        (
+            "rappor",
+            {"labels": ("a", "b"), "texts": TextDraft(cohorts=8)},
+            "cohorts is 8; with labels, a bit each, there is one",
+        ),
         ("rappor", {"texts": TextDraft(bits=33)}, "bits is 33; above 32 it must be divisible"),
         ("rappor", {"texts": TextDraft(unset=0.8)}, "p must be below q"),
         ("rappor", {"texts": TextDraft(permanent=0.0, unset=0.0, set=1.0)}, "there is no noise"),
@@ -141,3 +152,12 @@ def test_numbers_and_items_are_told_apart_by_their_mechanism() -> None:
         _ = task.item_mechanism
     with pytest.raises(TaskError, match="estimates no distribution of items"):
         _ = task.refinement
+
+
+def test_labels_are_written_as_devices_write_texts() -> None:
+    """However the draft has them; the limit is on how they are written then."""
+    task = kind_task("rappor", labels=("e\u0301" * 32, "no"), texts=None)
+
+    assert ("é" * 32, "no") == task.labels
+    with pytest.raises(TaskError, match="label of item 1 is not in Unicode's normal form C"):
+        dataclasses.replace(task, labels=("no", "e\u0301"))

@@ -1,8 +1,8 @@
 import pytest
 
 from common.errors import ShuffleDpError, ValueRangeError, WireError
-from common.rappor_spec import MAX_TEXT_BYTES
 from common.task_digest import TaskDigest
+from common.text import MOST_CHARACTERS
 from common.value import Value, kind_of
 from common.value_wire import contribution_from_wire, contribution_to_wire
 from protos.shuffledp.v1 import user_agent_pb2
@@ -42,7 +42,7 @@ def test_a_call_without_a_value_is_refused() -> None:
 @pytest.mark.parametrize(
     ("value", "rule"),
     [
-        ("s" * (MAX_TEXT_BYTES + 1), "at most 1024 characters"),
+        ("s" * (MOST_CHARACTERS + 1), "at most 4096 characters"),
         ((918273.5,) * 8193, "at most 8192 numbers"),
         (dict.fromkeys(range(65_537), 918273.5), "at most 65536 pairs"),
     ],

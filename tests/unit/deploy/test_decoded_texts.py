@@ -1,22 +1,33 @@
+import csv
 import dataclasses
 import json
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 from common.errors import SettingsError, TaskError, ValueRangeError
+from common.estimate import BitTable
+from common.mechanisms.catalogue import rappor_of
 from deploy.decoded_texts import (
     MOST_CANDIDATES,
+    columns_of_decoded,
     decode_candidates,
     decoded_as_json,
     of_decoded,
     read_candidates,
 )
 from deploy.result_json import dumps
+from deploy.result_rows import write_csv, write_parquet
 from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_collected
-from tests.support.kind_tasks import every_kind_task
+from tests.support.kind_tasks import every_kind_task, kind_task
 
+_COLUMNS: Final = (
+    *("text", "share", "standard_error", "interval_low", "interval_high"),
+    *("p_value", "detected"),
+)
 _TASK = kind_collected("string").task
 _DECODED = decode_candidates(_TASK, bit_table(_TASK), CANDIDATES)
 
@@ -35,11 +46,17 @@ def _read(tmp_path: Path, raw: bytes) -> tuple[str, ...]:
         (b"Ohio\r\n\r\nUtah\r\n", ("Ohio", "Utah")),
         (b" Ohio \nOhio\n", (" Ohio ", "Ohio")),
         ("Köln\n東京\n".encode(), ("Köln", "東京")),
+        ("Ko\u0308ln\n".encode(), ("Köln",)),
+        (b"\xef\xbb\xbfOhio\nUtah\n", ("Ohio", "Utah")),
         ("a\u2028b\x0bc\n".encode(), ("a\u2028b\x0bc",)),
     ],
 )
 def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...]) -> None:
-    """Empty lines are left out; blanks count, as they do on the device."""
+    """
+    Empty lines are left out, and a byte order mark; blanks count, as they do on the device.
+
+    An ö is an ö, however it is written.
+    """
     assert texts == _read(tmp_path, raw)
 
 
@@ -50,6 +67,7 @@ def test_a_candidate_is_a_line(tmp_path: Path, raw: bytes, texts: tuple[str, ...
         (b"\n\r\n\n", "names 0 candidates"),
         (b"Ohio\nUtah\nOhio\nOhio\n", "names 2 candidates again"),
         (b"Ohio\r\nOhio\n", "names 1 candidates again"),
+        ("Köln\nKo\u0308ln\n".encode(), "names 1 candidates again"),
         (b"Ohio\n\xff\xfe\n", "is no text in UTF-8"),
         (b"\n".join(b"%d" % number for number in range(MOST_CANDIDATES + 1)), "names 100001"),
         (b"x" * (16 * 1024 * 1024 + 1), "at most 16777216 are read"),
@@ -137,3 +155,45 @@ def test_a_candidate_that_nothing_tells_apart_is_json_too() -> None:
     fields = json.loads(dumps(decoded_as_json(blind)))
 
     assert "inf" == fields["standard_errors"][1]
+
+
+@pytest.mark.parametrize("candidates", [("a", "b", "c"), ("a", "b")])
+def test_of_all_labels_nothing_is_unexplained(candidates: tuple[str, ...]) -> None:
+    """Neither in words nor for programs; of some of them it is."""
+    task = kind_task("rappor", labels=("a", "b", "c"), texts=None)
+    rappor = rappor_of(task)
+    cells = rappor.sample_cells(np.array([60, 30, 10]), task.labels, np.random.default_rng(1))
+    table = BitTable(cohort_sizes=cells[:1], bit_counts=cells[1:].reshape(1, 3))
+    decoded = decode_candidates(task, table, candidates)
+    said, fields = of_decoded(decoded, most=3).notes[1], decoded_as_json(decoded)
+
+    every = len(candidates) == 3
+    assert every == ("what shares leave of 1 is noise" in said)
+    assert every == ("Unexplained" not in said)
+    for name in ("explained", "unexplained", "unexplained_standard_error"):
+        assert every == (name not in fields)
+
+
+def test_a_file_holds_every_figure_of_each_candidate(tmp_path: Path) -> None:
+    """In the order of the candidates, in full precision; a text is no formula in CSV."""
+    decoded = dataclasses.replace(_DECODED, candidates=("=1+1", "Utah", "Alberta"))
+    columns = columns_of_decoded(decoded)
+    write_csv(tmp_path / "decoded.csv", columns)
+    write_parquet(tmp_path / "decoded.parquet", kind_collected("string").result, columns)
+    with (tmp_path / "decoded.csv").open(encoding="utf-8", newline="") as file:
+        heading, *rows = csv.reader(file)
+    table = parquet.read_table(tmp_path / "decoded.parquet")
+
+    errors = decoded.standard_errors / N_USERS
+    assert list(_COLUMNS) == heading == table.column_names
+    assert ["'=1+1", "Utah", "Alberta"] == [row[0] for row in rows]
+    assert decoded.shares.tolist() == [float(row[1]) for row in rows]
+    assert [str(found) for found in decoded.detected] == [row[6] for row in rows]
+    assert list(decoded.candidates) == table["text"].to_pylist()
+    assert decoded.detected.tolist() == table["detected"].to_pylist()
+    assert decoded.p_values.tolist() == table["p_value"].to_pylist()
+    assert errors.tolist() == table["standard_error"].to_pylist()
+    low, high = (np.array(table[name]) for name in ("interval_low", "interval_high"))
+    assert (high + low) / 2 == pytest.approx(decoded.shares)
+    assert (high - low) / 2 == pytest.approx(1.959964 * errors)
+    assert str(N_USERS).encode() == table.schema.metadata[b"n_users"]

@@ -35,7 +35,8 @@ _ROWS: Final[dict[Kind, int]] = {"string": 8 * 32, "mean": 1, "vector": 5, "key-
 
 
 def _csv(path: Path, kind: Kind, labels: tuple[str, ...] = ()) -> list[list[str]]:
-    write_csv(path / "result.csv", kind_collected(kind).result.estimate, labels)
+    columns = columns_of(kind_collected(kind).result.estimate, labels)
+    write_csv(path / "result.csv", columns)
     with (path / "result.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
 
@@ -58,7 +59,7 @@ def test_a_csv_file_holds_every_figure_exactly(tmp_path: Path, kind: Kind) -> No
 def test_a_parquet_file_holds_the_same(tmp_path: Path, kind: Kind) -> None:
     """With the task's digest in the metadata."""
     result = kind_collected(kind).result
-    write_parquet(tmp_path / "result.parquet", result, ())
+    write_parquet(tmp_path / "result.parquet", result, columns_of(result.estimate, ()))
     table = parquet.read_table(tmp_path / "result.parquet")
 
     assert {
@@ -87,7 +88,7 @@ def test_what_noise_reaches_around_a_biased_mean_is_called_no_interval(tmp_path:
         (collected, ["interval_low", "interval_high"], b"true"),
         (biased, ["noise_low", "noise_high"], b"false"),
     ):
-        write_parquet(tmp_path / "result.parquet", result, ())
+        write_parquet(tmp_path / "result.parquet", result, columns_of(result.estimate, ()))
         table = parquet.read_table(tmp_path / "result.parquet")
 
         assert ends == table.column_names[4:6]

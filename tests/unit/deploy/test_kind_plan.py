@@ -101,6 +101,7 @@ def test_a_plan_is_printed_with_every_protocol(kind: Kind) -> None:
     assert all(name in printed for name in protocols_of(kind))
     assert "What each of 4,000 users or more is promised" in printed
     assert ("what its projection leaves out" in printed) == (kind == "vector")
+    assert ("a floor of what decoding will err by" in printed) == (kind == "string")
 
 
 def test_the_command_prints_json_alone(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
+from deploy.estimate_columns import columns_of
 from deploy.output_file import whole, write
 from deploy.result_rows import write_csv, write_parquet
 from deploy.task_file import NAMES, save
@@ -40,8 +41,8 @@ def _full_disk(room: int) -> Iterator[None]:
     "writes",
     [
         lambda path: write(path, "new" * 1000),
-        lambda path: write_csv(path, _RESULT.histogram, ("a" * 200, "b", "c")),
-        lambda path: write_parquet(path, _RESULT, ()),
+        lambda path: write_csv(path, columns_of(_RESULT.histogram, ("a" * 200, "b", "c"))),
+        lambda path: write_parquet(path, _RESULT, columns_of(_RESULT.histogram, ())),
     ],
     ids=["text", "csv", "parquet"],
 )

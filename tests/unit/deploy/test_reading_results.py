@@ -1,9 +1,15 @@
 """An operator reads a result from an analyzer that does not tell the truth."""
 
+import csv
 import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
 
 import grpc
 import pytest
+from pyarrow import parquet
 
 from common.accounting.coalitions import guarantees
 from common.errors import WireError
@@ -16,8 +22,12 @@ from common.task_summary import TaskState
 from common.task_summary_wire import description_to_wire
 from deploy.commands.result import read_checked
 from deploy.operator_client import OperatorClient
+from tests.support.command_line import run_command
+from tests.support.kind_results import CANDIDATES, kind_collected
 from tests.support.result_pages import Collected, collected, guarantee
 from tests.support.wire_parsers import _summary
+
+_FILES: Final = ("csv", "parquet", "html")
 
 
 def _analyzer(signed: SignedTask, told: Result) -> grpc.GenericRpcHandler:
@@ -44,17 +54,26 @@ def _true() -> Collected:
     return dataclasses.replace(found, result=dataclasses.replace(found.result, guarantees=stated))
 
 
-async def _read(told: Result, task: Task) -> Result:
+@asynccontextmanager
+async def _serving(told: Result, task: Task) -> AsyncIterator[tuple[str, str]]:
+    """Serve a result: give the address, and the task's digest."""
     signed = SigningIdentity.generate().sign(task.to_bytes())
     server = grpc.aio.server(handlers=[_analyzer(signed, told)])
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     try:
-        async with OperatorClient(grpc.aio.insecure_channel(address), address, "token") as client:
-            _, found = await read_checked(client, signed.digest().hex())
-            return found
+        yield address, signed.digest().hex()
     finally:
         await server.stop(None)
+
+
+async def _read(told: Result, task: Task) -> Result:
+    async with (
+        _serving(told, task) as (address, digest),
+        OperatorClient(grpc.aio.insecure_channel(address), address, "token") as client,
+    ):
+        _, found = await read_checked(client, digest)
+        return found
 
 
 async def test_a_true_result_is_read() -> None:
@@ -88,3 +107,51 @@ async def test_a_promise_that_does_not_hold_is_not_printed() -> None:
 
     with pytest.raises(WireError, match=r"against analyzer the result states epsilon 0\.001"):
         await _read(dataclasses.replace(true.result, guarantees=lies), true.task)
+
+
+async def _write(folder: Path, candidates: bytes | None) -> tuple[int | None, str, str]:
+    """Let the command write the result of a task for texts as every kind of file."""
+    texts = kind_collected("string")
+    result = dataclasses.replace(
+        texts.result, guarantees=guarantees(texts.task, texts.result.n_users, 0)
+    )
+    (folder / "token").write_text("token", encoding="utf-8")
+    looked_for = []
+    if candidates is not None:
+        (folder / "candidates.txt").write_bytes(candidates)
+        looked_for = ["--candidates", str(folder / "candidates.txt")]
+    written = [f"--{name}={folder / name}" for name in _FILES]
+    async with _serving(result, texts.task) as (address, digest):
+        return await run_command(
+            *("result", digest, "--analyzer", address, "--token-file", str(folder / "token")),
+            *looked_for,
+            *written,
+        )
+
+
+def _headings(path: Path) -> list[str]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return next(csv.reader(file))
+
+
+@pytest.mark.parametrize("decoded", [True, False])
+async def test_files_hold_what_candidates_were_found(tmp_path: Path, *, decoded: bool) -> None:
+    """A row each; without candidates, a row a bit."""
+    names = "\n".join(CANDIDATES).encode() if decoded else None
+    status, _, complaint = await _write(tmp_path, names)
+
+    assert 0 == status, complaint
+    first = ["text", "share"] if decoded else ["cohort", "bit"]
+    rows = 3 if decoded else 8 * 32
+    table = parquet.read_table(tmp_path / "parquet")
+    assert first == _headings(tmp_path / "csv")[:2] == table.column_names[:2]
+    assert rows == table.num_rows
+
+
+async def test_candidates_that_cannot_be_decoded_leave_no_file(tmp_path: Path) -> None:
+    """Neither of candidates nor of bits: a reader would take the one for the other."""
+    status, _, complaint = await _write(tmp_path, b"Ohio\n" + b"x" * 65)
+
+    assert 0 != status
+    assert "at most 64 bytes" in complaint
+    assert [] == [name for name in _FILES if (tmp_path / name).exists()]

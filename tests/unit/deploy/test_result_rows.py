@@ -25,7 +25,7 @@ _LABELS = ("a,b", '"q"\n', "ü")
 
 def test_a_csv_file_holds_every_value_exactly(tmp_path: Path) -> None:
     """Labels with commas, quotes and line breaks too."""
-    write_csv(tmp_path / "result.csv", _RESULT.histogram, _LABELS)
+    write_csv(tmp_path / "result.csv", columns_of(_RESULT.histogram, _LABELS))
     with (tmp_path / "result.csv").open(encoding="utf-8", newline="") as file:
         heading, *found = csv.reader(file)
 
@@ -36,7 +36,7 @@ def test_a_csv_file_holds_every_value_exactly(tmp_path: Path) -> None:
 
 def test_a_parquet_file_says_of_what_task_it_is(tmp_path: Path) -> None:
     """Beside every value."""
-    write_parquet(tmp_path / "result.parquet", _RESULT, ())
+    write_parquet(tmp_path / "result.parquet", _RESULT, columns_of(_RESULT.histogram, ()))
     table = parquet.read_table(tmp_path / "result.parquet")
 
     assert list(COLUMNS) == table.column_names
@@ -51,9 +51,10 @@ def test_a_parquet_file_says_of_what_task_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("write", [write_csv, write_parquet])
 def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, write: object) -> None:
     """Its name and why."""
-    target = _RESULT if write is write_parquet else _RESULT.histogram
+    columns = columns_of(_RESULT.histogram, ())
+    arguments = (_RESULT, columns) if write is write_parquet else (columns,)
     with pytest.raises(SettingsError, match="cannot be written"):
-        write(tmp_path / "no" / "file", target, ())  # type: ignore[operator]  # one of two functions
+        write(tmp_path / "no" / "file", *arguments)  # type: ignore[operator]  # one of two functions
 
 
 def test_intervals_are_of_the_unrefined_shares() -> None:
@@ -122,7 +123,7 @@ def test_few_users_are_said_to_be_too_few() -> None:
 )
 def test_no_label_is_a_formula_to_a_spreadsheet(tmp_path: Path, label: str, written: str) -> None:
     """The rule of the page's own CSV: an apostrophe before it; numbers are none."""
-    write_csv(tmp_path / "result.csv", _RESULT.histogram, (label, "b", "c"))
+    write_csv(tmp_path / "result.csv", columns_of(_RESULT.histogram, (label, "b", "c")))
     with (tmp_path / "result.csv").open(encoding="utf-8", newline="") as file:
         _, first, *_ = csv.reader(file)
 
@@ -131,7 +132,8 @@ def test_no_label_is_a_formula_to_a_spreadsheet(tmp_path: Path, label: str, writ
 
 def test_a_line_that_is_split_elsewhere_begins_no_formula(tmp_path: Path) -> None:
     """Where the language writes 0,5 spreadsheets split at semicolons, whatever is in quotes."""
-    write_csv(tmp_path / "result.csv", _RESULT.histogram, ("x;=1", "y\t@z", "v\n-w"))
+    labels = ("x;=1", "y\t@z", "v\n-w")
+    write_csv(tmp_path / "result.csv", columns_of(_RESULT.histogram, labels))
     text = (tmp_path / "result.csv").read_text(encoding="utf-8")
 
     assert not [cell for cell in re.split(r"[;\t\r\n]", text) if re.match("[=+@-]", cell)]

@@ -128,7 +128,11 @@ def test_simulated_people_share_no_lasting_noise() -> None:
 
 
 def _ohio(task: Task, secret: bytes | None, seed: int = 1) -> bytes:
-    response = layout_of(task, secret)("Ohio", np.random.default_rng(seed))
+    return _response(task, "Ohio", secret, seed)
+
+
+def _response(task: Task, text: str, secret: bytes | None = b"s" * 32, seed: int = 1) -> bytes:
+    response = layout_of(task, secret)(text, np.random.default_rng(seed))
     assert isinstance(response, np.ndarray)
     return response.tobytes()
 
@@ -160,3 +164,22 @@ def test_tasks_of_one_question_share_permanent_responses_and_no_others_do() -> N
 
 def _texts(**changes: Any) -> TextDraft:
     return TextDraft(bits=32, cohorts=8, **changes)
+
+
+@pytest.mark.parametrize(
+    ("typed", "written"), [("e\u0301", "é"), ("\u212a", "K"), ("한글", "한글")]
+)
+def test_a_text_is_the_same_however_it_is_typed(typed: str, written: str) -> None:
+    """One response under one secret: two code points or one, a sign or its letter."""
+    task = lasting_task()
+    assert _response(task, typed) == _response(task, written)
+    basic = kind_task("rappor", labels=(written, "no"), texts=None)
+    layout_of(basic, None)(typed, np.random.default_rng(1))
+
+
+def test_the_limit_is_on_the_text_as_it_is_written() -> None:
+    """Thirty-two letters of two bytes; as they were typed they had three."""
+    assert 96 == len(("e\u0301" * 32).encode())
+    _lay_out("rappor", "e\u0301" * 32)
+    with pytest.raises(ValueRangeError, match="at most 64 bytes"):
+        _lay_out("rappor", "e\u0301" * 32 + "e")
