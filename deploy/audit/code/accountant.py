@@ -61,6 +61,8 @@ _NO_CAP, _SURE = 1e9, 0.9
 _FEW: Final = 30
 _QUARTERED: Final = 40
 """Of so few users a quarter is still several."""
+_ROUNDING: Final = 1e-6
+"""How far below the promised local ε a mechanism's integers may lie, relative to it."""
 _CLOSE: Final = 0.02
 """Relative error that the grid may have in δ; and how much more ε than need be is let pass."""
 
@@ -276,8 +278,9 @@ def check_arrived(checks: Checks, audited: Audited) -> None:
     many = claimed_guarantee(terms, n_users).epsilon
     few = claimed_guarantee(terms, n_users // 4).epsilon
     refused = claimed_guarantee(terms, n_users, n_users // 4).epsilon
-    # Nobody is promised less than the noise of one's own report, or more than the least ε.
-    capped = many >= task.local_epsilon
+    # Nobody is promised less than the noise of one's own report, whose integers give away a hair
+    # less than the task says, or more than the least ε.
+    capped = many >= task.local_epsilon * (1 - _ROUNDING)
     for what, later in (
         ("fewer users are promised less", few),
         ("refused reports are taken off", refused),

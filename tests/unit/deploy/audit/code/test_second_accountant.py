@@ -12,6 +12,7 @@ from deploy.audit.code.accountant import check_arrived, check_task
 from deploy.audit.code.second_accountant import formula_1
 from deploy.audit.sample_task import sample_task
 from tests.support.audits import audited
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,17 @@ def test_formula_1_sums_the_far_tail_of_few_messages(n: int, buckets: int, hashe
 
     exact = formula_1(reduction, crowd, epsilon, exhaustive=True)
     assert formula_1(reduction, crowd, epsilon) == pytest.approx(exact, rel=0.01)
+
+
+@pytest.mark.parametrize("n_users", [2, 3, 40, 100])
+@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+def test_a_task_of_another_kind_for_few_users_passes(protocol: str, n_users: int) -> None:
+    """Integers of a mechanism give away a hair less than the task's local ε, with any few users."""
+    task = kind_task(protocol, n_min=n_users, target_size=n_users)
+    checks = Checks()
+    check_arrived(checks, audited(task, n_users=n_users))
+
+    assert not checks.broken
 
 
 @pytest.mark.parametrize("n_users", [2, 3, 5, 40, 60, 100, 150])
