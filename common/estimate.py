@@ -127,11 +127,14 @@ class KeyValues:
     errors_with_fakes: Vector
     """Their standard errors, the pull of fakes not counted: no interval of theirs is one of
     confidence."""
+    reports: NDArray[np.int64]
+    """How many reports are about each key. Of one without any nothing is known: its share and its
+    means are the middle of what is possible, and their errors half of it."""
     owners: Owners | None
     """None where reports tell nothing of who owns a key: later iterations of PrivKVM."""
 
     def __post_init__(self) -> None:
-        lengths = {len(self.means_with_fakes), len(self.errors_with_fakes)}
+        lengths = {len(self.means_with_fakes), len(self.errors_with_fakes), len(self.reports)}
         if self.owners is not None:
             lengths.add(len(self.owners.means))
         if len(lengths) != 1:

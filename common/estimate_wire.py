@@ -90,7 +90,9 @@ def _means_from_wire(message: analyzer_pb2.Means) -> Means:
 
 def _key_values_to_wire(estimate: KeyValues) -> analyzer_pb2.KeyValues:
     message = analyzer_pb2.KeyValues(
-        means_with_fakes=estimate.means_with_fakes, errors_with_fakes=estimate.errors_with_fakes
+        means_with_fakes=estimate.means_with_fakes,
+        errors_with_fakes=estimate.errors_with_fakes,
+        reports=estimate.reports.tolist(),
     )
     if estimate.owners is not None:
         owners = analyzer_pb2.Owners(
@@ -108,6 +110,7 @@ def _key_values_from_wire(message: analyzer_pb2.KeyValues) -> KeyValues:
     return KeyValues(
         means_with_fakes=figures("a mean", message.means_with_fakes, -_MOST_MEAN, _MOST_MEAN),
         errors_with_fakes=figures("a standard error", message.errors_with_fakes, 0, _MOST_MEAN),
+        reports=_counts(message.reports),
         owners=_owners_from_wire(message.owners) if message.HasField("owners") else None,
     )
 

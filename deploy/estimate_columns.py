@@ -79,6 +79,7 @@ def _of_pairs(found: KeyValues, labels: Sequence[str]) -> Columns:
         **({} if found.owners is None else _of_owners(found.owners)),
         "mean_with_fakes": found.means_with_fakes.tolist(),
         "error_with_fakes": found.errors_with_fakes.tolist(),
+        "reports": found.reports.tolist(),
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -127,18 +128,24 @@ def of_key_values(
         found: The estimate.
         spec: What the task says of pairs.
         labels: The keys' names, or nothing.
-        most: Lines at most: those of the most frequent keys, or the first.
+        most: Lines at most: those of the most frequent keys, or the first. Keys about which nobody
+            reported have none.
         truth: True shares and means, in a demo.
     """
     size = len(found.means_with_fakes)
     names = _names(labels, size, "key")
     shares, means = (None, None) if truth is None else truth
     fakes = "what the task names for it" if spec.fakes else "the middle of the range"
+    told = np.flatnonzero(found.reports)
+    unknown = size - len(told)
+    more = (f"Nobody reported on {unknown:,} of the keys: nothing is known of them.",) * bool(
+        unknown
+    )
     if found.owners is None:
         return (
             _of_keys(
                 names,
-                list(range(min(most, size))),
+                told[:most].tolist(),
                 (found.means_with_fakes, found.errors_with_fakes),
                 found.noise_reach(CONFIDENCE),
                 means,
@@ -147,10 +154,13 @@ def of_key_values(
                 interval=_NOISE_ALONE,
                 note="This task does not ask who owns a key. Whoever does not answers with a fake "
                 f"value, {fakes}, and how far these pull a mean is in no interval.",
+                reports=found.reports,
+                more_notes=more,
             ),
         )
     owners = found.owners
-    order = np.argsort(-owners.frequencies, kind="stable")[:most].tolist()
+    by_share = np.argsort(-owners.frequencies[told], kind="stable")
+    order = told[by_share][:most].tolist()
     return (
         _of_keys(
             names,
@@ -161,6 +171,8 @@ def of_key_values(
             title=f"The share of users who own each of {size:,} keys",
             figure="share",
             note="Each interval covers its true share with 95 % probability, by itself.",
+            reports=found.reports,
+            more_notes=more,
         ),
         _of_keys(
             names,
@@ -173,6 +185,7 @@ def of_key_values(
             note=f"A key that is not owned is sometimes reported with a fake value, {fakes}, which "
             "pulls means towards it. That is taken off by the estimated shares; where few own a "
             "key it leaves little to go by.",
+            reports=found.reports,
         ),
     )
 
@@ -187,6 +200,8 @@ def _of_keys(
     title: str,
     figure: str,
     note: str,
+    reports: NDArray[np.int64],
+    more_notes: tuple[str, ...] = (),
     interval: str = _INTERVAL,
 ) -> EstimateTable:
     (values, errors), (low, high) = figures, ends
@@ -195,20 +210,20 @@ def _of_keys(
         figure=figure,
         name="key",
         interval=interval,
-        more=("standard error",),
+        more=("standard error", "reports"),
         lines=tuple(
             Line(
                 name=names[key],
                 figure=float(values[key]),
                 low=float(low[key]),
                 high=float(high[key]),
-                more=(f"{errors[key]:.4g}",),
+                more=(f"{errors[key]:.4g}", f"{reports[key]:,}"),
                 truth=None if truth is None else float(truth[key]),
             )
             for key in order
         ),
         size=len(values),
-        notes=(note,),
+        notes=(note, *more_notes),
     )
 
 

@@ -83,6 +83,7 @@ def _key_values(task: Task, randomizer: Randomizer, cells: Counts) -> KeyValues:
     return KeyValues(
         means_with_fakes=middle + half * found.means_with_fakes,
         errors_with_fakes=half * found.errors_with_fakes,
+        reports=cells.sum(axis=1),
         owners=owners,
     )
 

@@ -64,6 +64,7 @@ def of_other_kinds() -> tuple[dict[str, Any], ...]:
             "estimate": KeyValues(
                 means_with_fakes=ones,
                 errors_with_fakes=ones,
+                reports=np.array([4, 3]),
                 owners=Owners(
                     frequencies=ones, frequency_errors=ones, means=ones, mean_errors=ones
                 ),

@@ -742,11 +742,14 @@ class KeyValues(_message.Message):
 
     MEANS_WITH_FAKES_FIELD_NUMBER: _builtins.int
     ERRORS_WITH_FAKES_FIELD_NUMBER: _builtins.int
+    REPORTS_FIELD_NUMBER: _builtins.int
     OWNERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def means_with_fakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
     @_builtins.property
     def errors_with_fakes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]: ...
+    @_builtins.property
+    def reports(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def owners(self) -> Global___Owners:
         """not there if reports tell nothing of who owns a key"""
@@ -756,11 +759,12 @@ class KeyValues(_message.Message):
         *,
         means_with_fakes: _abc.Iterable[_builtins.float] | None = ...,
         errors_with_fakes: _abc.Iterable[_builtins.float] | None = ...,
+        reports: _abc.Iterable[_builtins.int] | None = ...,
         owners: Global___Owners | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["owners", b"owners"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors_with_fakes", b"errors_with_fakes", "means_with_fakes", b"means_with_fakes", "owners", b"owners"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["errors_with_fakes", b"errors_with_fakes", "means_with_fakes", b"means_with_fakes", "owners", b"owners", "reports", b"reports"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -117,6 +117,7 @@ def test_a_later_iteration_tells_means_with_fakes_and_nothing_of_owners() -> Non
     off = found.means_with_fakes[:2] - [4.5, 4.0]
 
     assert found.owners is None
+    assert _PEOPLE == found.reports.sum()
     assert (np.abs(off) <= 7 * found.errors_with_fakes[:2]).all()
 
 

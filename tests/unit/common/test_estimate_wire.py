@@ -22,6 +22,7 @@ _ESTIMATES: dict[str, Estimate] = {
     "pairs": KeyValues(
         means_with_fakes=np.array([0.0, 3.0, -3.0]),
         errors_with_fakes=_ONES,
+        reports=np.array([7, 0, 2]),
         owners=Owners(
             frequencies=np.array([0.5, -0.1, 1.2]),
             frequency_errors=_ONES,
@@ -30,7 +31,10 @@ _ESTIMATES: dict[str, Estimate] = {
         ),
     ),
     "pairs of a later iteration": KeyValues(
-        means_with_fakes=np.array([0.0, 3.0, -3.0]), errors_with_fakes=_ONES, owners=None
+        means_with_fakes=np.array([0.0, 3.0, -3.0]),
+        errors_with_fakes=_ONES,
+        reports=np.array([7, 0, 2]),
+        owners=None,
     ),
     "bits": BitTable(cohort_sizes=np.array([5, 0]), bit_counts=np.array([[5, 0, 3], [0, 0, 0]])),
 }
@@ -74,6 +78,8 @@ def test_a_result_holds_one_estimate() -> None:
         ("means", "means.shrunk", [0.0], "different lengths"),
         ("pairs", "key_values.means_with_fakes", [float("inf")] * 3, "a mean is inf"),
         ("pairs", "key_values.errors_with_fakes", [1.0], "different lengths"),
+        ("pairs", "key_values.reports", [1], "different lengths"),
+        ("pairs", "key_values.reports", [2**40] * 3, "a count is"),
         ("pairs", "key_values.owners.means", [float("inf")] * 3, "a mean is inf"),
         ("pairs", "key_values.owners.frequency_errors", [1.0], "different lengths"),
         ("bits", "bit_table.bit_counts", [6, 0, 3, 0, 0, 0], "more reports than its cohort has"),

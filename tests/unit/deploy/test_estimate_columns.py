@@ -28,7 +28,7 @@ _COLUMNS: Final[dict[Kind, tuple[str, ...]]] = {
     "key-value": (
         *("key", "label", "share", "standard_error", "interval_low", "interval_high"),
         *("mean", "mean_standard_error", "mean_interval_low", "mean_interval_high"),
-        *("mean_with_fakes", "error_with_fakes"),
+        *("mean_with_fakes", "error_with_fakes", "reports"),
     ),
 }
 _ROWS: Final[dict[Kind, int]] = {"string": 8 * 32, "mean": 1, "vector": 5, "key-value": 6}
@@ -74,7 +74,7 @@ def test_a_later_iteration_of_pairs_has_no_columns_of_owners() -> None:
     assert isinstance(found, KeyValues)
     columns = columns_of(dataclasses.replace(found, owners=None), ())
 
-    assert ["key", "label", "mean_with_fakes", "error_with_fakes"] == list(columns)
+    assert ["key", "label", "mean_with_fakes", "error_with_fakes", "reports"] == list(columns)
 
 
 def test_what_noise_reaches_around_a_biased_mean_is_called_no_interval(tmp_path: Path) -> None:

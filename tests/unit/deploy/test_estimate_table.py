@@ -20,6 +20,7 @@ _MEANS = Means(
 _PAIRS = KeyValues(
     means_with_fakes=np.array([1.25, 1.75, 2.25]),
     errors_with_fakes=np.array([0.05, 0.1, 0.2]),
+    reports=np.array([1200, 900, 700]),
     owners=Owners(
         frequencies=np.array([0.25, 0.75, 0.5]),
         frequency_errors=np.array([0.01, 0.02, 0.03]),
@@ -89,6 +90,22 @@ def test_keys_come_by_their_share_in_both_tables() -> None:
     assert [("b", 0.75), ("c", 0.5)] == [(line.name, line.figure) for line in shares.lines]
     assert [("b", 2.0), ("c", 3.0)] == [(line.name, line.figure) for line in means.lines]
     assert (3, 3) == (shares.size, means.size)
+
+
+def test_a_key_that_nobody_reported_on_has_no_line() -> None:
+    """Neither a share of one half nor a mean in the middle stands for it; a note counts such keys."""
+    silent = dataclasses.replace(_PAIRS, reports=np.array([1200, 0, 700]))
+    shares, means = of_key_values(silent, _SPEC, ("a", "b", "c"), most=3)
+    (later,) = of_key_values(
+        dataclasses.replace(silent, owners=None), _FAKES, ("a", "b", "c"), most=3
+    )
+
+    assert ["c", "a"] == [line.name for line in shares.lines] == [line.name for line in means.lines]
+    assert ["a", "c"] == [line.name for line in later.lines]
+    assert ("0.01", "1,200") == shares.lines[1].more
+    assert "Nobody reported on 1 of the keys: nothing is known of them." in shares.notes
+    assert "Nobody reported on 1 of the keys: nothing is known of them." in later.notes
+    assert not any("Nobody" in note for note in of_key_values(_PAIRS, _SPEC, (), most=3)[0].notes)
 
 
 def test_what_fakes_were_is_told_as_the_task_has_it() -> None:
