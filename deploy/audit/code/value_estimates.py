@@ -164,6 +164,7 @@ def _check_pairs(checks: Checks, task: Task, rng: np.random.Generator) -> None:
     checks.must(f"{name}: owners if they are asked for", (owners is not None) == (tells > 1 / 2))
     for key in _some_keys(task):
         said = reports["said"][reports["key"] == key]
+        checks.must(f"{name}: reports of each key", bool(found.reports[key] == len(said)))
         if len(said) < _LEAST_OF_KEY:
             continue  # so few that nobody may have said that it is there
         present, up = int((said > 0).sum()), int((said == 2).sum())  # noqa: PLR2004  # +

@@ -93,7 +93,7 @@ def test_keys_come_by_their_share_in_both_tables() -> None:
 
 
 def test_a_key_that_nobody_reported_on_has_no_line() -> None:
-    """Neither a share of one half nor a mean in the middle stands for it; a note counts such keys."""
+    """Neither a share of one half nor a mean in the middle stands for it; a note counts them."""
     silent = dataclasses.replace(_PAIRS, reports=np.array([1200, 0, 700]))
     shares, means = of_key_values(silent, _SPEC, ("a", "b", "c"), most=3)
     (later,) = of_key_values(
