@@ -23,7 +23,7 @@ from common.mechanisms import bloom
 from common.mechanisms.catalogue import number_mechanism_of, priv_kv_of, rappor_of
 from common.number_spec import NumberSpec
 from common.protocols import Kind, protocols_of
-from common.rappor_spec import INSTANT_SUM, RapporSpec
+from common.rappor_spec import INSTANT_SUM, PERMANENT_SUM, RapporSpec
 from common.task import MAX_LOCAL_EPSILON, MIN_DELTA, Task
 
 LEAST_EPSILON: Final = 0.01
@@ -177,21 +177,38 @@ def _draft(protocol: str, local_epsilon: float, wishes: KindWishes) -> TaskDraft
     )
     if wishes.kind != "string":
         return draft
-    texts = _texts(draft.texts or TextDraft(bits=0 if draft.labels else 32), local_epsilon)
+    asked = draft.texts or _default_texts(0 if draft.labels else 32, local_epsilon)
+    texts = _texts(asked, local_epsilon)
     return None if texts is None else dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
+
+
+def _default_texts(bits: int, local_epsilon: float) -> TextDraft:
+    """
+    Give what a filter has where nothing is asked for: less permanent noise for a larger ε.
+
+    Of a report that is given once only the two noises together matter. f stays at a half while what
+    is drawn anew can make up for it, and is as large as it may be otherwise.
+    """
+    usual = TextDraft(bits=bits)
+    most = math.floor((1 - _signal(usual, local_epsilon)) * PERMANENT_SUM) / PERMANENT_SUM
+    return dataclasses.replace(usual, permanent=min(usual.permanent, most))
+
+
+def _signal(texts: TextDraft, local_epsilon: float) -> float:
+    """Give s = q* - p* of a bit whose odds of being shown truly are e^(ε/2h): (1+s)/(1-s)."""
+    return math.tanh(local_epsilon / (4 * texts.hashes))
 
 
 def _texts(texts: TextDraft, local_epsilon: float) -> TextDraft | None:
     """
     Choose p = 1 - q for a local ε, and leave the permanent noise as it is.
 
-    A bit's odds of being shown truly are e^(ε/2h): with s = q* - p* = (1-f)(q-p) it is
-    (1+s)/(1-s). None where even p = 0 gives away less: then that is the most there is.
+    s = (1-f)(q-p). Where even p = 0 gives away less, that is the most there is; None where p would
+    be a half.
     """
     if not 0 <= texts.permanent < 1:
         raise PlanError(f"permanent is {texts.permanent}; it must be at least 0 and below 1")
-    signal = math.tanh(local_epsilon / (4 * texts.hashes))
-    spread = min(1.0, signal / (1 - texts.permanent))
+    spread = min(1.0, _signal(texts, local_epsilon) / (1 - texts.permanent))
     unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
     if unset >= 1 / 2:
         return None

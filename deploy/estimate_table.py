@@ -137,10 +137,8 @@ def of_key_values(
     shares, means = (None, None) if truth is None else truth
     fakes = "what the task names for it" if spec.fakes else "the middle of the range"
     told = np.flatnonzero(found.reports)
-    unknown = size - len(told)
-    more = (f"Nobody reported on {unknown:,} of the keys: nothing is known of them.",) * bool(
-        unknown
-    )
+    unknown = f"Nobody reported on {size - len(told):,} of the keys: nothing is known of them."
+    more = (unknown,) if len(told) < size else ()
     if found.owners is None:
         return (
             _of_keys(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,21 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 """Of a result as JSON: ten numbers for each of 65,536 keys, and room."""
 
 
-def next_draft(whole: TaskDraft, iterations: int, number: int, means: Vector | None) -> TaskDraft:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Iterated:
+    """What an iteration released, and of whom."""
+
+    means: Vector
+    """With fakes, in the range; shape (keys,)."""
+    low: float
+    high: float
+    """Ends of the range."""
+    population: str
+
+
+def next_draft(
+    whole: TaskDraft, iterations: int, number: int, before: Iterated | None
+) -> TaskDraft:
     """
     Give the draft of one iteration. Run by the operator.
 
@@ -33,10 +48,11 @@ def next_draft(whole: TaskDraft, iterations: int, number: int, means: Vector | N
             task's ε against the analyzer, so that no iteration is refused.
         iterations: How many there are.
         number: Which one this is, from 1 on.
-        means: What the one before estimated, with fakes, in the draft's range; None for the first.
+        before: What the one before released; None for the first.
 
     Raises:
-        TaskError: The draft is not for pairs, names no population, or a number is out of range.
+        TaskError: The draft is not for pairs, names no population, or a number is out of range; or
+            what was before is of other people, another range or other keys.
     """
     if protocol_named(whole.protocol).kind != "key-value":
         raise TaskError(f"the protocol {whole.protocol} is not for pairs; only those are iterated")
@@ -47,10 +63,11 @@ def next_draft(whole: TaskDraft, iterations: int, number: int, means: Vector | N
         )
     if not 1 <= number <= iterations:
         raise TaskError(f"number is {number}; there are {iterations} iterations")
-    if (means is None) != (number == 1):
+    if number == 1 and before is not None:
+        raise TaskError("number is 1; the first iteration follows no result")
+    if number > 1 and before is None:
         raise TaskError(
-            "the first iteration follows no result, and every other one that of the one before; "
-            f"number is {number}"
+            f"number is {number}; the result of the iteration before is missing (--after)"
         )
     pairs = whole.pairs or PairDraft()
     if not pairs.low < pairs.high:
@@ -65,10 +82,9 @@ def next_draft(whole: TaskDraft, iterations: int, number: int, means: Vector | N
         fakes=pairs.fakes,
     )
     unit = None
-    if means is not None:
-        if len(means) != whole.domain_size:
-            raise TaskError(f"the result has {len(means)} means and the draft {whole.domain_size}")
-        unit = (means - pairs.low) / (pairs.high - pairs.low) * 2 - 1
+    if before is not None:
+        _check_before(before, whole, pairs)
+        unit = (before.means - pairs.low) / (pairs.high - pairs.low) * 2 - 1
     one = iteration(wanted, parts[number - 1], unit)
     budget = whole.budget_epsilon
     return dataclasses.replace(
@@ -79,9 +95,23 @@ def next_draft(whole: TaskDraft, iterations: int, number: int, means: Vector | N
     )
 
 
-def read_means(path: Path) -> Vector:
+def _check_before(before: Iterated, whole: TaskDraft, pairs: PairDraft) -> None:
+    if len(before.means) != whole.domain_size:
+        raise TaskError(
+            f"the result has {len(before.means)} means and the draft {whole.domain_size}"
+        )
+    if (before.low, before.high) != (pairs.low, pairs.high):
+        raise TaskError(
+            f"the result's range is {before.low} to {before.high}, and the draft's {pairs.low} to "
+            f"{pairs.high}"
+        )
+    if before.population != whole.population:
+        raise TaskError("the result is of another population than the draft's")
+
+
+def read_iterated(path: Path) -> Iterated:
     """
-    Read the means, fakes among them, of a result that `shuffledp result --json` wrote.
+    Read what an iteration released from a result that `shuffledp result --json` wrote.
 
     Raises:
         SettingsError: The file cannot be read, or is no result of key-value data.
@@ -90,12 +120,18 @@ def read_means(path: Path) -> Vector:
         if path.stat().st_size > _MOST_BYTES:
             raise SettingsError(f"{path} is too long to be a result")
         fields: Any = json.loads(path.read_text(encoding="utf-8"))
-        kind, listed = fields["kind"], fields["means_with_fakes"]
-        means = np.array([float(mean) for mean in listed], dtype=np.float64)
+        if fields["kind"] != "key-value":
+            raise SettingsError(f"{path} is no result of key-value data")
+        found = Iterated(
+            means=np.array([float(mean) for mean in fields["means_with_fakes"]], dtype=np.float64),
+            low=float(fields["low"]),
+            high=float(fields["high"]),
+            population=str(fields["population"]),
+        )
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except _NO_RESULT as error:
         raise SettingsError(f"{path} is no result as JSON") from error
-    if kind != "key-value" or not all(map(math.isfinite, means.tolist())):
+    if not all(map(math.isfinite, (*found.means.tolist(), found.low, found.high))):
         raise SettingsError(f"{path} is no result of key-value data")
-    return means
+    return found

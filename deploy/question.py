@@ -85,7 +85,11 @@ def subject_of(
     if mechanism not in WITH_ALPHABET and (alphabet is not None or collision is not None):
         raise AccountingError(f"{mechanism} has neither an alphabet nor a collision probability")
     if (mechanism == _RAPPOR) != (rappor is not None):
-        raise AccountingError("RAPPOR's four numbers are given for rappor, and for it alone")
+        raise AccountingError(
+            "rappor needs its four numbers: --rappor F,P,Q,HASHES"
+            if rappor is None
+            else f"--rappor is for the mechanism rappor; this one is {mechanism}"
+        )
     if rappor is not None:
         if local_epsilon is not None:
             raise AccountingError("RAPPOR's local epsilon follows from its four numbers")

@@ -8,6 +8,7 @@ from common.errors import SettingsError
 from common.estimate import BitTable, Histogram, KeyValues, Means
 from common.key_value_spec import KeyValueSpec
 from common.mechanism_specs import spec_as
+from common.number_spec import NumberSpec
 from common.result import Result
 from common.task import Task
 from deploy.decoded_texts import (
@@ -60,13 +61,15 @@ def read_out(result: Result, task: Task, candidates: Sequence[str], *, most: int
         return ReadOut()
     if isinstance(estimate, Means):
         return ReadOut(
-            tables=(of_means(estimate, task.labels, most=most),), size=len(estimate.means)
+            tables=(of_means(estimate, task.labels, most=most),),
+            fields=_range(spec_as(task.mechanism, NumberSpec)),
+            size=len(estimate.means),
         )
     if isinstance(estimate, KeyValues):
+        spec = spec_as(task.mechanism, KeyValueSpec)
         return ReadOut(
-            tables=of_key_values(
-                estimate, spec_as(task.mechanism, KeyValueSpec), task.labels, most=most
-            ),
+            tables=of_key_values(estimate, spec, task.labels, most=most),
+            fields=_range(spec) | {"population": task.population},
             size=len(estimate.means_with_fakes),
         )
     wanted = candidates or task.labels
@@ -79,3 +82,7 @@ def read_out(result: Result, task: Task, candidates: Sequence[str], *, most: int
         size=len(wanted),
         columns=columns_of_decoded(decoded) if candidates else None,
     )
+
+
+def _range(spec: NumberSpec | KeyValueSpec) -> dict[str, float]:
+    return {"low": spec.low, "high": spec.high}

@@ -88,8 +88,9 @@ def _pairs(text: str) -> dict[int, float]:
 
 
 def _float(text: str) -> float | None:
+    """Read a number; of what Python takes for one, neither 1_0 nor other digits than 0 to 9."""
     try:
-        return float(text)
+        return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
         return None
 

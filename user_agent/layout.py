@@ -155,6 +155,8 @@ def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
 
 
 def _refuse(kind: Kind, value: Value) -> NoReturn:
+    given = kind_of(value)
     raise ValueRangeError(
-        f"this task asks for {KIND_IN_WORDS[kind]}; what came is {KIND_IN_WORDS[kind_of(value)]}"
+        f"this task asks for {KIND_IN_WORDS[kind]} (kind {kind}); what came is "
+        f"{KIND_IN_WORDS[given]} (kind {given})"
     )

@@ -7,7 +7,7 @@ import typer
 
 from deploy import draft_file
 from deploy.commands.example import example
-from deploy.iteration import next_draft, read_means
+from deploy.iteration import next_draft, read_iterated
 from deploy.output_file import check_folder, write
 from deploy.screen import terminal
 
@@ -41,6 +41,6 @@ def iterate(
     """Write the draft of one iteration of PrivKVM, a task of its own, for `task create`."""
     check_folder(output)
     whole = draft_file.read(draft, _NO_KEY)
-    means = None if after is None else read_means(after)
-    write(output, draft_file.as_toml(next_draft(whole, iterations, number, means)))
+    before = None if after is None else read_iterated(after)
+    write(output, draft_file.as_toml(next_draft(whole, iterations, number, before)))
     terminal().print(f"Written to {output}.", markup=False)

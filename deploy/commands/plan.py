@@ -63,9 +63,13 @@ def plan(
     ] = None,
     messages_cap: Annotated[
         float | None,
-        typer.Option(help="Most messages expected of a user, the own one included.  [none]"),
+        typer.Option(
+            help="Most messages expected of a user, the own one included; of items only.  [none]"
+        ),
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Tasks that the same users answer.")] = 1,
+    rounds: Annotated[
+        int, typer.Option(help="Tasks that the same users answer; of items only.")
+    ] = 1,
     honest_fraction: Annotated[
         float, typer.Option(help="Share of the users that the promise relies on.")
     ] = 1.0,
@@ -76,15 +80,18 @@ def plan(
         str,
         typer.Option(
             help="What the shuffler is relied on for: anonymity (it permutes, and forgets who), "
-            "shuffler-dummies (it also adds dummies), or none."
+            "shuffler-dummies (it also adds dummies), or none. Of items only."
         ),
     ] = "anonymity",
     head: Annotated[
         str,
-        typer.Option(help="Shares that the most frequent values may have, such as 0.2,0.05."),
+        typer.Option(
+            help="Shares that the most frequent values may have, such as 0.2,0.05; of items only."
+        ),
     ] = "0.05",
     max_mse: Annotated[
-        float | None, typer.Option(help="Largest mean squared error of a share that is of use.")
+        float | None,
+        typer.Option(help="Largest mean squared error of a share that is of use; of items only."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Write a draft for `shuffledp task create`.")
@@ -111,7 +118,7 @@ def plan(
                 n_min=users if n_min is None else n_min,
                 central_epsilon=central_epsilon,
                 delta=delta,
-                size=1 if domain_size is None else domain_size,
+                size=_size(kind, domain_size),
                 local_cap=planner.parse_cap(local_cap),
                 honest_fraction=honest_fraction,
                 fields=_range(kind, low, high) | {"population": population},
@@ -146,6 +153,13 @@ def plan(
     planner.show(found, console)
     if output is not None:
         console.print(f"Written to {output}.")
+
+
+def _size(kind: Kind, domain_size: int | None) -> int:
+    if domain_size is None and kind in {"vector", "key-value"}:
+        counted = "numbers a vector has" if kind == "vector" else "keys there are"
+        raise PlanError(f"--domain-size is missing: how many {counted}")
+    return 1 if domain_size is None else domain_size
 
 
 def _range(kind: Kind, low: float, high: float) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def simulate(
         str | None,
         typer.Option(
             help=f"{', '.join(SHIPPED)}, zipf:SIZE[,EXPONENT], uniform:SIZE, or a CSV or Parquet "
-            "file with columns value, or value and count.  [ipums1940_city]"
+            "file with columns value, or value and count; of items only.  [ipums1940_city]"
         ),
     ] = None,
     users: Annotated[
@@ -94,7 +94,8 @@ def simulate(
         int, typer.Option(min=0, help="Chooses every draw: the same number, the same run.")
     ] = 1,
     plot: Annotated[
-        Path | None, typer.Option(help="Write a figure, as PNG and as SVG, under this name.")
+        Path | None,
+        typer.Option(help="Write a figure, as PNG and as SVG, under this name; of items only."),
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every figure as CSV.")] = None,
     figure_number: Annotated[

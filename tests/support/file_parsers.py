@@ -20,7 +20,7 @@ from deploy.commands.options import read_identity
 from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
 from deploy.decoded_texts import read_candidates
-from deploy.iteration import read_means
+from deploy.iteration import read_iterated
 from deploy.sentinel_file import SentinelFile, State
 from deploy.service_client import read_token
 from shuffler.batch_files import BatchFiles
@@ -225,10 +225,13 @@ FILE_PARSERS: Final = (
     file_parser(
         "result of pairs",
         "result.json",
-        read_means,
-        (b'{"kind": "key-value", "means": [0.5, -1e3, 2]}', b'{"means":[],"kind":"key-value"}'),
+        read_iterated,
+        (
+            b'{"kind":"key-value","low":-1e3,"high":2,"population":"x","means_with_fakes":[1,-1e3]}',
+            b'{"means_with_fakes":[],"kind":"key-value","low":0,"high":5.5,"population":""}',
+        ),
         "json",
-        "deploy.iteration.read_means",
+        "deploy.iteration.read_iterated",
     ),
     file_parser(
         "CSV",

@@ -23,7 +23,7 @@ from common.value import Value
 from deploy.cluster import Cluster
 from deploy.decoded_texts import decode_candidates
 from deploy.demo_task import closing_draft
-from deploy.iteration import next_draft, read_means
+from deploy.iteration import next_draft, read_iterated
 from deploy.load.bulk import contribute_all
 from deploy.person_client import send
 from deploy.read_out import read_out
@@ -129,10 +129,10 @@ async def test_a_second_iteration_starts_where_the_first_ended(
     values: list[Value] = [{key: float(ends[key]) for key in films} for films in seen]
     people = dataclasses.replace(drawn, values=values, true_means=ends)
     whole = _draft(cluster, people, local_epsilon=8.0, population="viewers", budget_epsilon=None)
-    _, first = await _collect(cluster, people, next_draft(whole, 2, 1, None))
-    (tmp_path / "first.json").write_text(dumps(as_json(first)), encoding="utf-8")
-    means = read_means(tmp_path / "first.json")
-    second = next_draft(whole, 2, 2, means)
+    asked, first = await _collect(cluster, people, next_draft(whole, 2, 1, None))
+    fields = {**as_json(first), **read_out(first, asked, (), most=1).fields}
+    (tmp_path / "first.json").write_text(dumps(fields), encoding="utf-8")
+    second = next_draft(whole, 2, 2, read_iterated(tmp_path / "first.json"))
     next_pairs = second.pairs
     assert next_pairs is not None
     _, result = await _collect(cluster, people, second)

@@ -164,6 +164,32 @@ def test_labels_are_planned_with_a_bit_each() -> None:
     assert 3 == design.task.mechanism.bits  # type: ignore[union-attr]  # RAPPOR's
 
 
+@pytest.mark.parametrize(
+    ("central", "cap"),
+    [
+        (3.0, 8.0),
+        pytest.param(0.5, 4.0, marks=pytest.mark.slow),
+        pytest.param(0.05, 4.0, marks=pytest.mark.slow),
+    ],
+)
+def test_texts_use_what_is_allowed(central: float, cap: float) -> None:
+    """
+    With no word on permanent noise, one of the two caps binds, to a hundredth or f's next step.
+
+    And no filter of another f that keeps the promise errs by a tenth less.
+    """
+    wishes = _wishes("string", central_epsilon=central, local_cap=cap)
+    design = design_of("rappor", wishes)
+    assert design is not None
+    used = max(design.task.central_epsilon / central, design.task.local_epsilon / cap)
+
+    assert 0.97 <= used <= 1
+    for permanent in (0.05, 0.25, 0.5):
+        texts = {"texts": TextDraft(permanent=permanent)}
+        other = design_of("rappor", dataclasses.replace(wishes, fields=texts))
+        assert other is None or design.mse <= 1.1 * other.mse
+
+
 def test_permanent_noise_stays_as_it_was_asked_for() -> None:
     """Only what is drawn anew is chosen; less than the permanent noise leaves is not given away."""
     texts = TextDraft(permanent=0.75, hashes=2, cohorts=8)

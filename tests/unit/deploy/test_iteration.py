@@ -14,10 +14,11 @@ from common.errors import SettingsError, TaskError
 from common.shuffler_spec import ShufflerSpec
 from deploy import draft_file
 from deploy.cli import app
-from deploy.iteration import next_draft, read_means
+from deploy.iteration import Iterated, next_draft, read_iterated
+from deploy.read_out import read_out
 from deploy.result_json import as_json, dumps
-from tests.support.kind_results import kind_collected
-from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
+from tests.support.kind_results import kind_collected, result_of
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
 from tests.support.tasks import draft
 
 _KEY: Final = bytes(31) + b"\x09"
@@ -30,9 +31,14 @@ def _whole(**changes: Any) -> TaskDraft:
     return draft(**kind_draft_fields("priv-kv", **fields) | changes)
 
 
+def _released(means: Any, **changes: Any) -> Iterated:
+    """Say what an iteration released, of the very people and range of the draft."""
+    return Iterated(**{"means": means, "low": 0.0, "high": 5.0, "population": "viewers", **changes})
+
+
 def _next(number: int, whole: TaskDraft | None = None) -> TaskDraft:
-    means = None if number == 1 else np.linspace(1.0, 4.0, 6)
-    return next_draft(whole or _whole(), _ITERATIONS, number, means)
+    before = None if number == 1 else _released(np.linspace(1.0, 4.0, 6))
+    return next_draft(whole or _whole(), _ITERATIONS, number, before)
 
 
 def _pairs(one: TaskDraft) -> PairDraft:
@@ -87,7 +93,7 @@ def test_only_the_first_iteration_pays_for_keys() -> None:
 def test_means_become_fakes_in_the_range_of_the_draft() -> None:
     """What noise carried beyond the range is put back to its ends."""
     means = np.array([-3.0, 0.0, 1.25, 2.5, 5.0, 99.0])
-    one = next_draft(_whole(), _ITERATIONS, 2, means)
+    one = next_draft(_whole(), _ITERATIONS, 2, _released(means))
 
     assert [0.0, 0.0, 1.25, 2.5, 5.0, 5.0] == pytest.approx(list(_pairs(one).fakes))
 
@@ -111,27 +117,39 @@ def test_everything_else_of_a_draft_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "number", "means", "rule"),
+    ("changes", "number", "before", "rule"),
     [
         ({"protocol": "od-hp"}, 1, None, "od-hp is not for pairs"),
         ({"protocol": "duchi"}, 1, None, "duchi is not for pairs"),
         ({"population": ""}, 1, None, "names no population"),
         ({}, 0, None, "number is 0; there are 3 iterations"),
-        ({}, 4, np.zeros(6), "number is 4; there are 3 iterations"),
-        ({}, 1, np.zeros(6), "the first iteration follows no result"),
-        ({}, 2, None, "every other one that of the one before; number is 2"),
-        ({}, 2, np.zeros(5), "the result has 5 means and the draft 6"),
+        ({}, 4, _released(np.zeros(6)), "number is 4; there are 3 iterations"),
+        ({}, 1, _released(np.zeros(6)), "the first iteration follows no result"),
+        ({}, 2, None, "number is 2; the result of the iteration before is missing"),
+        ({}, 2, _released(np.zeros(5)), "the result has 5 means and the draft 6"),
         ({"local_epsilon": 0.0}, 1, None, "local_epsilon is 0.0"),
         ({"local_epsilon": float("inf")}, 1, None, "local_epsilon is inf"),
-        ({"pairs": PairDraft(low=2.0, high=2.0)}, 2, np.zeros(6), "low must be below high"),
+        (
+            {"pairs": PairDraft(low=2.0, high=2.0)},
+            2,
+            _released(np.zeros(6)),
+            "low must be below high",
+        ),
+        (
+            {},
+            2,
+            _released(np.zeros(6), high=10.0),
+            "range is 0.0 to 10.0, and the draft's 0.0 to 5",
+        ),
+        ({}, 2, _released(np.zeros(6), population="staff"), "of another population"),
     ],
 )
 def test_an_iteration_that_there_is_not_is_refused(
-    changes: dict[str, Any], number: int, means: Any, rule: str
+    changes: dict[str, Any], number: int, before: Iterated | None, rule: str
 ) -> None:
     """By the rule, and the number that broke it."""
     with pytest.raises(TaskError, match=rule):
-        next_draft(_whole(**changes), _ITERATIONS, number, means)
+        next_draft(_whole(**changes), _ITERATIONS, number, before)
 
 
 _DRAFTS: Final[dict[str, TaskDraft]] = {
@@ -172,12 +190,28 @@ def test_a_draft_that_is_written_is_read_back_as_it_was(tmp_path: Path, name: st
     assert _DRAFTS[name] == _read_back(tmp_path, draft_file.as_toml(_DRAFTS[name]))
 
 
+def _printed() -> str:
+    """Print what `shuffledp result --json` prints of an iteration."""
+    task = kind_task("priv-kv", population="viewers")
+    result = result_of(task, estimate=kind_collected("key-value").result.estimate)
+    return dumps({**as_json(result), **read_out(result, task, (), most=1).fields})
+
+
 def test_the_means_of_a_result_are_read_from_its_json(tmp_path: Path) -> None:
     """As `shuffledp result --json` writes them, in the task's range: with fakes [YHMZ19]."""
-    result = kind_collected("key-value").result
-    (tmp_path / "result.json").write_text(dumps(as_json(result)), encoding="utf-8")
+    (tmp_path / "result.json").write_text(_printed(), encoding="utf-8")
+    found = read_iterated(tmp_path / "result.json")
 
-    assert np.linspace(4.0, 1.5, 6).tolist() == read_means(tmp_path / "result.json").tolist()
+    assert np.linspace(4.0, 1.5, 6).tolist() == found.means.tolist()
+    assert (0.0, 5.0, "viewers") == (found.low, found.high, found.population)
+
+
+def _json(means: str, low: str = "0") -> str:
+    """Write as JSON what is read of a result."""
+    return (
+        f'{{"kind": "key-value", "low": {low}, "high": 5, "population": "viewers", '
+        f'"means_with_fakes": {means}}}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,27 +222,30 @@ def test_the_means_of_a_result_are_read_from_its_json(tmp_path: Path) -> None:
         ("7", "is no result as JSON"),
         ("{}", "is no result as JSON"),
         ('{"kind": "key-value"}', "is no result as JSON"),
-        ('{"kind": "key-value", "means_with_fakes": 3}', "is no result as JSON"),
-        ('{"kind": "key-value", "means_with_fakes": ["x"]}', "is no result as JSON"),
-        ('{"kind": "key-value", "means_with_fakes": [null]}', "is no result as JSON"),
+        ('{"kind": "key-value", "means_with_fakes": [1.0]}', "is no result as JSON"),
+        (_json("3"), "is no result as JSON"),
+        (_json('["x"]'), "is no result as JSON"),
+        (_json("[null]"), "is no result as JSON"),
+        (_json("[1]", low="null"), "is no result as JSON"),
         ("[" * 100_000, "is no result as JSON"),
-        (f'{{"kind": "key-value", "means_with_fakes": [{"9" * 400}]}}', "is no result as JSON"),
-        ('{"kind": "mean", "means_with_fakes": [1.0]}', "is no result of key-value data"),
-        ('{"kind": "key-value", "means_with_fakes": [NaN]}', "is no result of key-value data"),
-        ('{"kind": "key-value", "means_with_fakes": [1e999]}', "is no result of key-value data"),
+        (_json(f"[{'9' * 400}]"), "is no result as JSON"),
+        ('{"kind": "mean", "means": [1.0]}', "is no result of key-value data"),
+        (_json("[NaN]"), "is no result of key-value data"),
+        (_json("[1e999]"), "is no result of key-value data"),
+        (_json("[1]", low="NaN"), "is no result of key-value data"),
     ],
 )
 def test_a_file_that_is_no_result_of_pairs_is_refused(tmp_path: Path, text: str, rule: str) -> None:
     """By its name."""
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
     with pytest.raises(SettingsError, match=f"result.json {rule}"):
-        read_means(tmp_path / "result.json")
+        read_iterated(tmp_path / "result.json")
 
 
 def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """With the system's reason."""
     with pytest.raises(SettingsError, match="cannot be read: No such file"):
-        read_means(tmp_path / "none.json")
+        read_iterated(tmp_path / "none.json")
 
 
 def test_a_file_of_gigabytes_is_no_result(tmp_path: Path) -> None:
@@ -216,15 +253,14 @@ def test_a_file_of_gigabytes_is_no_result(tmp_path: Path) -> None:
     with (tmp_path / "long.json").open("wb") as file:
         file.truncate(10**10)
     with pytest.raises(SettingsError, match="too long to be a result"):
-        read_means(tmp_path / "long.json")
+        read_iterated(tmp_path / "long.json")
 
 
 def test_the_command_writes_what_the_function_gives(tmp_path: Path) -> None:
     """From the draft and the result of the iteration before, for `task create`."""
     whole, output = tmp_path / "whole.toml", tmp_path / "second.toml"
     whole.write_text(draft_file.as_toml(_whole()), encoding="utf-8")
-    result = kind_collected("key-value").result
-    (tmp_path / "first.json").write_text(dumps(as_json(result)), encoding="utf-8")
+    (tmp_path / "first.json").write_text(_printed(), encoding="utf-8")
     outcome = CliRunner().invoke(
         app,
         [
@@ -234,5 +270,5 @@ def test_the_command_writes_what_the_function_gives(tmp_path: Path) -> None:
     )
 
     assert 0 == outcome.exit_code
-    means = np.linspace(4.0, 1.5, 6)
-    assert next_draft(_whole(), 3, 2, means) == draft_file.read(output, _KEY)
+    before = _released(np.linspace(4.0, 1.5, 6))
+    assert next_draft(_whole(), 3, 2, before) == draft_file.read(output, _KEY)

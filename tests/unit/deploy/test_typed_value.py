@@ -32,6 +32,8 @@ def test_a_value_is_read_as_its_kind_is_written(kind: Kind, text: str, value: Va
         ("categorical", "secret"),
         ("categorical", "-1"),
         ("mean", "12,5 secret"),
+        ("mean", "1_0"),
+        ("mean", "\N{ARABIC-INDIC DIGIT THREE}"),
         ("vector", "1, secret"),
         ("vector", ""),
         ("key-value", "3:secret"),

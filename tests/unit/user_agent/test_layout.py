@@ -52,7 +52,10 @@ def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
     with pytest.raises(ValueRangeError) as caught:
         _lay_out(_OF_KIND[asked], value)
 
-    wanted = f"this task asks for {KIND_IN_WORDS[asked]}; what came is {KIND_IN_WORDS[given]}"
+    wanted = (
+        f"this task asks for {KIND_IN_WORDS[asked]} (kind {asked}); what came is "
+        f"{KIND_IN_WORDS[given]} (kind {given})"
+    )
     assert wanted == str(caught.value)
 
 
