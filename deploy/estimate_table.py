@@ -1,5 +1,6 @@
 """Estimates of other kinds than items as tables: one look for the terminal and for the page."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,9 @@ from deploy.whole_table import add_columns, print_whole
 _NOISE_ALONE: Final = "± noise alone"
 """Heading of what is around a figure that is biased by more than noise."""
 _INTERVAL: Final = f"{CONFIDENCE:.0%} interval"
+_MOST_DECIMALS: Final = 8
+_SHRUNK_FROM: Final = 3
+"""Fewer numbers have nothing to be shrunk by; see analyzer/estimation/shrinkage.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,27 @@ class EstimateTable:
     """Lines that there are, of which the largest or first are here."""
     notes: tuple[str, ...]
     """What a reader must know, in sentences."""
+    decimals: int | None = None
+    """Of figures and intervals: as many as noise leaves sense to; None for four digits of each."""
+
+    def written(self, number: float) -> str:
+        """Write a figure of the table as it is shown."""
+        return written(number, self.decimals)
+
+
+def written(number: float, decimals: int | None) -> str:
+    """Write a number with so many decimals; None for four digits."""
+    if decimals is None or not math.isfinite(number):
+        return f"{number:.4g}"
+    return f"{number:.{decimals}f}"
+
+
+def decimals_of(errors: Vector) -> int | None:
+    """Give the decimals that show two digits of the least of these standard errors."""
+    least = float(errors.min(initial=math.inf))
+    if not 0 < least < math.inf:
+        return None
+    return min(max(0, 1 - math.floor(math.log10(least))), _MOST_DECIMALS)
 
 
 def _names(labels: Sequence[str], size: int, of: str) -> Sequence[str]:
@@ -72,13 +97,16 @@ def of_means(
         truth: True means, in a demo.
     """
     size = len(means.means)
+    shrinks = size >= _SHRUNK_FROM
     names = ("mean",) if size == 1 and not labels else _names(labels, size, "number")
     low, high = means.interval(CONFIDENCE)
-    note = (
-        "Each interval covers the mean of these very people with 95 % probability, by itself. "
-        "The shrunk mean is drawn to the middle of the range as far as the noise says: closer to "
-        "the truth where there are many numbers and few people, but biased."
-    )
+    decimals = decimals_of(means.standard_errors)
+    note = "Each interval covers the mean of these very people with 95 % probability, by itself."
+    if shrinks:
+        note += (
+            " The shrunk mean is drawn to the middle of the range as far as the noise says: closer "
+            "to the truth where there are many numbers and few people, but biased."
+        )
     interval = _INTERVAL
     if not means.unbiased:
         interval = _NOISE_ALONE
@@ -91,16 +119,17 @@ def of_means(
         figure="mean",
         name="number",
         interval=interval,
-        more=("standard error", "shrunk"),
+        more=("standard error", "shrunk") if shrinks else ("standard error",),
+        decimals=decimals,
         lines=tuple(
             Line(
                 name=names[place],
                 figure=float(means.means[place]),
                 low=float(low[place]),
                 high=float(high[place]),
-                more=(
-                    f"{means.standard_errors[place]:.4g}",
-                    f"{means.shrunk[place]:.4g}",
+                more=tuple(
+                    written(float(column[place]), decimals)
+                    for column in (means.standard_errors, means.shrunk)[: 2 if shrinks else 1]
                 ),
                 truth=None if truth is None else float(truth[place]),
             )
@@ -203,19 +232,21 @@ def _of_keys(
     interval: str = _INTERVAL,
 ) -> EstimateTable:
     (values, errors), (low, high) = figures, ends
+    decimals = decimals_of(errors[order])
     return EstimateTable(
         title=title,
         figure=figure,
         name="key",
         interval=interval,
         more=("standard error", "reports"),
+        decimals=decimals,
         lines=tuple(
             Line(
                 name=names[key],
                 figure=float(values[key]),
                 low=float(low[key]),
                 high=float(high[key]),
-                more=(f"{errors[key]:.4g}", f"{reports[key]:,}"),
+                more=(written(float(errors[key]), decimals), f"{reports[key]:,}"),
                 truth=None if truth is None else float(truth[key]),
             )
             for key in order
@@ -235,15 +266,11 @@ def print_table(table: EstimateTable, console: Console) -> None:
     for line in table.lines:
         printed.add_row(
             shown(line.name),
-            *([_figure(line.truth)] if line.truth is not None else []),
-            _figure(line.figure),
-            f"{_figure(line.low)} … {_figure(line.high)}",
+            *([table.written(line.truth)] if line.truth is not None else []),
+            table.written(line.figure),
+            f"{table.written(line.low)} … {table.written(line.high)}",
             *line.more,
         )
     print_whole(printed, console)
     for note in table.notes:
         console.print(note)
-
-
-def _figure(number: float) -> str:
-    return f"{number:.4g}"

@@ -15,7 +15,7 @@ Put as a regression it is  t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + nois
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ from common.mechanisms.randomizer import Counts, Vector
 from common.mechanisms.rappor import Rappor
 
 Matrix = NDArray[np.float64]
+_MOST_TWINS: Final = 10
+"""Candidates that are named of those that nothing tells apart."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +80,7 @@ class Evidence:
         if not seen.any():
             raise ReportError("no report came; there is nothing to decode")
         positions = rappor.set_bits(candidates)[:, seen]
-        _check_different(positions, spec.bits)
+        _check_different(positions, spec.bits, candidates)
         sizes = cells[: spec.cohorts][seen].astype(np.float64)
         shown = cells[spec.cohorts :].reshape(spec.cohorts, spec.bits)[seen]
         unset, is_set = rappor.unset_chance, rappor.set_chance
@@ -166,7 +168,7 @@ class Evidence:
         return both
 
 
-def _check_different(positions: NDArray[np.intp], bits: int) -> None:
+def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequence[str]) -> None:
     """Check that no two candidates set the same bits in every cohort: nothing tells them apart."""
     ordered = np.sort(positions, axis=2)
     again = ordered[..., 1:] == ordered[..., :-1]
@@ -175,9 +177,12 @@ def _check_different(positions: NDArray[np.intp], bits: int) -> None:
     _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     twins = np.nonzero(first[which.ravel()] != np.arange(len(rows)))[0]
     if twins.size:
-        later = int(twins[0])
-        earlier = int(first[which.ravel()[later]])
+        named = "; ".join(
+            f"{candidates[first[which.ravel()[later]]]!r} as {candidates[later]!r}"
+            for later in twins[:_MOST_TWINS].tolist()
+        )
         raise TaskError(
-            f"candidates {earlier} and {later} (from 0) set the same bits in every cohort that "
-            "somebody is in: leave one out, or collect with more cohorts"
+            f"{twins.size} of {len(candidates)} candidates set the same bits as one before them, "
+            "in every cohort that somebody is in: leave them out, or collect with more cohorts "
+            f"({named}{'; …' if twins.size > _MOST_TWINS else ''})"
         )

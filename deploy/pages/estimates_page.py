@@ -92,8 +92,8 @@ def _drawn(table: EstimateTable) -> Drawn:
             for line in table.lines
         ),
         zero=place(0.0) if low <= 0 <= high else None,
-        left=f"{low:.4g}",
-        right=f"{high:.4g}",
+        left=table.written(low),
+        right=table.written(high),
     )
 
 

@@ -8,7 +8,14 @@ from rich.console import Console
 from common.estimate import KeyValues, Means, Owners
 from common.key_value_spec import KeyValueSpec
 from common.mechanism_specs import spec_as
-from deploy.estimate_table import EstimateTable, of_key_values, of_means, print_table
+from deploy.estimate_table import (
+    EstimateTable,
+    decimals_of,
+    of_key_values,
+    of_means,
+    print_table,
+    written,
+)
 from tests.support.kind_tasks import kind_task
 
 _MEANS = Means(
@@ -29,6 +36,7 @@ _PAIRS = KeyValues(
     ),
 )
 _LATER = dataclasses.replace(_PAIRS, owners=None)
+_THREE = np.array([0.5, 0.25, 0.125])
 _SPEC = spec_as(kind_task("priv-kv").mechanism, KeyValueSpec)
 _FAKES = dataclasses.replace(_SPEC, fakes=(1.0, 2.0, 3.0))
 
@@ -43,7 +51,7 @@ def test_a_mean_has_its_own_interval() -> None:
     """1.96 standard errors to each side, of the unbiased mean; the shrunk one stands beside it."""
     line = of_means(_MEANS, (), most=3).lines[0]
 
-    assert (1.5, ("0.5", "1.75")) == (line.figure, line.more)
+    assert (1.5, ("0.500", "1.750")) == (line.figure, line.more)
     assert [1.5 - 0.98, 1.5 + 0.98] == pytest.approx([line.low, line.high], abs=1e-4)
 
 
@@ -71,6 +79,41 @@ def test_numbers_keep_their_order_and_no_more_are_shown_than_asked_for() -> None
     table = of_means(_MEANS, (), most=2)
 
     assert ([1.5, 3.0], 3) == ([line.figure for line in table.lines], table.size)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_fewer_than_three_means_are_not_shown_as_shrunk(size: int) -> None:
+    """There is nothing that they could be shrunk by."""
+    table = of_means(
+        Means(
+            means=_THREE[:size], standard_errors=_THREE[:size], shrunk=_THREE[:size], mse_theory=1
+        ),
+        (),
+        most=3,
+    )
+
+    assert (size == 3) == ("shrunk" in table.more) == ("shrunk" in table.notes[0])
+    assert {len(table.more)} == {len(line.more) for line in table.lines}
+
+
+@pytest.mark.parametrize(
+    ("errors", "decimals"),
+    [([12.0, 300.0], 0), ([0.5], 2), ([0.099, 2.0], 3), ([1e-30], 8), ([0.0], None), ([], None)],
+)
+def test_figures_have_the_decimals_that_noise_leaves_sense_to(
+    errors: list[float], decimals: int | None
+) -> None:
+    """Two digits of the least standard error; none is known of no error."""
+    assert decimals == decimals_of(np.array(errors))
+
+
+def test_a_number_without_decimals_has_four_digits() -> None:
+    """And an infinite one is called so."""
+    assert ["0.1235", "0.12", "inf"] == [
+        written(0.123456, None),
+        written(0.123456, 2),
+        written(float("inf"), 2),
+    ]
 
 
 def test_biased_means_get_no_interval_of_confidence() -> None:
@@ -102,7 +145,7 @@ def test_a_key_that_nobody_reported_on_has_no_line() -> None:
 
     assert ["c", "a"] == [line.name for line in shares.lines] == [line.name for line in means.lines]
     assert ["a", "c"] == [line.name for line in later.lines]
-    assert ("0.01", "1,200") == shares.lines[1].more
+    assert ("0.010", "1,200") == shares.lines[1].more
     assert "Nobody reported on 1 of the keys: nothing is known of them." in shares.notes
     assert "Nobody reported on 1 of the keys: nothing is known of them." in later.notes
     assert not any("Nobody" in note for note in of_key_values(_PAIRS, _SPEC, (), most=3)[0].notes)

@@ -126,6 +126,18 @@ def test_the_command_prints_json_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "counted"), [("vector", "numbers a vector has"), ("key-value", "keys there are")]
+)
+def test_of_several_numbers_or_keys_their_number_is_asked_for(kind: str, counted: str) -> None:
+    """One is not what anybody means who says nothing."""
+    outcome = CliRunner().invoke(
+        app, ["plan", "--task-kind", kind, "--users", "9", "--central-epsilon", "1"]
+    )
+
+    assert f"--domain-size is missing: how many {counted}" in str(outcome.exception)
+
+
+@pytest.mark.parametrize(
     "option",
     [
         ("--rounds", "2"),
