@@ -51,7 +51,7 @@ def test_a_mean_has_its_own_interval() -> None:
     """1.96 standard errors to each side, of the unbiased mean; the shrunk one stands beside it."""
     line = of_means(_MEANS, (), most=3).lines[0]
 
-    assert (1.5, ("0.500", "1.750")) == (line.figure, line.more)
+    assert (1.5, ("0.50", "1.75")) == (line.figure, line.more)
     assert [1.5 - 0.98, 1.5 + 0.98] == pytest.approx([line.low, line.high], abs=1e-4)
 
 
