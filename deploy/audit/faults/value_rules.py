@@ -194,8 +194,8 @@ def clones_of_2023() -> AbstractContextManager[None]:
     return planting.attribute(CloneReduction, "of_2021_with_a_coin", other)
 
 
-def amplified_population() -> AbstractContextManager[None]:
-    """Plant a claim of a shuffler's help for people whose permanent responses come again."""
+def amplified_question() -> AbstractContextManager[None]:
+    """Plant a claim of a shuffler's help for texts whose permanent responses come again."""
     return planting.attribute(Task, "amplified", property(lambda self: self.composition.amplified))
 
 
@@ -334,11 +334,11 @@ VALUE_RULES: Final = (
         plant=clones_of_2023,
     ),
     Fault(
-        name="amplified-population",
+        name="amplified-question",
         says="permanent responses that come again are taken for fresh ones",
         scenario="kind-claims",
-        check="texts of a population claim their local ε",
-        plant=amplified_population,
+        check="texts that are asked for again claim their local ε",
+        plant=amplified_question,
     ),
     Fault(
         name="one-hash-charged",
