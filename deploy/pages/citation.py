@@ -6,6 +6,7 @@ from typing import Final
 
 from common.estimate import Histogram, KeyValues, Means
 from common.guarantee import claimed, rounded_up
+from common.rappor_spec import RapporSpec
 from common.result import Result
 from common.task import Task
 
@@ -50,8 +51,8 @@ def bibtex(result: Result, task: Task | None, *, version: str) -> str:
     return f"@misc{{shuffledp-{digest[:_SHORT]},\n{body}}}"
 
 
-def title_of(result: Result) -> str:
-    """Say what was estimated."""
+def title_of(result: Result, task: Task | None) -> str:
+    """Say what was estimated. One cohort is that of labels or of a filter: only a task tells."""
     estimate = result.estimate
     if isinstance(estimate, Histogram):
         return f"Histogram of {len(estimate.frequencies):,} values"
@@ -62,12 +63,17 @@ def title_of(result: Result) -> str:
         size = len(estimate.means)
         return "Mean of a number" if size == 1 else f"Means of {size:,} numbers"
     cohorts, bits = estimate.bit_counts.shape
-    return f"Texts, by filters of {bits:,} bits in {cohorts:,} cohorts,"
+    if task is not None and isinstance(task.mechanism, RapporSpec):
+        if task.mechanism.encoding == "labels":
+            return f"Texts, by a bit for each of {bits:,} labels,"
+    elif cohorts == 1:
+        return f"Texts, by {bits:,} bits in 1 cohort,"
+    return f"Texts, by filters of {bits:,} bits in {cohorts:,} cohort{'s' * (cohorts > 1)},"
 
 
 def _title(result: Result, task: Task | None) -> str:
     of_whom = f" of the population {task.population}" if task and task.population else ""
-    return f"{title_of(result)} from {result.n_users:,} users{of_whom}"
+    return f"{title_of(result, task)} from {result.n_users:,} users{of_whom}"
 
 
 def _privacy(result: Result) -> str:
