@@ -26,8 +26,9 @@ _SPECIAL: Final = {
 def citation(result: Result, task: Task | None, *, version: str) -> str:
     """Give a sentence that says what was collected, how privately, and which task it was."""
     return (
-        f"{_title(result, task)}. Collected with shuffledp {version} (protocol {result.protocol}), "
-        f"{_privacy(result)}. Task {result.task_digest.hex()}."
+        f"{_title(result, task)}. Collected with shuffledp {version} "
+        f"(protocol {_protocol(result, task)}), {_privacy(result)}. "
+        f"Task {result.task_digest.hex()}."
     )
 
 
@@ -41,7 +42,7 @@ def bibtex(result: Result, task: Task | None, *, version: str) -> str:
     digest = result.task_digest.hex()
     fields = {"title": f"{{{_escaped(_title(result, task))}}}"}
     fields["howpublished"] = _escaped(
-        f"Collected with shuffledp {version}, protocol {result.protocol}"
+        f"Collected with shuffledp {version}, protocol {_protocol(result, task)}"
     )
     fields["note"] = _escaped(f"{_privacy(result)}; task {digest}").replace(
         "epsilon", "$\\epsilon$"
@@ -69,6 +70,17 @@ def title_of(result: Result, task: Task | None) -> str:
     elif cohorts == 1:
         return f"Texts, by {bits:,} bits in 1 cohort,"
     return f"Texts, by filters of {bits:,} bits in {cohorts:,} cohort{'s' * (cohorts > 1)},"
+
+
+def variant_of(spec: RapporSpec) -> str:
+    """Name one of RAPPOR's four variants as its paper does [EPK14]."""
+    return f"{'basic ' * (spec.encoding == 'labels')}{'one-time ' * spec.one_time}RAPPOR"
+
+
+def _protocol(result: Result, task: Task | None) -> str:
+    if task is None or not isinstance(task.mechanism, RapporSpec):
+        return result.protocol
+    return f"{result.protocol}: {variant_of(task.mechanism)}"
 
 
 def _title(result: Result, task: Task | None) -> str:

@@ -10,6 +10,7 @@ from common.protocols import Kind, Refinement, protocol_named
 from common.rappor_spec import RapporSpec
 from common.result import Result
 from common.task import Task
+from deploy.pages.citation import variant_of
 
 _NOISY: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -121,8 +122,7 @@ def _rappor(spec: RapporSpec) -> str:
     if spec.permanent_weight == 0:
         replaced = ""
     shown = "reported the bits" if spec.one_time else "reported each bit with chance noise"
-    name = f"{'basic ' * basic}{'one-time ' * spec.one_time}RAPPOR"
-    return f"{filled}{replaced}, and {shown} ({name})"
+    return f"{filled}{replaced}, and {shown} ({variant_of(spec)})"
 
 
 def _dummies(result: Result, task: Task | None) -> str:

@@ -112,3 +112,26 @@ def test_only_a_filter_is_called_one(
     assert title == title_of(result, task)
     assert f"{title} from {result.n_users:,} users" in citation(result, task, version="1")
     assert without_the_task in title_of(result, None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "set_chance", "variant"),
+    [
+        ((), 0.75, "RAPPOR"),
+        ((), 1.0, "one-time RAPPOR"),
+        (("a", "b"), 0.75, "basic RAPPOR"),
+        (("a", "b"), 1.0, "basic one-time RAPPOR"),
+    ],
+)
+def test_a_citation_names_the_variant_of_rappor(
+    labels: tuple[str, ...], set_chance: float, variant: str
+) -> None:
+    """Its protocol alone leaves four of them open; without the task, or of items, it stands."""
+    texts = TextDraft(bits=0 if labels else 32, cohorts=1, unset=1 - set_chance, set=set_chance)
+    task = kind_task("rappor", labels=labels, texts=texts)
+    result = result_of(task, estimate=_texts(1)[0].estimate)
+
+    assert f"(protocol rappor: {variant})" in citation(result, task, version="1")
+    assert f"protocol rappor: {variant}}}" in bibtex(result, task, version="1")
+    assert "(protocol rappor)" in citation(result, None, version="1")
+    assert "(protocol od-hp)" in citation(_COLLECTED.result, _COLLECTED.task, version="1")
