@@ -16,7 +16,8 @@ from deploy.estimate_columns import CONFIDENCE
 from deploy.estimate_table import EstimateTable, of_key_values, of_means
 from deploy.sample_people import SamplePeople
 
-MOST_LINES: Final = 50
+MOST_LINES: Final = 100
+"""Of a table: more than any demo has, so that it shows whatever it announces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from analyzer.estimation.rappor_decoding import Decoding, decode
 from common.errors import SettingsError
-from common.estimate import BitTable, interval_around
+from common.estimate import BitTable, interval_around, interval_reach
 from common.mechanisms.catalogue import rappor_of
 from common.mechanisms.randomizer import Vector
 from common.task import Task
@@ -110,10 +110,11 @@ def of_decoded(decoded: Decoding, *, most: int, truth: Vector | None = None) -> 
 def _unexplained_in_words(decoded: Decoding) -> str:
     if decoded.exhaustive:
         return "A text must be one of the task's labels: what shares leave of 1 is noise."
-    unexplained = decoded.unexplained / decoded.n_reports
-    error = decoded.unexplained_error / decoded.n_reports
+    percent = 100 * decoded.unexplained / decoded.n_reports
+    reach = 100 * interval_reach(CONFIDENCE) * decoded.unexplained_error / decoded.n_reports
     return (
-        f"Unexplained: {unexplained:.2%} ± {error:.2%} of the users hold a text that is no "
+        f"Unexplained: an estimated {percent:.2f} % ({CONFIDENCE * 100:.0f} % interval "
+        f"{percent - reach:.2f} % … {percent + reach:.2f} %) of the users hold a text that is no "
         "candidate."
     )
 

@@ -113,7 +113,12 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
         ("asked for", asked_in_words(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
-        ("dummies by users", f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"),
+        (
+            "dummies by users",
+            f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"
+            if dummies.maximum
+            else "none",
+        ),
         ("shuffler", _shuffler_in_words(shuffler)),
         ("delta", f"{task.delta:g}"),
         ("fewest users (n_min)", f"{task.n_min:,}"),

@@ -40,8 +40,9 @@ def contribute(
         str,
         typer.Option(
             help="What the value is: categorical (an item's number), string (a text), mean (a "
-            "number), vector (numbers, with commas between), or key-value (such as 3:0.5, 17:1; "
-            "nothing where you own no key)."
+            "number), vector (numbers, with commas between), or key-value (such as 3:0.5, 17:1: "
+            "keys are numbers from 0 on, in the order of the labels; nothing where you own no "
+            "key)."
         ),
     ] = "categorical",
 ) -> None:

@@ -62,7 +62,10 @@ def reproduce(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Run a paper's experiment again, without sealing, and compare with what it printed."""
+    """Run a paper's experiment again, without sealing, and print what comes out.
+
+    What the papers claim, and where it holds here, is in deploy/reproduce/README.md.
+    """
     if experiment not in _PLAYS:
         raise SettingsError(f"experiment must be one of: {', '.join(_PLAYS)}")
     check_folder(plot)

@@ -6,6 +6,7 @@ from typing import Final
 
 from common.estimate import Histogram, KeyValues, Means
 from common.guarantee import claimed, rounded_up
+from common.rappor_spec import RapporSpec
 from common.result import Result
 from common.task import Task
 
@@ -25,8 +26,9 @@ _SPECIAL: Final = {
 def citation(result: Result, task: Task | None, *, version: str) -> str:
     """Give a sentence that says what was collected, how privately, and which task it was."""
     return (
-        f"{_title(result, task)}. Collected with shuffledp {version} (protocol {result.protocol}), "
-        f"{_privacy(result)}. Task {result.task_digest.hex()}."
+        f"{_title(result, task)}. Collected with shuffledp {version} "
+        f"(protocol {_protocol(result, task)}), {_privacy(result)}. "
+        f"Task {result.task_digest.hex()}."
     )
 
 
@@ -40,7 +42,7 @@ def bibtex(result: Result, task: Task | None, *, version: str) -> str:
     digest = result.task_digest.hex()
     fields = {"title": f"{{{_escaped(_title(result, task))}}}"}
     fields["howpublished"] = _escaped(
-        f"Collected with shuffledp {version}, protocol {result.protocol}"
+        f"Collected with shuffledp {version}, protocol {_protocol(result, task)}"
     )
     fields["note"] = _escaped(f"{_privacy(result)}; task {digest}").replace(
         "epsilon", "$\\epsilon$"
@@ -50,8 +52,8 @@ def bibtex(result: Result, task: Task | None, *, version: str) -> str:
     return f"@misc{{shuffledp-{digest[:_SHORT]},\n{body}}}"
 
 
-def title_of(result: Result) -> str:
-    """Say what was estimated."""
+def title_of(result: Result, task: Task | None) -> str:
+    """Say what was estimated. One cohort is that of labels or of a filter: only a task tells."""
     estimate = result.estimate
     if isinstance(estimate, Histogram):
         return f"Histogram of {len(estimate.frequencies):,} values"
@@ -62,12 +64,28 @@ def title_of(result: Result) -> str:
         size = len(estimate.means)
         return "Mean of a number" if size == 1 else f"Means of {size:,} numbers"
     cohorts, bits = estimate.bit_counts.shape
-    return f"Texts, by filters of {bits:,} bits in {cohorts:,} cohorts,"
+    if task is not None and isinstance(task.mechanism, RapporSpec):
+        if task.mechanism.encoding == "labels":
+            return f"Texts, by a bit for each of {bits:,} labels,"
+    elif cohorts == 1:
+        return f"Texts, by {bits:,} bits in 1 cohort,"
+    return f"Texts, by filters of {bits:,} bits in {cohorts:,} cohort{'s' * (cohorts > 1)},"
+
+
+def variant_of(spec: RapporSpec) -> str:
+    """Name one of RAPPOR's four variants as its paper does [EPK14]."""
+    return f"{'basic ' * (spec.encoding == 'labels')}{'one-time ' * spec.one_time}RAPPOR"
+
+
+def _protocol(result: Result, task: Task | None) -> str:
+    if task is None or not isinstance(task.mechanism, RapporSpec):
+        return result.protocol
+    return f"{result.protocol}: {variant_of(task.mechanism)}"
 
 
 def _title(result: Result, task: Task | None) -> str:
     of_whom = f" of the population {task.population}" if task and task.population else ""
-    return f"{title_of(result)} from {result.n_users:,} users{of_whom}"
+    return f"{title_of(result, task)} from {result.n_users:,} users{of_whom}"
 
 
 def _privacy(result: Result) -> str:

@@ -43,7 +43,7 @@ def collection_fields(result: Result, task: Task | None, *, version: str) -> dic
     told = promises(result.guarantees)
     return {
         "version": version,
-        "title": f"{title_of(result)} from {result.n_users:,} users",
+        "title": f"{title_of(result, task)} from {result.n_users:,} users",
         "result": result,
         "task": task,
         "digest": result.task_digest.hex(),

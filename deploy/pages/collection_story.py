@@ -7,8 +7,10 @@ from typing import Final
 
 from common.estimate import KeyValues
 from common.protocols import Kind, Refinement, protocol_named
+from common.rappor_spec import RapporSpec
 from common.result import Result
 from common.task import Task
+from deploy.pages.citation import variant_of
 
 _NOISY: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -24,8 +26,7 @@ _NOISY: Final[Mapping[str, str]] = MappingProxyType(
         "reported the bucket, or by chance another one (local hashing of names)",
         "square-wave": "reported a place on the line of values, most likely near its own (square "
         "wave)",
-        "rappor": "set bits of a filter for its text, replaced some by chance for good, and "
-        "reported each bit with chance noise (RAPPOR)",
+        "rappor": "set bits for its text, and reported all bits with chance noise (RAPPOR)",
         "laplace": "reported its number with random noise added (Laplace)",
         "duchi": "reported one random bit, which is more often 1 the larger its number is (Duchi)",
         "piecewise": "reported a random number, most likely near its own (piecewise mechanism)",
@@ -74,6 +75,9 @@ _VALUES_ALONE: Final = (
 )
 """What is reported of pairs where a task does not ask who owns a key."""
 _MEANS_WITH_FAKES: Final = "the mean of what was said of each key, fakes included"
+_FILTER: Final = "set bits of a filter for its text"
+_REPLACED_FOR_GOOD: Final = ", replaced some by chance for good"
+_LABELS_ESTIMATED: Final = "how often each label occurs, from how often its bit is set"
 
 
 def story(result: Result, task: Task | None) -> str:
@@ -83,6 +87,10 @@ def story(result: Result, task: Task | None) -> str:
     estimated = _ESTIMATED[protocol_named(result.protocol).kind]
     if isinstance(result.estimate, KeyValues) and result.estimate.owners is None:
         words, estimated = _VALUES_ALONE, _MEANS_WITH_FAKES
+    if task is not None and isinstance(task.mechanism, RapporSpec):
+        words = _rappor(task.mechanism)
+        if task.mechanism.encoding == "labels":
+            estimated = _LABELS_ESTIMATED
     reported = (
         f"reported its value by {result.mechanism}"  # anybody's text: no template
         if words is None
@@ -104,6 +112,17 @@ def refinement_in_words(result: Result) -> str:
     [mechanism] = [name for name in names if name == result.mechanism] or [names[0]]
     refinement = protocol_named(result.protocol).refinement_for(mechanism)
     return "" if refinement is None else _REFINEMENTS[refinement]
+
+
+def _rappor(spec: RapporSpec) -> str:
+    """Say what a device did under each of RAPPOR's four variants."""
+    basic = spec.encoding == "labels"
+    filled = "took a bit for each label, set that of its text" if basic else _FILTER
+    replaced = ", replaced some by chance" if spec.one_time else _REPLACED_FOR_GOOD
+    if spec.permanent_weight == 0:
+        replaced = ""
+    shown = "reported the bits" if spec.one_time else "reported each bit with chance noise"
+    return f"{filled}{replaced}, and {shown} ({variant_of(spec)})"
 
 
 def _dummies(result: Result, task: Task | None) -> str:

@@ -65,6 +65,8 @@ _POPULATIONS: Final[Mapping[Population, str]] = {
     "alike": "All attributes have one mean, as in the paper",
     "differing": "Attributes have means evenly from -.58 to .58, of the same mean square",
 }
+_AT_THE_START: Final[Mapping[Estimate, str]] = {"answer 0": "Answering 0 for every attribute"}
+"""What a sentence calls an estimate whose column's heading is no beginning of one."""
 _CLEAR: Final = 3.0
 """Standard errors of a difference that is called one."""
 _WHY: Final = (
@@ -264,6 +266,7 @@ def remarks(points: Sequence[Point]) -> list[str]:
 
 def _compared(points: Sequence[Point], one: Estimate, other: Estimate) -> str:
     """Say where one estimate errs clearly less than another, and where more."""
+    subject = _AT_THE_START.get(one, one)
     where: dict[str, list[str]] = {"less": [], "more": [], "about as much": []}
     for point in points:
         here, there = point.errors[one], point.errors[other]
@@ -274,9 +277,9 @@ def _compared(points: Sequence[Point], one: Estimate, other: Estimate) -> str:
         place = f"({point.setting.dimensions}, {point.setting.local_epsilon:g})"
         where[word].append(place)
     if len(where["less"]) == len(points):
-        return f"{one} errs less than {other} everywhere."
+        return f"{subject} errs less than {other} everywhere."
     said = "; ".join(f"{word} at {', '.join(places)}" for word, places in where.items() if places)
-    return f"{one} against {other}, by (d, ε), errs {said}."
+    return f"{subject} against {other}, by (d, ε), errs {said}."
 
 
 _STYLES: Final[Mapping[Estimate, tuple[str, str, str]]] = {

@@ -1,6 +1,6 @@
 """RAPPOR's settings side by side as a table for people."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -44,17 +44,27 @@ def show(table: RapporComparison, console: Console) -> None:
     )
     made, left_out = fitting(partial(_table, table.lines), list(_HEADINGS), _DISPENSABLE, console)
     print_whole(made, console)
+    headings = {str(column.header) for column in made.columns}
     for level in sorted({line.level for line in table.lines}):
-        console.print(
-            f"Found: the chance of any false one is at most {level:g} (Bonferroni); (FDR): of what "
-            f"is found, an expected share of {level:g} at most is false (Benjamini and Hochberg). "
-            "L1 and RMSE are of all candidates, shares and counts; off the list: people whose "
-            "string is no candidate, ± one standard error.",
-            style="dim",
-            highlight=False,
-        )
+        console.print(" ".join(_notes(headings, level)), style="dim", highlight=False)
     if left_out:
         console.print("A wider terminal shows more figures.", style="dim")
+
+
+def _notes(headings: Collection[str], level: float) -> list[str]:
+    """Explain the columns that are shown, and no others."""
+    notes = [f"Found: the chance of any false one is at most {level:g} (Bonferroni)."]
+    if "found (FDR)" in headings or "false (FDR)" in headings:
+        notes.append(
+            f"(FDR): of what is found, an expected share of {level:g} at most is false (Benjamini "
+            "and Hochberg)."
+        )
+    notes.append("L1 is how far shares are off, the sum over all candidates.")
+    if "RMSE" in headings:
+        notes.append("RMSE is how far counts are off, the root of the mean square over these.")
+    if "off the list" in headings:
+        notes.append("Off the list: people whose string is no candidate, ± one standard error.")
+    return notes
 
 
 def _table(lines: Sequence[Line], headings: Sequence[str]) -> Table:

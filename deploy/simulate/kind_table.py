@@ -71,11 +71,7 @@ def show(rows: Sequence[KindRow], people: SamplePeople, console: Console) -> Non
 
 def as_csv(rows: Sequence[KindRow]) -> str:
     """Write every field of every row; refused ones have empty cells."""
-    fields = [
-        {name: value for name, value in row.as_json().items() if name != "central"}
-        | {f"{name} mse": error for name, error in (row.mse_central or {}).items()}
-        for row in rows
-    ]
+    fields = [row.as_json() for row in rows]
     names = list(dict.fromkeys(name for each in fields for name in each))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, lineterminator="\n")

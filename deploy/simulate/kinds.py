@@ -63,12 +63,13 @@ class KindRow:
     """What somebody trusted with all values would err by, at the same ε and δ."""
 
     def as_json(self) -> dict[str, Any]:
-        """Give every figure; those of a refused row are left out."""
+        """Give every figure, flat; those of a refused row are left out."""
         fields: dict[str, Any] = {
             "protocol": self.protocol,
             "target_epsilon": self.target_epsilon,
-            "central": dict(self.mse_central or {}),
         }
+        for name, error in (self.mse_central or {}).items():
+            fields[f"{name.lower().replace(' ', '_')}_mse"] = error
         if self.design is None or self.mse is None:
             return {**fields, "refusal": self.refusal}
         task = self.design.task

@@ -7,7 +7,7 @@ import pytest
 from common.estimate import Owners
 from common.protocols import Kind
 from deploy.comparison import Comparison, compare
-from deploy.sample_people import SamplePeople
+from deploy.sample_people import SamplePeople, sample_people
 from tests.support.kind_results import CANDIDATES, kind_collected
 from tests.support.kind_tasks import OTHER_KINDS, VALUES
 from tests.support.result_pages import collected
@@ -118,3 +118,14 @@ def test_a_text_that_nobody_holds_is_no_discovery() -> None:
 
     assert (2, 1) == (compared.fields["detected"], compared.fields["false_discoveries"])
     assert "2 were detected, 1 of them in nobody's hands" in compared.sentences[0]
+
+
+def test_the_demo_shows_every_candidate_that_it_announces() -> None:
+    """Also the ten Canadian provinces, which are last: nobody has them."""
+    people = sample_people("string", 1000, 1)
+    found = kind_collected("string")
+    [table] = compare(found.task, found.result.estimate, people).tables
+
+    assert "ten Canadian provinces" in people.title
+    assert {line.name for line in table.lines} == set(people.candidates)
+    assert {0.0} == {line.truth for line in table.lines[-10:]}

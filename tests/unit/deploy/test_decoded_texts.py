@@ -139,6 +139,18 @@ def test_a_table_tells_what_was_detected_and_what_is_unexplained() -> None:
     assert "yes" == table.lines[0].more[1]
 
 
+def test_what_is_unexplained_has_the_interval_that_shares_have() -> None:
+    """An error of a twentieth of the users reaches 1.96 times as far to either side."""
+    unsure = dataclasses.replace(
+        _DECODED, unexplained=0.0625 * N_USERS, unexplained_error=0.05 * N_USERS
+    )
+
+    assert (
+        "Unexplained: an estimated 6.25 % (95 % interval -3.55 % … 16.05 %) of the users hold a "
+        "text that is no candidate."
+    ) == of_decoded(unsure, most=3).notes[1]
+
+
 def test_shares_of_json_are_in_the_order_of_the_candidates() -> None:
     """Errors are of shares, not of counts."""
     fields = decoded_as_json(_DECODED)

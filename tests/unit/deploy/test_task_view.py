@@ -51,6 +51,14 @@ def test_a_shuffler_that_drops_reports_is_said_to() -> None:
     ) == dict(task_view.parameter_rows(sampling))["shuffler"]
 
 
+def test_where_nobody_adds_dummies_there_are_none() -> None:
+    """A law of nothing says nothing; one that adds some is named."""
+    none, some = _local(), published().task
+
+    assert "none" == dict(task_view.parameter_rows(none))["dummies by users"]
+    assert "fixed, 1 a user on average" == dict(task_view.parameter_rows(some))["dummies by users"]
+
+
 def test_the_claim_is_said_to_be_more_than_is_computed() -> None:
     """Two figures for one promise are explained; a claim of the local epsilon has no room."""
     words = "a little more than the one that is computed"

@@ -23,9 +23,11 @@ _HARD: Final = (
 )
 """Words of this field, with spaces for hyphens: to be explained wherever a help text has them."""
 _PRINTED: Final = (
-    *("bonferroni", "clones", "closed loop", "debiased", "em", "expectation maximisation"),
-    *("inclusion", "norm sub", "open loop", "privacy blanket", "quarantined", "replace one"),
-    *("solh", "two binomial form", "variation ratio"),
+    *("benjamini and hochberg", "bonferroni", "clones", "closed loop", "cohort", "debiased", "em"),
+    *("expectation maximisation", "fake", "fdr", "filter", "inclusion", "instantaneous response"),
+    *("l1", "multi hm × q/d", "norm sub", "open loop", "p value", "permanent response"),
+    *("privacy blanket", "quarantined", "replace one", "rmse", "shrunk", "solh", "spread"),
+    *("two binomial form", "unexplained", "variation ratio", "ε for good"),
 )
 """Words that commands and pages print."""
 _SOURCES: Final = ("deploy", "common", "analyzer", "shuffler", "user_agent")

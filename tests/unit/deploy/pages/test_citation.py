@@ -1,10 +1,17 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
-from deploy.pages.citation import bibtex, citation
+from common.draft import TextDraft
+from common.estimate import BitTable
+from common.result import Result
+from common.task import Task
+from deploy.pages.citation import bibtex, citation, title_of
 from deploy.pages.result_page import result_page
+from tests.support.kind_results import result_of
+from tests.support.kind_tasks import kind_task
 from tests.support.result_pages import collected, guarantee
 
 _COLLECTED = collected(size=100)
@@ -72,3 +79,59 @@ def test_without_a_guarantee_none_is_claimed() -> None:
     )
 
     assert "without a guarantee" in citation(result, None, version="1")
+
+
+def _texts(cohorts: int, labels: tuple[str, ...] = ()) -> tuple[Result, Task]:
+    texts = None if labels else TextDraft(bits=32, cohorts=cohorts)
+    task = kind_task("rappor", labels=labels, texts=texts)
+    table = BitTable(
+        cohort_sizes=np.full(cohorts, 1000, dtype=np.int64),
+        bit_counts=np.full((cohorts, len(labels) or 32), 300, dtype=np.int64),
+    )
+    return result_of(task, estimate=table), task
+
+
+@pytest.mark.parametrize(
+    ("collected_texts", "title", "without_the_task"),
+    [
+        (_texts(8), "Texts, by filters of 32 bits in 8 cohorts,", "filters of 32 bits in 8 cohor"),
+        (_texts(1), "Texts, by filters of 32 bits in 1 cohort,", "Texts, by 32 bits in 1 cohort,"),
+        (
+            _texts(1, ("a", "b", "c")),
+            "Texts, by a bit for each of 3 labels,",
+            "Texts, by 3 bits in 1 cohort,",
+        ),
+    ],
+)
+def test_only_a_filter_is_called_one(
+    collected_texts: tuple[Result, Task], title: str, without_the_task: str
+) -> None:
+    """Labels have a bit each and no cohorts; where the task is not at hand, neither is claimed."""
+    result, task = collected_texts
+
+    assert title == title_of(result, task)
+    assert f"{title} from {result.n_users:,} users" in citation(result, task, version="1")
+    assert without_the_task in title_of(result, None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "set_chance", "variant"),
+    [
+        ((), 0.75, "RAPPOR"),
+        ((), 1.0, "one-time RAPPOR"),
+        (("a", "b"), 0.75, "basic RAPPOR"),
+        (("a", "b"), 1.0, "basic one-time RAPPOR"),
+    ],
+)
+def test_a_citation_names_the_variant_of_rappor(
+    labels: tuple[str, ...], set_chance: float, variant: str
+) -> None:
+    """Its protocol alone leaves four of them open; without the task, or of items, it stands."""
+    texts = TextDraft(bits=0 if labels else 32, cohorts=1, unset=1 - set_chance, set=set_chance)
+    task = kind_task("rappor", labels=labels, texts=texts)
+    result = result_of(task, estimate=_texts(1)[0].estimate)
+
+    assert f"(protocol rappor: {variant})" in citation(result, task, version="1")
+    assert f"protocol rappor: {variant}}}" in bibtex(result, task, version="1")
+    assert "(protocol rappor)" in citation(result, None, version="1")
+    assert "(protocol od-hp)" in citation(_COLLECTED.result, _COLLECTED.task, version="1")

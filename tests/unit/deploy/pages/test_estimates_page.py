@@ -7,13 +7,14 @@ from html import unescape
 import numpy as np
 import pytest
 
-from common.draft import PairDraft
+from common.draft import PairDraft, TextDraft
 from common.errors import WireError
 from common.estimate import BitTable, KeyValues
 from common.protocols import Kind
 from common.task_digest import TaskDigest
 from deploy.comparison import compare
 from deploy.estimate_table import EstimateTable, Line
+from deploy.pages.collection_story import story
 from deploy.pages.estimates_page import estimates_page
 from deploy.read_out import read_out
 from deploy.sample_people import SamplePeople
@@ -137,6 +138,65 @@ def test_the_page_of_a_later_iteration_tells_nothing_of_owners() -> None:
     assert "the mean of what was said of each key, fakes included." in page
     assert "how many people own" not in page
     assert "share of users" not in page
+
+
+@pytest.mark.parametrize(
+    ("labels", "chances", "said"),
+    [
+        (
+            (),
+            {},
+            (
+                "set bits of a filter for its text, replaced some by chance for good, and reported "
+                "each bit with chance noise (RAPPOR)."
+            ),
+        ),
+        (
+            (),
+            {"unset": 0.0, "set": 1.0},
+            (
+                "set bits of a filter for its text, replaced some by chance, and reported the bits "
+                "(one-time RAPPOR)."
+            ),
+        ),
+        (
+            (),
+            {"permanent": 0.0},
+            "set bits of a filter for its text, and reported each bit with chance noise (RAPPOR).",
+        ),
+        (
+            ("a", "b", "c"),
+            {},
+            (
+                "took a bit for each label, set that of its text, replaced some by chance for "
+                "good, and reported each bit with chance noise (basic RAPPOR)."
+            ),
+        ),
+        (
+            ("a", "b", "c"),
+            {"unset": 0.0, "set": 1.0},
+            (
+                "took a bit for each label, set that of its text, replaced some by chance, and "
+                "reported the bits (basic one-time RAPPOR)."
+            ),
+        ),
+    ],
+)
+def test_each_variant_of_rappor_is_told_as_what_it_does(
+    labels: tuple[str, ...], chances: dict[str, float], said: str
+) -> None:
+    """A filter or a label's bit; noise once or twice; without the task what holds of all."""
+    size = {} if labels else {"bits": 32, "cohorts": 8}
+    cohorts = 1 if labels else 64
+    texts = TextDraft(**{"cohorts": cohorts, **size, **chances})  # type: ignore[arg-type]  # floats
+    task = kind_task("rappor", labels=labels, texts=texts)
+    estimate = kind_collected("string").result.estimate  # of another task: not what is told
+    result = result_of(task, estimate=estimate)
+
+    assert f"Each person's device {said}" in story(result, task)
+    assert bool(labels) == ("how often each label occurs" in story(result, task))
+    assert "filter" not in story(result, None)
+    assert "reported all bits with chance noise (RAPPOR)" in story(result, None)
 
 
 def test_texts_without_candidates_have_a_page_that_says_what_to_do() -> None:

@@ -169,6 +169,14 @@ def test_what_is_too_close_is_not_called_a_difference() -> None:
     assert said[-1].endswith("errs more at (1, 1), (2, 1), (3, 1).")
 
 
+def test_every_sentence_begins_with_a_capital() -> None:
+    """Also that on answering 0, which is told in words: its column gives way to narrow screens."""
+    said = remarks([_point(1, 1.0, 0.84)])
+
+    assert [] == [sentence for sentence in said if not sentence[0].isupper()]
+    assert said[-1].startswith("Answering 0 for every attribute against Multi-RPHM")
+
+
 def test_a_figure_has_a_row_for_each_population(small: Reproduction) -> None:
     """Two panels each, with every estimate in each of them."""
     pytest.importorskip("matplotlib")

@@ -167,6 +167,18 @@ def test_a_table_has_every_figure_that_there_is_room_for() -> None:
     assert "A wider terminal" not in wide
 
 
+def test_columns_that_are_shown_are_explained_and_no_others() -> None:
+    """What gives way to a narrow screen is not spoken of there."""
+    wide, narrow = _printed(_few(), 170), _printed(_few(), 80)
+
+    for said in ("(FDR)", "RMSE", "Off the list"):
+        assert said in wide
+        assert said not in narrow
+    for said in ("Found: the chance", "L1 is"):
+        assert said in wide
+        assert said in narrow
+
+
 @pytest.mark.parametrize("absent", [0, 100])
 def test_a_picture_shows_truth_and_estimates(absent: int, tmp_path: Path) -> None:
     """Two panels a setting, named candidates where they are few; PNG and SVG can be written."""

@@ -134,13 +134,14 @@ def test_the_same_seed_simulates_the_same(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_csv_has_every_field_of_every_row(kind: Kind) -> None:
-    """The errors of trusted parties a column each; all as exact as in JSON."""
+    """As exact as in JSON; the errors of trusted parties a column each, named as those of items."""
     rows = _rows(kind)
     for row, line in zip(rows, csv.DictReader(io.StringIO(as_csv(rows))), strict=True):
-        fields = row.as_json()
-        central = fields.pop("central")
-        fields |= {f"{name} mse": error for name, error in central.items()}
-        assert {name: str(value) for name, value in fields.items()} == line
+        assert row.mse_central is not None
+        assert {name: str(value) for name, value in row.as_json().items()} == line
+        assert str(row.mse_central["central Laplace"]) == line["central_laplace_mse"]
+        assert str(row.mse_central["central Gaussian"]) == line["central_gaussian_mse"]
+        assert not [name for name in line if " " in name]
 
 
 @pytest.mark.parametrize("kind", ["mean", "vector"])
