@@ -14,7 +14,7 @@ from common.mechanisms.randomizer import Vector
 from common.task import Task
 from common.text import normalised
 from deploy.estimate_columns import CONFIDENCE, Columns
-from deploy.estimate_table import EstimateTable, Line
+from deploy.estimate_table import EstimateTable, Line, decimals_of
 from deploy.result_json import number_or_text
 
 MOST_CANDIDATES: Final = 100_000
@@ -88,6 +88,7 @@ def of_decoded(decoded: Decoding, *, most: int, truth: Vector | None = None) -> 
         name="text",
         interval=f"{CONFIDENCE:.0%} interval",
         more=("p-value", "detected"),
+        decimals=decimals_of(errors),
         lines=tuple(
             Line(
                 name=decoded.candidates[place],
