@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Some images forbid bytecode to be kept; then every process of every test compiles all it loads.
+export PYTHONDONTWRITEBYTECODE =
 STAMP := .venv/.installed
 
 # Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip; WHEELS=1

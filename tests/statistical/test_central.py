@@ -69,7 +69,7 @@ def test_the_tests_above_notice_two_percent() -> None:
 
 
 @pytest.mark.parametrize("method", _METHODS)
-@pytest.mark.parametrize("epsilon", [0.2, 1.5])
+@pytest.mark.parametrize("epsilon", [0.2, pytest.param(1.5, marks=pytest.mark.slow)])
 def test_choices_have_their_law(method: Method, epsilon: float) -> None:
     """20,000 choices among eight, of which some are far behind, and two alike."""
     selection, rng = Selection(epsilon, method), np.random.default_rng(4)

@@ -88,7 +88,7 @@ def test_shares_are_those_of_the_very_people_asked() -> None:
     )
 
 
-@pytest.mark.parametrize("fakes", [(), (-1.0, 0.75)])
+@pytest.mark.parametrize("fakes", [(), pytest.param((-1.0, 0.75), marks=pytest.mark.slow)])
 def test_means_are_off_by_the_formula_and_vary_by_theory(fakes: tuple[float, ...]) -> None:
     """New people in every collection; fakes in the middle, and others."""
     rng = np.random.default_rng(2)

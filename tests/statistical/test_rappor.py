@@ -97,6 +97,7 @@ def test_wide_permanent_responses_have_their_law() -> None:
     assert np.abs(deviations).max() < stats.norm.isf(_FALSE_ALARM / 128)
 
 
+@pytest.mark.slow
 def test_every_cohort_is_as_likely() -> None:
     """64,000 secrets over 32 cohorts, by HMAC-SHA256 and by HMAC-DRBG; 1e-7 over secrets."""
     for bits in (32, 40):
@@ -188,7 +189,11 @@ def _collect(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize(
-    ("most_together", "runs"), [(1.0, 200), pytest.param(0.0, 200, marks=pytest.mark.slow)]
+    ("most_together", "runs"),
+    [
+        pytest.param(1.0, 200, marks=pytest.mark.slow),
+        pytest.param(0.0, 200, marks=pytest.mark.slow),
+    ],
 )
 def test_estimates_are_unbiased_and_err_as_stated(most_together: float, runs: int) -> None:
     """
@@ -216,7 +221,11 @@ def test_estimates_are_unbiased_and_err_as_stated(most_together: float, runs: in
 @pytest.mark.parametrize(
     ("texts", "labelled"),
     [
-        (TextDraft(bits=32, hashes=1, cohorts=16, permanent=1 / 16, unset=0.0, set=1.0), False),
+        pytest.param(
+            TextDraft(bits=32, hashes=1, cohorts=16, permanent=1 / 16, unset=0.0, set=1.0),
+            False,
+            marks=pytest.mark.slow,
+        ),
         (TextDraft(bits=16, hashes=2, cohorts=32, permanent=0.25, unset=0.0, set=1.0), False),
         (TextDraft(permanent=0.25, unset=0.0, set=1.0), True),
     ],

@@ -155,6 +155,7 @@ def test_an_error_falls_with_the_users() -> None:
     assert predicted_mse(task, 1000) == pytest.approx(4 * predicted_mse(task, 4000))
 
 
+@pytest.mark.slow
 def test_labels_are_planned_with_a_bit_each() -> None:
     """Basic RAPPOR, without a word of how many bits."""
     wishes = _wishes("string", size=3, fields={"labels": ("a", "b", "c")})
@@ -167,7 +168,7 @@ def test_labels_are_planned_with_a_bit_each() -> None:
 @pytest.mark.parametrize(
     ("central", "cap"),
     [
-        (3.0, 8.0),
+        pytest.param(3.0, 8.0, marks=pytest.mark.slow),
         pytest.param(0.5, 4.0, marks=pytest.mark.slow),
         pytest.param(0.05, 4.0, marks=pytest.mark.slow),
     ],

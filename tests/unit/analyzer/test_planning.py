@@ -221,6 +221,7 @@ def test_no_design_on_a_grid_of_all_is_better(changes: dict[str, Any]) -> None:
     assert _beaten_by(wishes, _BEYOND_THE_GRID * found.best.mse) is None
 
 
+@pytest.mark.slow
 def test_no_design_on_a_coarse_grid_is_better() -> None:
     """By one per cent: four primes and five numbers of dummies, every local ε."""
     wishes = small_wishes(n_users=1000, domain_size=5, central_epsilon=1.0)

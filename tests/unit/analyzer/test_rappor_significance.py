@@ -103,7 +103,7 @@ def test_a_cohort_that_is_full_as_a_whole_says_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("spike", [0.0, 8.0])
+@pytest.mark.parametrize("spike", [0.0, pytest.param(8.0, marks=pytest.mark.slow)])
 def test_nobodys_bits_have_uniform_p_values(spike: float) -> None:
     """
     10,000 random hashes over 16 cohorts of 32 bits, with and without a string that is not listed

@@ -181,6 +181,7 @@ def test_randomizers_beyond_randomized_response_have_answers(tmp_path: Path, kin
     assert 0.9e-6 < float(str(back["delta_upper"])) <= 1.02e-6
 
 
+@pytest.mark.slow
 def test_every_bound_is_shown_beside_the_tight_one() -> None:
     """What an attack proves below it, what papers claim above it, or why they claim nothing."""
     arguments = "--users 20000 --alphabet 53 --local-epsilon 4 --delta 1e-6 --compare"

@@ -177,7 +177,12 @@ def test_colluding_users_take_their_share_where_users_make_the_noise(protocol: s
 @pytest.mark.parametrize(
     ("protocol", "changes", "words"),
     [
-        ("od-hp", {}, "2 geometric numbers more, each going on with probability 0.5"),
+        pytest.param(
+            "od-hp",
+            {},
+            "2 geometric numbers more, each going on with probability 0.5",
+            marks=pytest.mark.slow,
+        ),
         ("od-hp", {"dummies": _BINOMIAL}, "as many more as of 3 chances of 0.5 (2147483648"),
         ("aue", {}, "a dummy of each item with probability 0.125 (536870912"),
         ("aue", {}, "drawn again where there are more than 40"),

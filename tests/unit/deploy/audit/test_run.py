@@ -35,6 +35,7 @@ def _figures(seed: int, *names: str, processes: int = 1) -> str:
     return dumps(as_json(report)["findings"])
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_figures() -> None:
     """Whichever scenarios are played with it; another seed gives others."""
     first = _figures(3, *_SOME)

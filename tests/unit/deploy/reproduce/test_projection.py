@@ -89,6 +89,7 @@ def test_a_shared_level_is_put_back_exactly() -> None:
     np.testing.assert_allclose(centred(mechanism, projected), level, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_estimate_has_an_error_in_every_setting(small: Reproduction) -> None:
     """And a standard error, over the runs."""
     assert _SMALL == [point.setting for point in small.points]

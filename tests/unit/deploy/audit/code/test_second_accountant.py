@@ -48,7 +48,10 @@ def test_formula_1_sums_the_far_tail_of_few_messages(n: int, buckets: int, hashe
     assert formula_1(reduction, crowd, epsilon) == pytest.approx(exact, rel=0.01)
 
 
-@pytest.mark.parametrize("n_users", [2, 3, 40, 100])
+@pytest.mark.parametrize(
+    "n_users",
+    [3, *(pytest.param(number, marks=pytest.mark.slow) for number in (2, 40, 100))],
+)
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_a_task_of_another_kind_for_few_users_passes(protocol: str, n_users: int) -> None:
     """Integers of a mechanism give away a hair less than the task's local ε, with any few users."""
