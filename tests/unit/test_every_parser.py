@@ -10,7 +10,7 @@ from tests.fuzz.fuzz import failure, given_seed
 from tests.support.fuzzing import fuzz
 from tests.support.parsers import Parser, parsers
 
-_SHORT = 3_000
+_SHORT = 1_500
 _LONG = 1_000_000
 _SHARDS = min(2, os.cpu_count() or 1)
 

@@ -81,7 +81,16 @@ def test_texts_that_are_asked_for_again_are_audited() -> None:
     assert report.passed, [row.sentence for row in report.failed]
 
 
-@pytest.mark.parametrize("name", ["repeated-number", "cohort-of-the-text", "clones-of-2023"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "repeated-number",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("cohort-of-the-text", "clones-of-2023")
+        ),
+    ],
+)
 def test_some_faults_are_found_by_their_check(name: str) -> None:
     """All of them in the long suite."""
     [fault] = [fault for fault in (*VALUES, *VALUE_RULES) if fault.name == name]

@@ -17,12 +17,15 @@ from tests.support.protocol_tasks import every_protocol_task
 @pytest.mark.parametrize(
     "name",
     [
-        *("device-rules", "small-rules", "settings", "secrets"),
-        *("proofs", "stores", "startup", "operators"),
+        *("device-rules", "small-rules"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("settings", "secrets", "proofs", "stores", "startup", "operators")
+        ),
     ],
 )
 def test_deployed_code_keeps_every_rule(name: str) -> None:
-    """As it is."""
+    """As it is: all of them in the long suite, and in every quick audit."""
     [scenario] = scenarios_named([name])
 
     for row in played(scenario, audited()):
@@ -42,13 +45,18 @@ def test_no_bit_of_what_is_sealed_says_anything(protocol: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("total-local-cap", "value-in-an-event", "fifty-claims"),
-        *("rounded-down", "weak-keys", "nonce-of-place"),
-        *("grpc-may-log", "workers-untold", "pages-apart"),
+        *("value-in-an-event", "rounded-down"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                *("total-local-cap", "fifty-claims", "weak-keys", "nonce-of-place"),
+                *("grpc-may-log", "workers-untold", "pages-apart"),
+            )
+        ),
     ],
 )
 def test_a_rule_that_is_broken_is_named(name: str) -> None:
-    """Some of them; the others in the long suite."""
+    """Some of them; the others in the long suite, and in every rehearsal."""
     [rehearsed] = rehearse(audited(), seed=1, faults=[FAULTS[name]], processes=1)
 
     assert rehearsed.caught, rehearsed.said
