@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-import analyzer.conclusion
 import analyzer.spending
 import analyzer.staging
 import analyzer.store
 from analyzer import ledger
 from analyzer.conclusion import mixture_of
+from analyzer.estimation import of_every_kind
 from analyzer.estimation.histogram import estimate
 from analyzer.intake import Intake
 from analyzer.lookout import Sightings
@@ -187,7 +187,7 @@ def one_refinement() -> AbstractContextManager[None]:
     def other(mechanism: Mechanism, cells: Counts, mixture: Mixture, **_: Any) -> Histogram:
         return estimate(mechanism, cells, mixture, "norm-sub")
 
-    return planting.attribute(analyzer.conclusion, "estimate", other)
+    return planting.attribute(of_every_kind, "estimate", other)
 
 
 def fewer_reports_taken() -> AbstractContextManager[None]:

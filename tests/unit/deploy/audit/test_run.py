@@ -122,6 +122,13 @@ def test_a_check_that_fails_without_its_fault_shows_nothing() -> None:
     assert not Rehearsed(fault=fault, said=(), said_before=()).caught
 
 
+def test_every_fault_can_be_planted() -> None:
+    """What it changes is still there, under its name; whether it is found takes minutes."""
+    for fault in FAULTS.values():
+        with fault.plant():
+            pass
+
+
 @pytest.mark.slow
 def test_every_planted_fault_is_found() -> None:
     """Each by the check that is named for it."""
