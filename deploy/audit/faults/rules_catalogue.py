@@ -38,7 +38,7 @@ RULES: Final = (
         name="one-task-forgotten",
         says="one of several tasks is left out when their central ε are composed",
         scenario="device-rules",
-        check="up to the cap on central ε are answered",
+        check="up to the cap on δ are answered",  # of amplified tasks; others are added up
         plant=rules.one_task_forgotten,
     ),
     Fault(
