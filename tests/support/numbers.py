@@ -5,15 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.duchi import Duchi
-from common.mechanisms.harmony import Harmony
-from common.mechanisms.hybrid import Hybrid
-from common.mechanisms.laplace import Laplace
-from common.mechanisms.mean_est import MeanEst
-from common.mechanisms.multi_hm import MultiHm
-from common.mechanisms.multi_rphm import MultiRphm
+from common.mechanisms.catalogue import number_mechanism_named
 from common.mechanisms.number import NumberMechanism, WantedNumbers
-from common.mechanisms.piecewise import Piecewise
 from common.number_spec import NumberSpec
 from common.protocols import NumberMechanismName
 from tests.support.mechanisms import NONCE
@@ -21,17 +14,6 @@ from tests.support.mechanisms import NONCE
 ONE_NUMBER: Final[tuple[NumberMechanismName, ...]] = ("laplace", "duchi", "piecewise", "hybrid")
 SEVERAL: Final[tuple[NumberMechanismName, ...]] = ("harmony", "mean-est", "multi-hm", "multi-rphm")
 EVERY: Final = ONE_NUMBER + SEVERAL
-
-_CLASSES: Final[dict[NumberMechanismName, Any]] = {
-    "laplace": Laplace,
-    "duchi": Duchi,
-    "piecewise": Piecewise,
-    "hybrid": Hybrid,
-    "harmony": Harmony,
-    "mean-est": MeanEst,
-    "multi-hm": MultiHm,
-    "multi-rphm": MultiRphm,
-}
 
 Law = dict[int, Fraction]
 """Chances of codes."""
@@ -53,15 +35,19 @@ def spec_for(
         high=10.0,
         local_epsilon=local_epsilon,
     )
-    spec: NumberSpec = _CLASSES[name].specify(wanted)
-    return spec
+    return number_mechanism_named(name).specify(wanted)
+
+
+def class_of(name: NumberMechanismName) -> Any:
+    """Give the class of a mechanism; its `of_spec` takes a nonce where vectors are projected."""
+    return number_mechanism_named(name)
 
 
 def built(spec: NumberSpec, dimensions: int | None = None) -> NumberMechanism:
     """Build a mechanism from what a task says of it."""
     d = dimensions_of(spec.name) if dimensions is None else dimensions
     more = (NONCE,) if spec.name == "multi-rphm" else ()
-    mechanism: NumberMechanism = _CLASSES[spec.name].of_spec(spec, d, *more)
+    mechanism: NumberMechanism = class_of(spec.name).of_spec(spec, d, *more)
     return mechanism
 
 
@@ -70,11 +56,6 @@ def number_example(
 ) -> NumberMechanism:
     """Give a mechanism by its name."""
     return built(spec_for(name, local_epsilon, dimensions=dimensions), dimensions)
-
-
-def class_of(name: NumberMechanismName) -> Any:
-    """Give the class of a mechanism."""
-    return _CLASSES[name]
 
 
 def law_of(codes: Any) -> Law:
