@@ -13,7 +13,7 @@ from deploy.audit.services.scenarios import SCENARIOS
 from deploy.audit.services.views import NOT_A_USERS, Views, received, together
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.audited_services import USERS, audited, audited_task, played, rows
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def test_it_is_one_scenario() -> None:
 @pytest.mark.parametrize("name", ["aue", "od-hp", "sbin", "hybrid", "ldp-olh-strings", "ldp-sw"])
 def test_every_row_holds_for_other_protocols(name: str) -> None:
     """Dummies of a law, each item's, the shuffler's; sampling; strings, and a line."""
-    found = rows(played(audited(every_protocol_task()[name]), in_child=True))
+    found = rows(played(audited(protocol_task(name)), in_child=True))
 
     assert {} == {title: row.sentence for title, row in found.items() if not row.passed}
 

@@ -15,7 +15,7 @@ from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
 from deploy.audit.report import AuditReport
 from deploy.audit.significance import CONFIDENCE
 from deploy.demo_task import demo_draft
-from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, every_protocol_task
+from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tasks import FAR_FUTURE
 
 N_USERS: Final = 20_000
@@ -62,7 +62,7 @@ def demo_report() -> AuditReport:
 @cache
 def noiseless_report() -> AuditReport:
     """Give a report of a task whose reports carry no local noise."""
-    task = every_protocol_task()["puredump"]
+    task = protocol_task("puredump")
     pair = dataclasses.replace(
         _of_the_pair(math.inf, 11.97),
         sentence="Among four reports of one person the pair looks for the value that repeats.",

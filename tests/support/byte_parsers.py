@@ -16,10 +16,10 @@ from common.suites import DEFAULT_SUITE
 from common.task import Task
 from common.user_token import TokenIssuer, serial_of
 from shuffler.dummies import draw_kept
-from tests.support.kind_tasks import every_kind_task
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.mechanisms import EXAMPLES, example
 from tests.support.parsers import Parser
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 from tests.support.tasks import published
 from user_agent.contribution import Contributor
 
@@ -29,8 +29,8 @@ _TASKS: Final = tuple(
     for task in (
         _CASE.task,
         published(domain_size=3, buckets=0, labels=("a", "b", "é")).task,
-        *every_protocol_task().values(),
-        *every_kind_task().values(),
+        *map(protocol_task, ITEM_PROTOCOLS),
+        *map(kind_task, OF_OTHER_KINDS),
     )
 )
 _REPORT: Final = report_context(_CASE.signed.digest())

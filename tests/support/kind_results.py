@@ -12,7 +12,7 @@ from common.protocols import Kind
 from common.result import Result
 from common.signing import SignedTask
 from common.task import Task
-from tests.support.kind_tasks import every_kind_task, kind_task
+from tests.support.kind_tasks import kind_task
 from tests.support.result_pages import guarantee
 
 N_USERS: Final = 4000
@@ -45,7 +45,7 @@ def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
         labels: Of its numbers or keys; of texts there are none.
     """
     protocol = PROTOCOL_OF[kind]
-    task = kind_task(protocol, labels=labels) if labels else every_kind_task()[protocol]
+    task = kind_task(protocol, labels=labels) if labels else kind_task(protocol)
     return KindCollected(result=result_of(task, estimate=_estimate(task)), task=task)
 
 

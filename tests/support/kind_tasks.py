@@ -41,18 +41,13 @@ def kind_draft_fields(protocol: str, **changes: Any) -> dict[str, Any]:
     }
 
 
+@cache
 def kind_task(protocol: str, **changes: Any) -> Task:
     """Make a small task of a protocol for another kind than items."""
     fields = {"n_min": 1000, "target_size": 5000, **kind_draft_fields(protocol), **changes}
     wanted = draft(SHUFFLER_KEY.public_key().raw, **fields)
     key = ANALYZER_KEY.public_key().raw
     return complete(wanted, analyzer_key=key, nonce=bytes(range(32)))
-
-
-@cache
-def every_kind_task() -> dict[str, Task]:
-    """Give a small task of every protocol for another kind than items, by its name."""
-    return {name: kind_task(name) for name in OF_OTHER_KINDS}
 
 
 def lasting_task(**changes: Any) -> Task:

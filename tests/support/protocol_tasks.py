@@ -46,13 +46,12 @@ _OWN: Final[dict[str, dict[str, Any]]] = {
 """What a draft says beside the protocol's name."""
 
 
+ITEM_PROTOCOLS: Final = protocols_of("categorical")
+
+
 @cache
-def every_protocol_task() -> dict[str, Task]:
-    """Give them by the protocol's name."""
-    return {name: _task(name) for name in protocols_of("categorical")}
-
-
-def _task(name: str) -> Task:
+def protocol_task(name: str) -> Task:
+    """Make the small task of a protocol."""
     items = 2 if protocol_named(name).domain == "binary" else _ITEMS
     fields: dict[str, Any] = {"buckets": 0, "dummies_per_user": 0.0}
     wanted = draft(

@@ -15,7 +15,7 @@ from deploy.pages.audit_page import audit_page
 from tests.support.audit_reports import demo_report, failed_report, finding, report_of
 from tests.support.browser import DESKTOP, PHONE, Scheme, show
 from tests.support.contrast import FAINT_TEXT
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 
 _WIDE: Final = "document.scrollingElement.scrollWidth - innerWidth"
 
@@ -96,7 +96,7 @@ def test_no_text_of_a_row_makes_the_page_wider_or_runs(browser: Browser, tmp_pat
         coalition="analyzer",
         roc=((0.0, 0.0), (1.0, 1.0)),
     )
-    html = audit_page(report_of(every_protocol_task()["ldp-grr"], (row,)))
+    html = audit_page(report_of(protocol_task("ldp-grr"), (row,)))
     watched = show(browser, html, tmp_path, size=PHONE)
     wide: Any = watched.page.evaluate(_WIDE)
     title = watched.page.title()

@@ -13,7 +13,7 @@ from common.mechanisms.randomizer import Counts
 from common.protocols import protocols_of
 from common.task import Task
 from common.task_digest import TaskDigest
-from tests.support.kind_tasks import VALUES, every_kind_task, kind_task
+from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.tasks import published
 from user_agent.layout import layout_of
 
@@ -28,7 +28,7 @@ def _estimate(task: Task, cells: Counts) -> Estimate:
 
 @cache
 def _collected(protocol: str, people: int = _PEOPLE) -> Estimate:
-    return _reported(every_kind_task()[protocol], people)
+    return _reported(kind_task(protocol), people)
 
 
 def _reported(task: Task, people: int) -> Estimate:
@@ -47,7 +47,7 @@ def test_means_come_back_in_the_units_of_the_task(protocol: str) -> None:
 
     Seed 9; fails by chance over seeds with probability below 1e-9 (twenty figures).
     """
-    task, found = every_kind_task()[protocol], _collected(protocol)
+    task, found = kind_task(protocol), _collected(protocol)
     assert isinstance(found, Means)
     off = found.means - np.array(VALUES[task.kind])
 
@@ -139,7 +139,7 @@ def test_a_key_that_nobody_told_of_is_not_known() -> None:
 
 def test_a_table_of_bits_is_what_was_counted() -> None:
     """Row j is cohort j; everybody is in one."""
-    task = every_kind_task()["rappor"]
+    task = kind_task("rappor")
     cells = np.concatenate([np.full(8, 40), np.arange(8 * 32) % 41])
     found = _estimate(task, cells)
     assert isinstance(found, BitTable)

@@ -13,13 +13,7 @@ from common.number_spec import NumberSpec
 from common.protocols import protocol_named
 from common.rappor_spec import RapporSpec
 from common.task import Task
-from tests.support.kind_tasks import (
-    OF_OTHER_KINDS,
-    every_kind_task,
-    kind_draft_fields,
-    kind_task,
-    lasting_task,
-)
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
 from tests.support.tasks import draft
 
 
@@ -30,7 +24,7 @@ def _complete(wanted: TaskDraft) -> Task:
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_a_task_of_every_kind_is_read_back_from_its_bytes(protocol: str) -> None:
     """The kind stands in the bytes, and the mechanism keeps what the task claims."""
-    task = every_kind_task()[protocol]
+    task = kind_task(protocol)
     raw = task.to_bytes()
 
     assert task == Task.from_bytes(raw)
@@ -42,7 +36,7 @@ def test_a_task_of_every_kind_is_read_back_from_its_bytes(protocol: str) -> None
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_bytes_that_name_another_kind_are_no_task(protocol: str) -> None:
     """A protocol collects one kind, and a task says which."""
-    raw = every_kind_task()[protocol].to_bytes()
+    raw = kind_task(protocol).to_bytes()
     kind = protocol_named(protocol).kind.encode()
     with pytest.raises(TaskError):
         Task.from_bytes(raw.replace(b'"kind":"' + kind, b'"kind":"categorical'))
@@ -50,7 +44,7 @@ def test_bytes_that_name_another_kind_are_no_task(protocol: str) -> None:
 
 def test_what_a_text_gives_away_follows_from_its_chances() -> None:
     """The draft need not say it, may say more, and may not say less."""
-    found = every_kind_task()["rappor"].local_epsilon
+    found = kind_task("rappor").local_epsilon
     assert 1.0216 < found < 1.0217
     assert 2.0 == kind_task("rappor", local_epsilon=2.0).local_epsilon
     with pytest.raises(TaskError, match=r"one report with these chances gives away 1\.02"):
@@ -70,7 +64,7 @@ def test_labels_make_basic_rappor() -> None:
 
 def test_a_question_that_may_be_asked_again_gets_no_amplification() -> None:
     """Its permanent responses tie tasks together, so that only the local claim adds up."""
-    alone, asked = every_kind_task()["rappor"], lasting_task()
+    alone, asked = kind_task("rappor"), lasting_task()
 
     assert alone.central_epsilon < alone.local_epsilon
     assert asked.central_epsilon == asked.local_epsilon == alone.local_epsilon
@@ -138,7 +132,7 @@ def test_a_draft_that_breaks_a_rule_is_refused_with_the_rule(
 
 def test_no_dummies_and_no_noise_of_the_shuffler_are_added_to_other_kinds() -> None:
     """One report a person, and what the shuffler delivers is as many."""
-    for task in every_kind_task().values():
+    for task in map(kind_task, OF_OTHER_KINDS):
         assert 1 == task.reports_per_user
         assert task.shuffler.idle
         assert (50, 50) == task.batch_reports(50)
@@ -146,7 +140,7 @@ def test_no_dummies_and_no_noise_of_the_shuffler_are_added_to_other_kinds() -> N
 
 def test_numbers_and_items_are_told_apart_by_their_mechanism() -> None:
     """Asked for the integers of another kind, a task says what it collects."""
-    task = every_kind_task()["duchi"]
+    task = kind_task("duchi")
     assert "duchi" == spec_as(task.mechanism, NumberSpec).name
     with pytest.raises(TaskError, match="the mechanism duchi is not for items"):
         _ = task.item_mechanism

@@ -13,7 +13,7 @@ from common.errors import TaskError
 from common.mechanism_spec import MechanismSpec
 from common.suites import SUITES
 from common.task import Task
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 
 
@@ -358,7 +358,7 @@ def test_grr_has_as_many_buckets_as_items() -> None:
 )
 def test_a_task_that_promises_nothing_is_told_what_would_help(protocol: str, remedy: str) -> None:
     """More users hide nobody where only the shuffler's dummies do."""
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
 
     with pytest.raises(TaskError, match=remedy):
         dataclasses.replace(task, central_epsilon=math.inf)

@@ -5,7 +5,7 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from common.value import kind_of
 from deploy.any_value import any_value
-from tests.support.kind_tasks import OF_OTHER_KINDS, every_kind_task, kind_task
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.tasks import published
 from user_agent.layout import layout_of
 
@@ -30,7 +30,7 @@ def test_every_task_takes_what_is_drawn_for_it(protocol: str) -> None:
 
     Seed 5; fifty values of a hundred and more are all the same with probability 1e-98 at most.
     """
-    task = published().task if protocol == "od-hp" else every_kind_task()[protocol]
+    task = published().task if protocol == "od-hp" else kind_task(protocol)
 
     assert _laid_out(task) > 1
 

@@ -22,7 +22,7 @@ from deploy.decoded_texts import (
 from deploy.result_json import dumps
 from deploy.result_rows import write_csv, write_parquet
 from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_collected
-from tests.support.kind_tasks import every_kind_task, kind_task
+from tests.support.kind_tasks import kind_task
 
 _COLUMNS: Final = (
     *("text", "share", "standard_error", "interval_low", "interval_high"),
@@ -116,7 +116,7 @@ def test_candidates_that_no_device_sends_are_refused(
 def test_a_task_for_numbers_has_nothing_to_decode() -> None:
     """It says which kind its mechanism is not for."""
     with pytest.raises(TaskError, match="is not for texts"):
-        decode_candidates(every_kind_task()["duchi"], bit_table(_TASK), CANDIDATES)
+        decode_candidates(kind_task("duchi"), bit_table(_TASK), CANDIDATES)
 
 
 def test_a_table_has_the_largest_shares_first() -> None:

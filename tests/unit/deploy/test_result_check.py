@@ -27,7 +27,7 @@ from deploy.result_check import check_fits, check_guarantees
 from deploy.simulate.collection import count
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import kind_task
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import Collected, collected, guarantee
 from tests.support.results import result
 
@@ -67,7 +67,7 @@ def _released(task: Task) -> Result:
 )
 def test_a_true_result_of_every_protocol_fits(protocol: str) -> None:
     """As it is read from the wire, with refused reports among the others."""
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     found = result_from_wire(result_to_wire(_released(task)))
 
     assert sum(found.refused.values()) >= _SPOILED
@@ -166,7 +166,7 @@ def test_reports_are_as_many_as_users_and_shuffler_make_beside_sentinels(
     fits: bool,  # noqa: FBT001
 ) -> None:
     """Two were planted, and taken off before anything was counted."""
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     task = dataclasses.replace(task, target_size=1010)
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     numbers = {"n_users": 1000, "n_sentinels": 2, "n_reports": 1000, "n_dummies": 0}

@@ -28,8 +28,8 @@ def _dummies(law: str, **fields: Any) -> DummySpec:
     return DummySpec(law=law, **wanted | fields)  # type: ignore[arg-type]
 
 
-def _task(protocol: str, **changes: Any) -> Task:
-    fields: dict[str, Any] = {
+def _wanted(protocol: str, **changes: Any) -> dict[str, Any]:
+    return {
         "protocol": protocol,
         "domain_size": 4,
         "buckets": 0,
@@ -38,8 +38,8 @@ def _task(protocol: str, **changes: Any) -> Task:
         "delta": 0.1,
         "n_min": 50,
         "target_size": 60,
+        **changes,
     }
-    return published(**fields | changes).task
 
 
 _NOISE: Final = ShufflerSpec(
@@ -52,10 +52,10 @@ _NOISE: Final = ShufflerSpec(
 )
 _COINS: Final = ShufflerSpec(law="binomial", keep_weight=KEEP_SUM * 3 // 4, trials=30, most=30)
 _EACH: Final = _dummies("each-item", trials=4, most=4)
-_TASKS: Final = {
-    "shuffler sampling and flanks": _task("sageo", shuffler=_NOISE),
-    "shuffler sampling and coins": _task("sbin", shuffler=_COINS),
-    "noise of both": _task(
+_WANTED: Final = {
+    "shuffler sampling and flanks": _wanted("sageo", shuffler=_NOISE),
+    "shuffler sampling and coins": _wanted("sbin", shuffler=_COINS),
+    "noise of both": _wanted(
         "hybrid",
         local_epsilon=1.0,
         shuffler=ShufflerSpec(
@@ -66,21 +66,25 @@ _TASKS: Final = {
             most=20,
         ),
     ),
-    "a dummy of each item": _task("aue", dummies=_EACH),
-    "fractional": _task("puredump", dummies_per_user=0.25),
-    "binomial": _task("od-hp", dummies=_dummies("binomial", per_user=1, trials=3, most=3)),
-    "negative binomial": _task(
+    "a dummy of each item": _wanted("aue", dummies=_EACH),
+    "fractional": _wanted("puredump", dummies_per_user=0.25),
+    "binomial": _wanted("od-hp", dummies=_dummies("binomial", per_user=1, trials=3, most=3)),
+    "negative binomial": _wanted(
         "od-hp",
         local_epsilon=1.0,
         dummies=_dummies("negative-binomial", trials=2, most=3),
     ),
-    "hashed, negative binomial": _task(
+    "hashed, negative binomial": _wanted(
         "od-hp",
         local_epsilon=1.0,
         buckets=2,
         dummies=_dummies("negative-binomial", trials=2, most=3),
     ),
 }
+
+
+def _task(name: str) -> Task:
+    return published(**_WANTED[name]).task
 
 
 def _collected(
@@ -111,7 +115,7 @@ def _deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     return float((apart[error > 0] / error[error > 0]).max())
 
 
-@pytest.mark.parametrize("name", _TASKS)
+@pytest.mark.parametrize("name", _WANTED)
 def test_counts_that_are_drawn_have_the_law_of_messages_made(name: str) -> None:
     """
     Means, variances and covariances of all items' support and of the number of reports.
@@ -120,7 +124,7 @@ def test_counts_that_are_drawn_have_the_law_of_messages_made(name: str) -> None:
     are allowed each is passed by chance with probability below 1e-9 for figures as good as
     Gaussian.
     """
-    task = _TASKS[name]
+    task = _task(name)
     made = _collected(task, 1, one_by_one=True)
     drawn = _collected(task, 2, one_by_one=False)
     centre = made.mean(axis=0)
@@ -130,8 +134,8 @@ def test_counts_that_are_drawn_have_the_law_of_messages_made(name: str) -> None:
 
 def test_the_test_above_notices_a_spread_that_is_off() -> None:
     """Its power: a dummy for certain instead of one in two on average has the mean, and fails."""
-    spread = _task("od-hp", dummies=_dummies("binomial", trials=4, most=4))
-    certain = _task("od-hp", dummies_per_user=1)
+    spread = published(**_wanted("od-hp", dummies=_dummies("binomial", trials=4, most=4))).task
+    certain = published(**_wanted("od-hp", dummies_per_user=1)).task
     made = _collected(spread, 3, one_by_one=True)
     other = _collected(certain, 4, one_by_one=False)
     centre = made.mean(axis=0)
@@ -141,14 +145,14 @@ def test_the_test_above_notices_a_spread_that_is_off() -> None:
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-@pytest.mark.parametrize("name", _TASKS)
+@pytest.mark.parametrize("name", _WANTED)
 def test_every_simulated_task_is_estimated_without_bias(name: str, *, one_by_one: bool) -> None:
     """
     The mean of 500 releases is within seven standard errors of the truth, as theory has them.
 
     Seed 5; four items, as good as Gaussian: fails by chance with probability below 1e-10.
     """
-    task = _TASKS[name]
+    task = _task(name)
     mechanism, rng = mechanism_of(task), np.random.default_rng(5)
     truth = _USERS / _USERS.sum()
     estimates, spreads = [], []
@@ -164,7 +168,7 @@ def test_every_simulated_task_is_estimated_without_bias(name: str, *, one_by_one
 
 def test_a_release_refines_as_its_task_says() -> None:
     """Shares that are refined are those of a histogram; the others need not be."""
-    task = _TASKS["noise of both"]
+    task = _task("noise of both")
     mechanism, rng = mechanism_of(task), np.random.default_rng(6)
     counted = count(task, mechanism, _USERS, rng, one_by_one=True)
     histogram, mixture = release(task, mechanism, counted, 11)
@@ -176,9 +180,9 @@ def test_a_release_refines_as_its_task_says() -> None:
 
 def test_messages_are_made_while_they_are_few() -> None:
     """Thirty megabytes of reports; a dummy of each item is always drawn by item."""
-    task = _TASKS["fractional"]
+    task = _task("fractional")
     messages = ONE_BY_ONE / task.mechanism.report_bytes / 1.25
 
     assert made_one_by_one(task, math.floor(messages))
     assert not made_one_by_one(task, math.ceil(messages) + 1)
-    assert not made_one_by_one(_TASKS["a dummy of each item"], 1)
+    assert not made_one_by_one(_task("a dummy of each item"), 1)

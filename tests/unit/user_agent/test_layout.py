@@ -10,14 +10,7 @@ from common.protocols import Kind, protocol_named
 from common.task import Task
 from common.task_digest import TaskDigest
 from common.value import KIND_IN_WORDS, Value
-from tests.support.kind_tasks import (
-    OF_OTHER_KINDS,
-    OTHER_KINDS,
-    VALUES,
-    every_kind_task,
-    kind_task,
-    lasting_task,
-)
+from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.tasks import published
 from user_agent.contribution import Contributor
 from user_agent.layout import lasting_scope, layout_of
@@ -28,14 +21,14 @@ _SECRET = 918273.5
 
 
 def _lay_out(protocol: str, value: Value, secret: bytes | None = None) -> Any:
-    task = every_kind_task()[protocol]
+    task = kind_task(protocol)
     return layout_of(task, secret)(value, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_every_kind_of_value_goes_into_one_report(protocol: str) -> None:
     """One report a person, of the length that the task says."""
-    task = every_kind_task()[protocol]
+    task = kind_task(protocol)
     contributor, rng = Contributor(task, TaskDigest(b"d" * 32)), np.random.default_rng(2)
     value = VALUES[protocol_named(protocol).kind]
 
@@ -121,7 +114,7 @@ def test_where_nobody_is_asked_again_noise_follows_from_nothing_that_is_kept(
     secret: bytes | None,
 ) -> None:
     """A secret that is stolen later takes nothing off; eight responses differ."""
-    task = every_kind_task()["rappor"]
+    task = kind_task("rappor")
     assert 8 == len({_ohio(task, secret, seed) for seed in range(8)})
 
 

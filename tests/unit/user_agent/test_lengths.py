@@ -15,7 +15,7 @@ from common.task import Task
 from common.task_digest import TaskDigest
 from shuffler.dummies import draw_item_dummies
 from tests.support.mechanisms import EXAMPLES, example
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 from tests.support.recording import RecordingContributor, sealed_reports
 from user_agent.contribution import draw_dummies
 
@@ -43,7 +43,7 @@ def test_every_plain_report_of_a_mechanism_has_one_length(name: str, items: int)
 @pytest.mark.parametrize("name", protocols_of("categorical"))
 def test_every_sealed_report_of_a_protocol_has_one_length(name: str) -> None:
     """Answers, the users' dummies, padding, and the dummies that the shuffler makes and seals."""
-    task, rng = every_protocol_task()[name], np.random.default_rng(4)
+    task, rng = protocol_task(name), np.random.default_rng(4)
     mechanism = mechanism_of(task)
     seal = HpkePublicKey(task.suite, task.analyzer_key).sealer(_CONTEXT)
     answers = mechanism.randomize(np.array(_ends(task.domain_size), dtype=np.int64), rng)
@@ -71,7 +71,7 @@ def _envelopes(task: Task) -> tuple[RecordingContributor, list[bytes]]:
 @pytest.mark.parametrize("name", protocols_of("categorical"))
 def test_every_submission_of_a_protocol_has_one_length(name: str) -> None:
     """Whatever the value, and however many dummies were drawn."""
-    task = every_protocol_task()[name]
+    task = protocol_task(name)
     contributor, envelopes = _envelopes(task)
 
     assert {task.envelope_bytes} == set(map(len, envelopes))
@@ -86,7 +86,7 @@ def test_submissions_do_differ_in_the_number_of_their_dummies() -> None:
     Seeds 5 and 6; of 36 draws, all alike with probability below 1e-9.
     """
     for name in ("aue", "od-hp", "puredump"):
-        task = every_protocol_task()[name]
+        task = protocol_task(name)
         mechanism, rng = mechanism_of(task), np.random.default_rng(6)
         drawn = {len(draw_dummies(mechanism, task.dummies, rng)) for _ in range(36)}
 
@@ -95,7 +95,7 @@ def test_submissions_do_differ_in_the_number_of_their_dummies() -> None:
 
 def test_a_task_with_long_items_has_one_length_too() -> None:
     """Numbers of one to three bytes, were they written as protocol buffers write them."""
-    task = every_protocol_task()["mixdump"]
+    task = protocol_task("mixdump")
     spec = dataclasses.replace(task.item_mechanism, buckets=70_000)
     large = dataclasses.replace(task, domain_size=70_000, labels=(), mechanism=spec)
     contributor, rng = RecordingContributor(large, _DIGEST), np.random.default_rng(7)

@@ -12,7 +12,7 @@ from common.accounting.release import LastingRelease, LocalRelease
 from common.accounting.theorems import LOCAL
 from common.guarantee import REPLACE_LASTING
 from common.mechanisms.randomizer import Vector
-from tests.support.kind_tasks import every_kind_task, kind_task, lasting_task
+from tests.support.kind_tasks import kind_task, lasting_task
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_reports_of_one_text_tell_of_a_bit_is_no_more_than_their_sum(
 def test_a_population_is_told_what_its_promise_rests_on() -> None:
     """That the answer stays the same; of a task that stands alone nothing is said of it."""
     asked = guarantees(lasting_task(), 2000, 0)
-    alone = guarantees(every_kind_task()["rappor"], 2000, 0)
+    alone = guarantees(kind_task("rappor"), 2000, 0)
 
     [analyzer] = [row for row in asked if row.coalition == "analyzer"]
     assert REPLACE_LASTING == analyzer.neighbouring

@@ -5,7 +5,7 @@ import pytest
 from deploy.audit.changes import changes, variants
 from deploy.audit.weakest import weakest_point
 from tests.support.audit_reports import demo_report, finding, noiseless_report, report_of
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 
 
 def test_for_the_demo_it_is_local_noise_and_separate_operators() -> None:
@@ -29,7 +29,7 @@ def test_without_local_noise_it_is_to_be_added() -> None:
 
 def test_where_no_shuffler_is_relied_on_one_would_help() -> None:
     """Against the analyzer, who then knows whose report is whose."""
-    report = report_of(every_protocol_task()["ldp-grr"], (finding(),), n_users=1000)
+    report = report_of(protocol_task("ldp-grr"), (finding(),), n_users=1000)
 
     actions = [change.action for change in changes(report, weakest_point(report))]
 
@@ -58,7 +58,7 @@ def test_a_protocol_with_noise_stands_in_for_one_without() -> None:
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-sw", "ddps", "aue", "sbin", "hybrid"])
 def test_every_kind_of_task_has_figures(protocol: str) -> None:
     """At least of itself, and of twice the users."""
-    report = report_of(every_protocol_task()[protocol], (finding(),), n_users=1000)
+    report = report_of(protocol_task(protocol), (finding(),), n_users=1000)
     names = [variant.name for variant in variants(report, weakest_point(report))]
 
     assert "The task as it is" == names[0]

@@ -15,7 +15,7 @@ from tests.support.audit_reports import (
     noiseless_report,
     report_of,
 )
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 from tests.support.result_pages import guarantee
 
 
@@ -64,7 +64,7 @@ def test_shuffler_and_analyzer_together_are_the_weakest_point(
 
 def test_of_equals_the_smaller_coalition_is_the_weakest() -> None:
     """Where no shuffler is relied on, the analyzer needs nobody."""
-    point = weakest_point(report_of(every_protocol_task()["ldp-grr"], (finding(),)))
+    point = weakest_point(report_of(protocol_task("ldp-grr"), (finding(),)))
 
     assert "analyzer" == point.coalition
     assert ("shuffler+analyzer",) == point.equals

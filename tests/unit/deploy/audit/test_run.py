@@ -19,7 +19,7 @@ from deploy.audit.scenario import Scenario
 from deploy.result_json import dumps
 from shuffler.permutation import permute
 from tests.support.audits import audited
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _SOME = ("linking", "puredump", "draws")
 
@@ -138,9 +138,9 @@ def test_every_planted_fault_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", list(every_protocol_task()))
+@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
 def test_every_protocol_passes_its_audit(protocol: str) -> None:
     """At little effort, all scenarios."""
-    report = audit(audited(every_protocol_task()[protocol], n_users=2000), seed=1)
+    report = audit(audited(protocol_task(protocol), n_users=2000), seed=1)
 
     assert report.passed, [row.sentence for row in report.failed]

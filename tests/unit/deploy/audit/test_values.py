@@ -21,7 +21,7 @@ from deploy.audit.laws.value_laws import answer_law, corner_law
 from deploy.audit.report_json import as_json
 from deploy.audit.run import audit, faults_for, rehearse, scenarios_named
 from tests.support.audits import audited, played
-from tests.support.kind_tasks import OF_OTHER_KINDS, every_kind_task, kind_task
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 
 _OF_KINDS: Final = ("kinds", "kind-estimates", "kind-devices", "kind-claims")
 
@@ -50,7 +50,7 @@ def test_the_code_as_it_is_passes_its_games_and_estimates() -> None:
 def test_every_protocol_of_another_kind_is_audited(protocol: str) -> None:
     """What is for items alone is named and not played, and nothing else fails."""
     some = [scenario for scenario in SCENARIOS if scenario.name != "services"]
-    subject = audited(every_kind_task()[protocol])
+    subject = audited(kind_task(protocol))
     report = audit(subject, seed=1, scenarios=some, processes=1)
 
     assert report.passed, [row.sentence for row in report.failed]

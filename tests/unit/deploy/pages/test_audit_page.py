@@ -17,12 +17,12 @@ from tests.support.audit_reports import (
     noiseless_report,
     report_of,
 )
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 
 _REPORTS = {"demo": demo_report, "noiseless": noiseless_report, "failed": failed_report}
 
 
-_CHEAP = every_protocol_task()["ldp-grr"]
+_CHEAP = protocol_task("ldp-grr")
 """A task whose figures take no time: for what is said of any."""
 
 

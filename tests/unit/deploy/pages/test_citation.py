@@ -81,7 +81,7 @@ def test_without_a_guarantee_none_is_claimed() -> None:
     assert "without a guarantee" in citation(result, None, version="1")
 
 
-def _texts(cohorts: int, labels: tuple[str, ...] = ()) -> tuple[Result, Task]:
+def _texts(cohorts: int, labels: tuple[str, ...]) -> tuple[Result, Task]:
     texts = None if labels else TextDraft(bits=32, cohorts=cohorts)
     task = kind_task("rappor", labels=labels, texts=texts)
     table = BitTable(
@@ -92,22 +92,23 @@ def _texts(cohorts: int, labels: tuple[str, ...] = ()) -> tuple[Result, Task]:
 
 
 @pytest.mark.parametrize(
-    ("collected_texts", "title", "without_the_task"),
+    ("cohorts", "labels", "title", "without_the_task"),
     [
-        (_texts(8), "Texts, by filters of 32 bits in 8 cohorts,", "filters of 32 bits in 8 cohor"),
-        (_texts(1), "Texts, by filters of 32 bits in 1 cohort,", "Texts, by 32 bits in 1 cohort,"),
+        (8, (), "Texts, by filters of 32 bits in 8 cohorts,", "filters of 32 bits in 8 cohorts"),
+        (1, (), "Texts, by filters of 32 bits in 1 cohort,", "Texts, by 32 bits in 1 cohort,"),
         (
-            _texts(1, ("a", "b", "c")),
+            1,
+            ("a", "b", "c"),
             "Texts, by a bit for each of 3 labels,",
             "Texts, by 3 bits in 1 cohort,",
         ),
     ],
 )
 def test_only_a_filter_is_called_one(
-    collected_texts: tuple[Result, Task], title: str, without_the_task: str
+    cohorts: int, labels: tuple[str, ...], title: str, without_the_task: str
 ) -> None:
     """Labels have a bit each and no cohorts; where the task is not at hand, neither is claimed."""
-    result, task = collected_texts
+    result, task = _texts(cohorts, labels)
 
     assert title == title_of(result, task)
     assert f"{title} from {result.n_users:,} users" in citation(result, task, version="1")
@@ -129,7 +130,7 @@ def test_a_citation_names_the_variant_of_rappor(
     """Its protocol alone leaves four of them open; without the task, or of items, it stands."""
     texts = TextDraft(bits=0 if labels else 32, cohorts=1, unset=1 - set_chance, set=set_chance)
     task = kind_task("rappor", labels=labels, texts=texts)
-    result = result_of(task, estimate=_texts(1)[0].estimate)
+    result = result_of(task, estimate=_texts(1, ())[0].estimate)
 
     assert f"(protocol rappor: {variant})" in citation(result, task, version="1")
     assert f"protocol rappor: {variant}}}" in bibtex(result, task, version="1")

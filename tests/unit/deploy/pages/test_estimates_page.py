@@ -25,7 +25,7 @@ from tests.support.kind_results import (
     kind_collected,
     result_of,
 )
-from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, every_kind_task, kind_task
+from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, kind_task
 from tests.support.result_pages import collected
 
 _HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
@@ -49,7 +49,7 @@ def _page_of(found: KindCollected, candidates: tuple[str, ...] = ()) -> str:
 
 
 def _labels(kind: Kind) -> tuple[str, ...]:
-    size = every_kind_task()[PROTOCOL_OF[kind]].domain_size
+    size = kind_task(PROTOCOL_OF[kind]).domain_size
     return (_HOSTILE, *(f"label {number}" for number in range(1, size)))
 
 
@@ -112,7 +112,7 @@ def test_a_page_shows_itself_without_script_and_network(kind: Kind) -> None:
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
 def test_the_page_of_every_protocol_says_how_it_collects(protocol: str) -> None:
     """In words, with its parameters, and the digest of the task."""
-    task = every_kind_task()[protocol]
+    task = kind_task(protocol)
     of_kind = kind_collected(task.kind)
     found = KindCollected(
         result=result_of(task, estimate=of_kind.result.estimate),
@@ -239,9 +239,6 @@ def test_a_demo_s_page_shows_the_truth() -> None:
         ({"local_epsilon": 0.1}, "the task's local_epsilon is"),
         ({"n_users": 999, "n_reports": 999}, "999 users; the task is released from 1000 on"),
         ({"n_reports": 4001}, "4001 reports; 4000 users of this task"),
-        ({"estimate": kind_collected("mean").result.estimate}, "5 values, and the result 1"),
-        ({"estimate": kind_collected("key-value").result.estimate}, "is of another kind"),
-        ({"estimate": collected(size=4).result.estimate}, "is of another kind"),
     ],
 )
 def test_a_result_that_does_not_fit_its_task_is_not_shown(
@@ -250,6 +247,23 @@ def test_a_result_that_does_not_fit_its_task_is_not_shown(
     """Its names and its promises would be wrong."""
     found = kind_collected("vector")
     result = dataclasses.replace(found.result, **change)  # type: ignore[arg-type]  # of its fields
+    with pytest.raises(WireError, match=rule):
+        estimates_page(result, found.task, (), size=5, version="1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule"),
+    [
+        ("mean", "5 values, and the result 1"),
+        ("key-value", "is of another kind"),
+        ("categorical", "is of another kind"),
+    ],
+)
+def test_an_estimate_of_something_else_is_not_shown(kind: Kind, rule: str) -> None:
+    """Though all else of the result is the task's."""
+    found = kind_collected("vector")
+    other = collected(size=4) if kind == "categorical" else kind_collected(kind)
+    result = dataclasses.replace(found.result, estimate=other.result.estimate)
     with pytest.raises(WireError, match=rule):
         estimates_page(result, found.task, (), size=5, version="1")
 

@@ -11,7 +11,7 @@ from deploy.audit.code.orders import in_buckets, in_memory
 from deploy.audit.laws.panel import panel
 from deploy.audit.laws.support_law import support_law
 from tests.support.audits import audited, played
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _OF_THE_CODE = (
     "orders",
@@ -38,7 +38,7 @@ def test_honest_code_passes(name: str) -> None:
 
 def test_laws_are_those_of_the_mechanisms() -> None:
     """Written twice, from ε and from integers: they agree for every protocol."""
-    for task in (*every_protocol_task().values(), *panel()):
+    for task in (*map(protocol_task, ITEM_PROTOCOLS), *panel()):
         mechanism, law = mechanism_of(task), support_law(task)
         if isinstance(mechanism, SupportCounting):
             found = (mechanism.p, mechanism.q, mechanism.q_dummy)

@@ -11,7 +11,7 @@ from deploy.audit.run import rehearse, scenarios_named
 from deploy.audit.stand_ins.pauses import Pauses
 from deploy.audit.stand_ins.writes import Writes
 from tests.support.audits import audited, played
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_deployed_code_keeps_every_rule(name: str) -> None:
 def test_no_bit_of_what_is_sealed_says_anything(protocol: str) -> None:
     """Of one report or of many; errs by chance with probability 1e-6 a run."""
     [scenario] = scenarios_named(["covert-bits"])
-    [row] = played(scenario, audited(every_protocol_task()[protocol]))
+    [row] = played(scenario, audited(protocol_task(protocol)))
 
     assert row.passed, row.sentence
 

@@ -15,7 +15,7 @@ from shuffler.batch_key import BatchKey
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.spool import Spool
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 
 _PLAYS = {scenario.name: scenario.play for scenario in SCENARIOS}
 _OURS = ("bulk-clients", "thresholds", "restarts")
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 def _rows(scenario: str, protocol: str = "mixdump") -> tuple[Finding, ...]:
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     audited = Audited(task_bytes=task.to_bytes(), n_users=20_000)
     return _PLAYS[scenario](audited, np.random.default_rng(5)).findings
 

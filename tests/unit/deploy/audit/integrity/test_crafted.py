@@ -8,7 +8,7 @@ import pytest
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.local_hashing import REPORT_DTYPE, LocalHashing
 from deploy.audit.integrity.crafted import blunt, crafted, supported, uniform
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _TARGETS = np.array([3, 8, 17, 22, 29])
 
@@ -16,7 +16,7 @@ _TARGETS = np.array([3, 8, 17, 22, 29])
 @pytest.mark.parametrize("protocol", ["ldp-blh", "murs"])
 def test_no_report_of_the_family_lifts_the_targets_more(protocol: str) -> None:
     """What it supports of the targets, less what it supports of all items in proportion."""
-    mechanism = mechanism_of(every_protocol_task()[protocol])
+    mechanism = mechanism_of(protocol_task(protocol))
     assert isinstance(mechanism, LocalHashing)
     family = mechanism.family
     every = np.array(
@@ -33,7 +33,7 @@ def test_no_report_of_the_family_lifts_the_targets_more(protocol: str) -> None:
 
 def test_one_report_of_the_family_supports_every_item() -> None:
     """Seed 0 sends all of them to bucket 0, and is a valid seed."""
-    mechanism = mechanism_of(every_protocol_task()["murs"])
+    mechanism = mechanism_of(protocol_task("murs"))
     report = blunt(mechanism)
 
     assert report is not None
@@ -47,7 +47,7 @@ def test_one_report_of_the_family_supports_every_item() -> None:
 )
 def test_as_many_targets_are_supported_as_a_report_can_hold(protocol: str, held: int) -> None:
     """One by a report that names an item, all by bits, some by a seed that was looked for."""
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     mechanism, targets = mechanism_of(task), _TARGETS[_TARGETS < task.domain_size]
     targets = targets if len(targets) else np.array([1])
     report = crafted(mechanism, targets, np.random.default_rng(1))
@@ -56,9 +56,9 @@ def test_as_many_targets_are_supported_as_a_report_can_hold(protocol: str, held:
     assert held <= supported(mechanism, report, targets)[0]
 
 
-@pytest.mark.parametrize("protocol", sorted(every_protocol_task()))
+@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
 def test_random_reports_are_valid(protocol: str) -> None:
     """The analyzer takes them."""
-    mechanism = mechanism_of(every_protocol_task()[protocol])
+    mechanism = mechanism_of(protocol_task(protocol))
 
     assert mechanism.valid(uniform(mechanism, 1000, np.random.default_rng(1))).all()

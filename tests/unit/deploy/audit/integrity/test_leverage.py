@@ -9,7 +9,7 @@ from common.mechanisms.band import Band
 from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.square_wave import SquareWave
 from deploy.audit.integrity.leverage import leverage
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _TARGETS = np.arange(20, 30)
 _SHARE, _HELD = 0.05, 0.02
@@ -28,7 +28,7 @@ _E = math.exp(2.0)
 )
 def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
     """From p and q, and from ε."""
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     lever = leverage(task, mechanism_of(task), _TARGETS, np.random.default_rng(1))
 
     found = lever.gain(_SHARE, lever.weight, further=0, each=lever.dummy_floor, held=_HELD)
@@ -37,7 +37,7 @@ def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
 
 def test_hashing_gains_as_the_paper_says_with_every_target_in_one_bucket() -> None:
     """β[r(1 - q) / (p - q) - f_T] for the report that supports all, q = 1/g [CJG21]."""
-    task = every_protocol_task()["murs"]
+    task = protocol_task("murs")
     mechanism = mechanism_of(task)
     lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
     p, q = _E / (_E + 6), 1 / 7
@@ -46,10 +46,10 @@ def test_hashing_gains_as_the_paper_says_with_every_target_in_one_bucket() -> No
     assert _SHARE * (10 * (1 - q) / (p - q) - _HELD) == pytest.approx(found, rel=1e-6)
 
 
-@pytest.mark.parametrize("protocol", sorted(every_protocol_task()))
+@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
 def test_whoever_only_lies_gains_their_own_share(protocol: str) -> None:
     """λ·(1 - f_T), whatever the mechanism."""
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     targets = _TARGETS if task.domain_size == 30 else np.array([1])
     lever = leverage(task, mechanism_of(task), targets, np.random.default_rng(1))
 
@@ -59,7 +59,7 @@ def test_whoever_only_lies_gains_their_own_share(protocol: str) -> None:
 
 def test_a_square_waves_places_weigh_what_least_squares_gives_them() -> None:
     """By the pseudo-inverse of the whole map, place by place."""
-    task = every_protocol_task()["ldp-sw"]
+    task = protocol_task("ldp-sw")
     mechanism = mechanism_of(task)
     assert isinstance(mechanism, SquareWave)
     band = Band(mechanism.domain_size, mechanism.width)
@@ -72,7 +72,7 @@ def test_a_square_waves_places_weigh_what_least_squares_gives_them() -> None:
 
 def test_a_flood_gains_in_proportion() -> None:
     """So many (k) further crafted reports add λ·k·(h - r·q_dummy) / (p - q)."""
-    task = every_protocol_task()["mixdump"]
+    task = protocol_task("mixdump")
     mechanism = mechanism_of(task)
     lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
     one, many = (

@@ -19,7 +19,7 @@ from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding
 from deploy.audit.integrity.leverage import Leverage
 from deploy.audit.integrity.scenarios import SCENARIOS
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import protocol_task
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ _PLAYS = {scenario.name: scenario.play for scenario in SCENARIOS}
 
 
 def _findings(scenario: str, protocol: str = "mixdump") -> list[Finding]:
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     audited = Audited(task_bytes=task.to_bytes(), n_users=20_000)
     return list(_PLAYS[scenario](audited, np.random.default_rng(5)).findings)
 

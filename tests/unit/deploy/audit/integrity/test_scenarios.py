@@ -12,7 +12,7 @@ from deploy.audit.finding import Finding
 from deploy.audit.integrity.rehearsed import SENTINELS, people, rehearsed
 from deploy.audit.integrity.scenarios import SCENARIOS
 from deploy.audit.significance import MOST_TESTS
-from tests.support.protocol_tasks import every_protocol_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _NAMES = [scenario.name for scenario in SCENARIOS]
 
@@ -28,10 +28,10 @@ def _findings(task: Task, n_users: int = 20_000, names: Sequence[str] = _NAMES) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", sorted(every_protocol_task()))
+@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
 def test_honest_code_holds(protocol: str) -> None:
     """Every row passes, of every scenario; fails by chance with probability 1e-5 over seeds."""
-    found = _findings(every_protocol_task()[protocol])
+    found = _findings(protocol_task(protocol))
 
     assert [] == [one for one in found if not one.passed]
     assert {"holds", "known limit"} == {one.verdict for one in found}
@@ -41,7 +41,7 @@ def test_honest_code_holds(protocol: str) -> None:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows() -> None:
     """Keys differ, figures do not; and every scenario has rows, which bear its name."""
-    task = every_protocol_task()["fe1"]
+    task = protocol_task("fe1")
     found = _findings(task)
 
     assert _findings(task) == found
@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_rows() -> None:
 @pytest.mark.parametrize("protocol", ["murs", "ldp-warner"])
 def test_a_handful_of_users_is_enough(protocol: str) -> None:
     """Of tasks that are audited for almost nobody."""
-    found = _findings(every_protocol_task()[protocol], n_users=3)
+    found = _findings(protocol_task(protocol), n_users=3)
 
     assert [] == [one for one in found if not one.passed]
 
@@ -62,16 +62,16 @@ def test_crafted_dummies_gain_more_than_crafted_reports_and_those_more_than_lies
     order = ["input-manipulation", "maximal-gain", "dummy-abuse", "message-flood"]
     measured = {
         one.scenario: one.measured or 0.0
-        for one in _findings(every_protocol_task()["mixdump"], names=order)
+        for one in _findings(protocol_task("mixdump"), names=order)
     }
 
     assert sorted(measured[name] for name in order) == [measured[name] for name in order]
 
 
-@pytest.mark.parametrize("protocol", sorted(every_protocol_task()))
+@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
 def test_every_protocol_can_be_rehearsed(protocol: str) -> None:
     """With its own mechanism, laws and weights."""
-    task = every_protocol_task()[protocol]
+    task = protocol_task(protocol)
     found = rehearsed(task.to_bytes())
 
     assert found is not None
@@ -88,7 +88,7 @@ def test_every_protocol_can_be_rehearsed(protocol: str) -> None:
 
 def test_a_task_of_thousands_of_dummies_is_rehearsed_with_few() -> None:
     """What it would take to seal them all is no test of who notices what."""
-    task = every_protocol_task()["puredump"]
+    task = protocol_task("puredump")
     many = replace(task, dummies=replace(task.dummies, per_user=3000))
     found = rehearsed(many.to_bytes())
 

@@ -9,14 +9,14 @@ from analyzer.registry import complete
 from common.protocols import protocols_of
 from deploy.audit.services.plan import plan_for, recovered
 from tests.support.audited_services import audited, audited_task
-from tests.support.protocol_tasks import ANALYZER_KEY, every_protocol_task
+from tests.support.protocol_tasks import ANALYZER_KEY, protocol_task
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", protocols_of("categorical"))
 def test_a_task_can_be_made_again_of_the_draft_that_is_recovered(name: str) -> None:
     """Byte for byte, but for nonce and deadline."""
-    task = every_protocol_task()[name]
+    task = protocol_task(name)
     again = complete(
         dataclasses.replace(recovered(task), deadline=task.deadline),
         analyzer_key=ANALYZER_KEY.public_key().raw,
