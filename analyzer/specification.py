@@ -16,7 +16,7 @@ from common.mechanisms.rappor import Rappor
 from common.number_spec import NumberSpec
 from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
 from common.rappor_spec import RapporSpec
-from common.task import check_local_epsilon
+from common.task import MAX_LOCAL_EPSILON
 
 LEAST_EPSILON: Final = 1e-6
 """Of numbers and pairs: with less, no number of people would tell anything."""
@@ -41,6 +41,10 @@ def specification(draft: TaskDraft) -> AnySpec:
     """
     protocol = protocol_named(draft.protocol)
     _check_tables(draft, protocol)
+    if not draft.local_epsilon and protocol.kind != "string":
+        raise TaskError(
+            f"local_epsilon is 0 or left out; a task of the protocol {protocol.name} needs it"
+        )
     if protocol.kind == "categorical":
         return _of_items(draft, protocol)
     if draft.buckets:
@@ -50,11 +54,10 @@ def specification(draft: TaskDraft) -> AnySpec:
         )
     if protocol.kind == "string":
         return _of_texts(draft)
-    check_local_epsilon(draft.local_epsilon)
-    if draft.local_epsilon < LEAST_EPSILON:
+    if not LEAST_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
         raise TaskError(
-            f"local_epsilon is {draft.local_epsilon}; it must be at least {LEAST_EPSILON} for "
-            f"{protocol.kind} data"
+            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always goes with noise, "
+            f"and it must be from {LEAST_EPSILON} to {MAX_LOCAL_EPSILON}"
         )
     return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
 
