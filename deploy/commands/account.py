@@ -93,7 +93,11 @@ def account(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Bound epsilon or delta against the analyzer, for an honest shuffler; never too low."""
+    """
+    Bound epsilon or delta against the analyzer, for an honest shuffler; never too low.
+
+    What a task claims, of any protocol, is printed by `shuffledp task create --dry-run`.
+    """
     if batch is not None:
         numbers = (users, alphabet, delta, central_epsilon, collision)
         words = (local_epsilon, random_dummies, rappor)
