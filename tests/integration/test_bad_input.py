@@ -154,7 +154,7 @@ async def test_a_task_by_another_signer_is_refused_by_shuffler_and_device(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"local_epsilon": 0.0}, "local_epsilon is 0.0; it must be above 0.0"),
+        ({"local_epsilon": 0.0}, "local_epsilon is 0 or left out"),
         ({"local_epsilon": -2.0}, "local_epsilon is -2.0"),
         ({"local_epsilon": math.nan}, "local_epsilon is nan"),
         ({"local_epsilon": 20.5}, "at most 20.0"),
