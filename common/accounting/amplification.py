@@ -25,6 +25,7 @@ Run by the analyzer and by `shuffledp account`. Replace-one neighbours.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -55,6 +56,8 @@ _PER_LOG_DELTA: Final = 6e-4
 """
 Of ln(1/δ) in the search that counts: as ε moves by a share, δ moves by about 2·ln(1/δ) times it.
 """
+_REMEMBERED: Final = 1024
+"""Answers that are kept."""
 
 
 def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> float:
@@ -100,9 +103,15 @@ def epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
         AccountingError: delta is not between MIN_DELTA and 1.
 
     Cost: some ten evaluations of δ on bins laid out once; tenths of a second, and seconds for any
-    other collision probability than 0 and 1/l.
+    other collision probability than 0 and 1/l. Nothing where it was asked before: a plan, its
+    task, and each coalition and page of a release ask for the same.
     """
     check_delta(delta)
+    return _epsilon_upper(reduction, crowd, delta)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
     epsilon = _gaussian_guess(reduction, crowd, delta)
     for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
         top = min(reduction.local_epsilon, MOST_EPSILON)
