@@ -2,6 +2,7 @@ import asyncio
 import json
 import typing
 from pathlib import Path
+from typing import Final
 
 import grpc
 import pytest
@@ -15,6 +16,13 @@ from tests.support.children import publish
 
 _VALUE = 1_048_573
 _PERSON = "Clementine Planted"
+_LARGE: Final = {
+    "protocol": "hp-sdp",
+    "domain_size": 1_048_576,
+    "buckets": 127,
+    "dummies_per_user": 0,
+}
+"""A large domain, so that the planted value is a number that nothing else shows."""
 
 
 async def test_no_log_record_at_debug_holds_a_planted_value(tmp_path: Path) -> None:
@@ -23,15 +31,14 @@ async def test_no_log_record_at_debug_holds_a_planted_value(tmp_path: Path) -> N
     value nor person appears in a record or in an error, and every field is on the allow-list.
     """
     async with Cluster(tmp_path, log_level="DEBUG") as cluster:
-        # A large domain, so that the planted value is a number that nothing else shows.
-        signed = await publish(cluster, 2, domain_size=1_048_576, buckets=127)
+        signed = await publish(cluster, 2, **_LARGE)
         async with open_channel(cluster.user_agent.address, "user_agent", None) as channel:
             stub = user_agent_pb2_grpc.UserAgentStub(channel)
             for number in range(2):
                 await stub.Contribute(_request(signed, f"{_PERSON} {number}"), timeout=30)
             async with cluster.operator() as operator, asyncio.timeout(120):
                 await operator.wait_for_result(signed.digest())
-            other = await publish(cluster, 2, domain_size=1_048_576, buckets=127)
+            other = await publish(cluster, 2, **_LARGE)
             await cluster.shuffler.kill()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await stub.Contribute(_request(other, f"{_PERSON} again"), timeout=10)

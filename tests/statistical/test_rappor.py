@@ -226,7 +226,11 @@ def test_estimates_are_unbiased_and_err_as_stated(most_together: float, runs: in
             False,
             marks=pytest.mark.slow,
         ),
-        (TextDraft(bits=16, hashes=2, cohorts=32, permanent=0.25, unset=0.0, set=1.0), False),
+        pytest.param(
+            TextDraft(bits=16, hashes=2, cohorts=32, permanent=0.25, unset=0.0, set=1.0),
+            False,
+            marks=pytest.mark.slow,
+        ),
         (TextDraft(permanent=0.25, unset=0.0, set=1.0), True),
     ],
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from tests.support.tools import tool
@@ -14,6 +15,13 @@ Scheme = Literal["light", "dark"]
 
 DESKTOP: Final = ViewportSize(width=1280, height=900)
 PHONE: Final = ViewportSize(width=390, height=844)
+SCREENS: Final = (
+    pytest.param(DESKTOP, "light", id="desktop-light"),
+    pytest.param(PHONE, "dark", id="phone-dark"),
+    pytest.param(DESKTOP, "dark", marks=pytest.mark.slow, id="desktop-dark"),
+    pytest.param(PHONE, "light", marks=pytest.mark.slow, id="phone-light"),
+)
+"""Sizes with schemes."""
 
 _QUIET: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

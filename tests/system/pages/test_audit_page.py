@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, ViewportSize
 from deploy.audit.report import AuditReport
 from deploy.pages.audit_page import audit_page
 from tests.support.audit_reports import demo_report, failed_report, finding, report_of
-from tests.support.browser import DESKTOP, PHONE, Scheme, show
+from tests.support.browser import PHONE, SCREENS, Scheme, show
 from tests.support.contrast import FAINT_TEXT
 from tests.support.protocol_tasks import protocol_task
 
@@ -25,8 +25,7 @@ def _page(make: Callable[[], AuditReport]) -> str:
     return audit_page(make())
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), SCREENS)
 @pytest.mark.parametrize("make", [demo_report, failed_report])
 def test_a_page_asks_for_nothing_fits_and_can_be_read(
     browser: Browser,

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, ViewportSize, expect
 from deploy.estimate_columns import columns_of
 from deploy.pages.result_page import result_page
 from deploy.result_rows import write_csv
-from tests.support.browser import DESKTOP, PHONE, Scheme, Watched, show
+from tests.support.browser import PHONE, SCREENS, Scheme, Watched, show
 from tests.support.contrast import FAINT_TEXT
 from tests.support.result_pages import N_USERS, collected
 
@@ -45,8 +45,7 @@ def _names(watched: Watched) -> list[str]:
     return watched.page.locator("#rows .name").all_inner_texts()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("size", "scheme"), SCREENS)
 def test_a_page_asks_for_nothing_and_fits(
     browser: Browser, tmp_path: Path, size: ViewportSize, scheme: Scheme
 ) -> None:

@@ -115,7 +115,10 @@ def _deviation(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     return float((apart[error > 0] / error[error > 0]).max())
 
 
-@pytest.mark.parametrize("name", _WANTED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if "," in name else ()) for name in _WANTED],
+)
 def test_counts_that_are_drawn_have_the_law_of_messages_made(name: str) -> None:
     """
     Means, variances and covariances of all items' support and of the number of reports.

@@ -125,7 +125,10 @@ def test_the_gap_to_the_upper_bound_is_known(
         Crowd(users=3000, random_dummies=Binomial(3000, 0.5)),
         Crowd(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
         Crowd(users=3000, dummies=1000, known_dummies=400),
-        Crowd(users=3000, random_dummies=Groups(Binomial(3000, 0.5), 2)),
+        pytest.param(
+            Crowd(users=3000, random_dummies=Groups(Binomial(3000, 0.5), 2)),
+            marks=pytest.mark.slow,
+        ),
         Crowd(users=3000, colluders=2000),
     ],
     ids=str,

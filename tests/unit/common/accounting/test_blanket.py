@@ -37,7 +37,7 @@ def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
 @pytest.mark.parametrize(
     "crowd",
     [
-        Crowd(users=50_000),
+        pytest.param(Crowd(users=50_000), marks=pytest.mark.slow),
         pytest.param(Crowd(users=50_000, dummies=5000), marks=pytest.mark.slow),
         Crowd(users=200, colluders=50),
         Crowd(users=10, dummies=40),

@@ -109,6 +109,7 @@ def test_the_least_of_all_bounds_counts(
     assert delta <= release.reduction.signal * noise * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_more_users_and_more_noise_hide_more() -> None:
     """At one ε, and δ falls with ε."""
     spec = geometric_spec(0.5, 1e-6, 1.0)

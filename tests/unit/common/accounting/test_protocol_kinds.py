@@ -79,8 +79,8 @@ def _table(protocol: str) -> tuple[Guarantee, ...]:
     return guarantees(_task(protocol), 2000, 0)
 
 
-_DEAR: Final = {"hp-sdp", "od-hp"}
-"""Kinds that take seconds: as MURS is, and with dummies whose law the tests of results have too."""
+_DEAR: Final = {"murs", "hp-sdp", "mixdump", "od-hp", "fe1"}
+"""Kinds that take seconds: those that hash, or have dummies and noise; results' tests have both."""
 _EVERY_KIND: Final = [
     pytest.param(kind, marks=pytest.mark.slow if kind in _DEAR else ()) for kind in sorted(_KINDS)
 ]

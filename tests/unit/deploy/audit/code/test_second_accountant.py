@@ -62,7 +62,10 @@ def test_a_task_of_another_kind_for_few_users_passes(protocol: str, n_users: int
     assert not checks.broken
 
 
-@pytest.mark.parametrize("n_users", [2, 3, 5, 40, 60, 100, 150])
+@pytest.mark.parametrize(
+    "n_users",
+    [2, 3, 40, *(pytest.param(number, marks=pytest.mark.slow) for number in (5, 60, 100, 150))],
+)
 @pytest.mark.parametrize("protocol", ["sh", "od-hp", "puredump"])
 def test_a_task_for_few_users_passes(protocol: str, n_users: int) -> None:
     """What is capped at the local ε, or far out in a tail, accuses no honest accountant."""
