@@ -14,9 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from analyzer.registry import complete
+from analyzer.wishes import MIN_EPSILON
 from common.accounting.coalitions import guarantees
+from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft, TextDraft
-from common.errors import PlanError
+from common.errors import PlanError, TaskError
 from common.guarantee import Guarantee
 from common.mechanism_specs import spec_as
 from common.mechanisms import bloom
@@ -58,8 +60,11 @@ class KindWishes:
     def __post_init__(self) -> None:
         if self.kind == "categorical":
             raise PlanError("items are planned for by their own rules")
-        if not self.central_epsilon > 0:
-            raise PlanError(f"central_epsilon is {self.central_epsilon:g}; it must be above 0")
+        if not MIN_EPSILON <= self.central_epsilon <= MOST_EPSILON:
+            raise PlanError(
+                f"central_epsilon is {self.central_epsilon:g}; "
+                f"it must lie between {MIN_EPSILON:g} and {MOST_EPSILON:g}"
+            )
         if not MIN_DELTA <= self.delta < 1:
             raise PlanError(
                 f"delta is {self.delta:g}; it must be at least {MIN_DELTA:g} and below 1"
@@ -106,13 +111,24 @@ def plan_kind(wishes: KindWishes) -> KindPlan:
     """
     Find the design with the least predicted error that keeps the promise.
 
+    A protocol that has no such task, such as one that projects for very many numbers, is left out.
+
     Raises:
         PlanError: No protocol of the kind keeps it.
+        TaskError: The wishes break a rule of the tasks of every protocol of the kind.
 
     Cost: some ten tasks a protocol, tenths of a second each.
     """
-    designs = [design_of(name, wishes) for name in protocols_of(wishes.kind)]
-    found = [design for design in designs if design is not None]
+    found, broken = [], []
+    for name in protocols_of(wishes.kind):
+        try:
+            design = design_of(name, wishes)
+        except TaskError as error:
+            broken.append(error)
+        else:
+            found += [] if design is None else [design]
+    if not found and broken:
+        raise broken[0]
     if not found:
         raise PlanError(
             f"no protocol for {wishes.kind} data keeps a central epsilon of "

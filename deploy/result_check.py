@@ -76,6 +76,8 @@ def _check_size(estimate: Estimate, task: Task) -> None:
         return
     if isinstance(estimate, KeyValues):
         _check_owners(estimate, task)
+    if isinstance(estimate, Means):
+        _check_bias(estimate, task)
     size = _size(estimate)
     if task.domain_size != size:
         raise WireError(f"the task has {task.domain_size} values, and the result {size}")
@@ -95,6 +97,15 @@ def _check_owners(estimate: KeyValues, task: Task) -> None:
         raise WireError(
             f"the task has the weights {spec.key_true_weight} and {spec.key_other_weight} for "
             f"whether a key is owned, and the result {found} shares of owners"
+        )
+
+
+def _check_bias(estimate: Means, task: Task) -> None:
+    projected = task.mechanism.name == "multi-rphm"
+    if estimate.unbiased == projected:
+        said = "without" if estimate.unbiased else "with"
+        raise WireError(
+            f"the task's mechanism is {task.mechanism.name}, and the result has means {said} bias"
         )
 
 
@@ -118,6 +129,19 @@ def _check_reports(result: Result, task: Task) -> None:
             f"the result refused {n_refused} reports and counted {result.n_dummies} dummies; "
             f"there were {result.n_reports} reports"
         )
+    counted = _counted(result.estimate)
+    if counted is not None and counted + n_refused != result.n_reports:
+        raise WireError(
+            f"the result refused {n_refused} of {result.n_reports} reports, and its estimate "
+            f"counts {counted}"
+        )
+
+
+def _counted(estimate: Estimate) -> int | None:
+    """Give how many reports an estimate says it is of; None of those that do not."""
+    if isinstance(estimate, BitTable):
+        return int(estimate.cohort_sizes.sum())
+    return int(estimate.reports.sum()) if isinstance(estimate, KeyValues) else None
 
 
 def _reports(result: Result, task: Task, room: int) -> tuple[int, int]:

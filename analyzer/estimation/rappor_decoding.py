@@ -2,11 +2,12 @@
 RAPPOR's decoder: which strings of a list people hold, how many hold each, and how many hold what is
 not on the list [EPK14]. Run by the analyzer. Pure.
 
-Up to a candidate for every eight bits of all cohorts, all are fitted together. Of more, each half
-of the cohorts is fitted with those that the non-negative LASSO chose on the *other* half: other
-people, and hashes that have nothing to do with these. Either way every candidate, chosen or not, is
-then looked at alone, after what the others explain; its estimate is unbiased, and its p-value knows
-nothing of the choice. README.md beside this file has what other ways were measured to do.
+Up to a candidate for every eight bits of all cohorts, and one in any case, all are fitted together.
+Of more, each half of the cohorts is fitted with those that the non-negative LASSO chose on the
+*other* half: other people, and hashes that have nothing to do with these. Either way every
+candidate, chosen or not, is then looked at alone, after what the others explain; its estimate is
+unbiased, and its p-value knows nothing of the choice. README.md beside this file has what other
+ways were measured to do.
 """
 
 from collections.abc import Sequence
@@ -158,7 +159,7 @@ def _each_label(evidence: Evidence) -> _Estimates:
 def _regressions(evidence: Evidence, most_together: float) -> list[_Fold]:
     everybody = np.arange(evidence.n_candidates)
     cohorts = len(evidence.sizes)
-    if evidence.n_candidates <= most_together * evidence.cells:
+    if evidence.n_candidates <= max(1.0, most_together * evidence.cells):
         fitted = independent(evidence, everybody)
         if len(fitted) == len(everybody):
             every = np.ones(cohorts, dtype=np.bool_)

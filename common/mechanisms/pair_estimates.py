@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from common.mechanisms.randomizer import Counts, Vector
 
@@ -21,7 +22,7 @@ PLUS: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairEstimates:
-    """All of shape (keys,), and all of them finite."""
+    """All of shape (keys,), and all numbers finite."""
 
     frequencies: Vector
     """Shares of people who own each key; unbiased, so that they may lie outside 0 .. 1."""
@@ -31,6 +32,8 @@ class PairEstimates:
     """Of the values told of each key, fakes among them; in -1 .. 1."""
     errors_with_fakes: Vector
     """Their standard errors: noise alone, not what fakes add."""
+    told: NDArray[np.bool_]
+    """Of which keys somebody told a value, or a fake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -103,6 +106,7 @@ class PairEstimator(ABC):
             means_with_fakes=means,
             # No number in -1 .. 1 varies by more than 1, which is less than the noise of one sign.
             errors_with_fakes=np.minimum(noise, 1.0),
+            told=present > 0,
         )
 
     def share_of_fakes(self, frequencies: Vector) -> Vector:
@@ -160,6 +164,7 @@ class PairEstimator(ABC):
             frequency_errors=np.where(known, spread, 0.5),
             means_with_fakes=found,
             errors_with_fakes=np.sqrt((self.value_signal**-2 - found**2) * signs),
+            told=np.ones(len(frequencies), dtype=np.bool_),
         )
 
     def without_fakes(self, estimates: PairEstimates) -> OwnersMeans:
@@ -168,7 +173,7 @@ class PairEstimator(ABC):
 
         Nearly unbiased from a single round, where iterating takes many; the noise grows by
         1/(1 - φ). With fakes in the middle it is the baseline estimator of [GLCXC20]. Where no
-        share above 0 is estimated, nothing is known.
+        share above 0 is estimated, or nobody told a value, nothing is known: the middle, ± half.
 
         Raises:
             ValueError: Reports tell nothing of who owns a key, so that there are no such shares.
@@ -176,7 +181,7 @@ class PairEstimator(ABC):
         if not self.key_signal:
             raise ValueError("reports tell nothing of who owns a key: fakes cannot be taken out")
         share = np.clip(estimates.frequencies, 0.0, 1.0)
-        known = share > 0
+        known = (share > 0) & estimates.told
         safe = np.where(known, share, 0.5)
         told = safe * self.key_signal + 1 - self.p_key
         kept = safe * self.p_key / told  # 1 - φ, which would be 0 for the smallest shares

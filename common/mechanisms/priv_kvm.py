@@ -25,6 +25,8 @@ from common.mechanisms.priv_kv import WantedPairs
 from common.mechanisms.randomizer import Vector
 
 MAX_ITERATIONS: Final = 1000
+_LEAST: Final = 2.0**-32
+"""ε of a part of a report, as `ResponseWeights` has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,11 @@ def budgets(local_epsilon: float, iterations: int, key_share: float) -> tuple[It
         raise TaskError(f"key_share is {key_share}; it must be above 0 and below 1")
     key = local_epsilon * key_share
     value = (local_epsilon - key) / iterations
+    if min(key, value) < _LEAST:
+        raise TaskError(
+            f"local_epsilon is {local_epsilon}: of {iterations} iterations, the least part would "
+            f"be {min(key, value)}; below 2^-32 reports would carry no signal"
+        )
     while Fraction(key) + iterations * Fraction(value) > Fraction(local_epsilon):
         value = math.nextafter(value, 0.0)
     first = IterationBudget(key_epsilon=key, value_epsilon=value)

@@ -123,7 +123,12 @@ def run_kinds(sweep: KindSweep, progress: Callable[[int, int], None]) -> list[Ki
     Args:
         sweep: What is asked for.
         progress: Told how many rows are done, and of how many.
+
+    Raises:
+        PlanError: A target is out of range.
     """
+    for target in sweep.central_epsilons:
+        sweep.wishes(target)  # its range is checked before anything is collected
     asked = [(name, target) for name in sweep.protocols for target in sweep.central_epsilons]
     rows = []
     for place, (protocol, target) in enumerate(asked):

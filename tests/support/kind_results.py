@@ -81,7 +81,7 @@ def _estimate(task: Task) -> Estimate:
         return KeyValues(
             means_with_fakes=np.linspace(4.0, 1.5, size),
             errors_with_fakes=np.full(size, 0.125),
-            reports=np.full(size, N_USERS // size),
+            reports=np.bincount(np.arange(N_USERS) % size),
             owners=Owners(
                 frequencies=np.linspace(0.05, 0.8, size),
                 frequency_errors=np.full(size, 0.02),

@@ -31,6 +31,8 @@ _SCALE_BITS: Final = 30
 """Binary places of a Laplace scale, where there is room for them."""
 _ROUNDING: Final = 4
 """r², in steps²: what whole numbers cost Gaussian noise."""
+MOST_EPSILON: Final = 1000.0
+"""Of any central baseline: no noise is left by then."""
 _MARGIN: Final = 1e-9
 """By which a calibrated δ stays below its target."""
 
@@ -85,8 +87,9 @@ class LaplaceNoise:
 
     @property
     def variance(self) -> float:
-        """Of one draw: 2a / (1-a)² with a = e^(-1/b), which is 1 / (2·sinh²(1/2b))."""
-        return 0.5 / math.sinh(0.5 / float(self.scale)) ** 2
+        """Of one draw: 2a / (1-a)² with a = e^(-1/b)."""
+        steep = 1 / float(self.scale)
+        return 2 * math.exp(-steep) / math.expm1(-steep) ** 2
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw independent noise; shape (size,)."""
@@ -142,7 +145,9 @@ class GaussianNoise:
 
 
 def _check(epsilon: float, sensitivity: int) -> None:
-    if not 0 < epsilon < math.inf:
-        raise AccountingError(f"epsilon is {epsilon}; it must be above 0 and finite")
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise AccountingError(
+            f"epsilon is {epsilon}; it must be above 0 and at most {MOST_EPSILON}"
+        )
     if sensitivity < 1:
         raise AccountingError(f"the sensitivity is {sensitivity}; it must be at least 1")

@@ -24,6 +24,7 @@ from common.errors import AccountingError, ValueRangeError
 from common.mechanisms.discrete_noise import exponential_coins
 from common.mechanisms.randomizer import Counts, Vector
 from deploy.simulate.central.guarantee import CentralGuarantee
+from deploy.simulate.central.noise import MOST_EPSILON
 
 Method = Literal["exponential", "permute-and-flip"]
 
@@ -32,7 +33,6 @@ _UNIT: Final = 2**30
 _HOPELESS: Final = 1000
 """Utilities whose chance would be below e^-1000 count as if it were that: capping all of them at
 one distance to the best is a utility that one person moves by 1 at most, too."""
-_MOST_EPSILON: Final = 1000.0
 _NODES: Final = 24
 """Of Gauss and Legendre, for each doubling of the range of an integral."""
 _AT_ONCE: Final = 1 << 20
@@ -46,9 +46,9 @@ class Selection:
     method: Method = "permute-and-flip"
 
     def __post_init__(self) -> None:
-        if not 1e-8 <= self.epsilon <= _MOST_EPSILON:  # noqa: PLR2004  # coarser than its unit
+        if not 1e-8 <= self.epsilon <= MOST_EPSILON:  # noqa: PLR2004  # coarser than its unit
             raise AccountingError(
-                f"epsilon is {self.epsilon}; it must lie between 1e-08 and {_MOST_EPSILON}"
+                f"epsilon is {self.epsilon}; it must lie between 1e-08 and {MOST_EPSILON}"
             )
 
     @property

@@ -15,7 +15,7 @@ from analyzer.kind_planning import (
 )
 from analyzer.registry import complete
 from common.draft import NumberDraft, TextDraft
-from common.errors import PlanError
+from common.errors import PlanError, TaskError
 from common.mechanisms.catalogue import randomizer_of
 from common.protocols import Kind, protocol_named, protocols_of
 from tests.support.kind_tasks import OTHER_KINDS
@@ -121,6 +121,8 @@ def test_nothing_keeps_an_impossible_promise(kind: Kind) -> None:
         ({"kind": "categorical"}, "items are planned for by their own rules"),
         ({"central_epsilon": 0.0}, "central_epsilon is 0"),
         ({"central_epsilon": math.nan}, "central_epsilon is nan"),
+        ({"central_epsilon": math.inf}, "central_epsilon is inf; it must lie between 1e-06 and 1"),
+        ({"central_epsilon": 101.0}, "central_epsilon is 101"),
         ({"delta": 0.0}, "delta is 0"),
         ({"delta": 1.0}, "delta is 1"),
         ({"n_min": 0}, "n_min is 0 and users is 5000"),
@@ -133,6 +135,23 @@ def test_a_wish_that_makes_no_sense_is_refused(changes: Any, rule: str) -> None:
     """By the number that breaks a rule."""
     with pytest.raises(PlanError, match=rule):
         _wishes(**changes)
+
+
+def test_a_protocol_that_has_no_such_task_is_left_out() -> None:
+    """Projections of 4,000 numbers would be too large; the others are not refused with them."""
+    wishes = _wishes("vector", size=4000, local_cap=1.0)
+    found = plan_kind(wishes)
+    with pytest.raises(TaskError, match="their product may be at most"):
+        design_of("multi-rphm", wishes)
+
+    planned = {design.draft.protocol for design in (found.best, *found.runners_up)}
+    assert set(protocols_of("vector")) - {"multi-rphm"} == planned
+
+
+def test_wishes_that_no_protocol_has_a_task_for_are_refused_by_the_rule() -> None:
+    """Of the first."""
+    with pytest.raises(TaskError, match="domain_size is 8193"):
+        plan_kind(_wishes("vector", size=8193))
 
 
 def test_an_error_is_in_the_units_of_the_range() -> None:

@@ -121,9 +121,11 @@ def test_a_later_iteration_tells_means_with_fakes_and_nothing_of_owners() -> Non
     assert (np.abs(off) <= 7 * found.errors_with_fakes[:2]).all()
 
 
-def test_a_key_that_nobody_told_of_is_not_known() -> None:
-    """Half of all own it, give or take as many; and its mean is the middle of the range."""
-    found = _collected("priv-kv", 0)
+@pytest.mark.parametrize("fakes", [(), (5.0, 4.5, 4.0, 1.0, 0.5, 0.0)])
+def test_a_key_that_nobody_told_of_is_not_known(fakes: tuple[float, ...]) -> None:
+    """Half of all own it, give or take as many; its mean is the middle, whatever fakes are."""
+    task = kind_task("priv-kv", pairs=PairDraft(low=0.0, high=5.0, fakes=fakes))
+    found = _reported(task, 0)
     assert isinstance(found, KeyValues)
 
     owners = found.owners

@@ -301,6 +301,18 @@ def test_one_cohort_must_tell_all_candidates_apart() -> None:
         decode(rappor, np.array([99, *range(40, 56)]), ["a", "b", "d"])
 
 
+@pytest.mark.parametrize("cohorts", [1, 2])
+def test_of_the_smallest_filters_one_candidate_is_decoded(cohorts: int) -> None:
+    """Though an eighth of four bits is less than one."""
+    rappor = _rappor(bits=2, hashes=1, cohorts=cohorts)
+    cells = rappor.sample_cells(np.array([10_000]), ("a",), np.random.default_rng(1))
+    found = decode(rappor, cells, ["a"])
+
+    assert 1 == found.n_fitted
+    assert np.isfinite(found.standard_errors).all()
+    assert abs(found.counts[0] - 10_000) < 3 * found.standard_errors[0]
+
+
 def test_a_candidate_that_no_device_would_take_is_refused() -> None:
     """Too long for the task, or none of its labels."""
     cells = np.array([99, *range(40, 56)])

@@ -14,10 +14,10 @@ from common.accounting.coalitions import guarantees
 from common.batch import BatchId, BatchManifest
 from common.draft import PairDraft
 from common.errors import WireError
-from common.estimate import KeyValues
+from common.estimate import BitTable, KeyValues, Means
 from common.guarantee import Guarantee
 from common.mechanisms.catalogue import mechanism_of
-from common.protocols import protocols_of
+from common.protocols import Kind, protocols_of
 from common.result import Result
 from common.result_wire import result_from_wire, result_to_wire
 from common.signing import SignedTask
@@ -111,6 +111,43 @@ def test_what_the_signed_task_contradicts_is_refused(change: dict[str, Any], sen
 
     with pytest.raises(WireError, match=sentence):
         check_fits(dataclasses.replace(true.result, **change), true.task)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "sentence"),
+    [
+        ("string", "cohort_sizes", "refused 0 of 4000 reports, and its estimate counts 400000"),
+        ("key-value", "reports", "refused 0 of 4000 reports, and its estimate counts 400000"),
+    ],
+)
+def test_reports_that_were_counted_are_those_of_the_batch(
+    kind: Kind, change: str, sentence: str
+) -> None:
+    """A hundred times as many would seem to err a tenth as much."""
+    found = kind_collected(kind)
+    check_fits(found.result, found.task)
+    many = {change: getattr(found.result.estimate, change) * 100}
+    if kind == "string":
+        assert isinstance(found.result.estimate, BitTable)
+        many["bit_counts"] = found.result.estimate.bit_counts * 100
+    estimate = dataclasses.replace(found.result.estimate, **many)
+
+    with pytest.raises(WireError, match=sentence):
+        check_fits(dataclasses.replace(found.result, estimate=estimate), found.task)
+
+
+@pytest.mark.parametrize("protocol", protocols_of("vector"))
+def test_means_are_biased_exactly_if_they_are_projected(protocol: str) -> None:
+    """Intervals of an unbiased mean cover it; those of a projection tell of noise alone."""
+    task, means = kind_task(protocol), kind_collected("vector").result.estimate
+    assert isinstance(means, Means)
+    projects = protocol == "multi-rphm"
+
+    honest = dataclasses.replace(means, unbiased=not projects)
+    check_fits(result_of(task, estimate=honest), task)
+    false = dataclasses.replace(means, unbiased=projects)
+    with pytest.raises(WireError, match=f"is {protocol}, and the result has means with"):
+        check_fits(result_of(task, estimate=false), task)
 
 
 def test_owners_are_in_a_result_exactly_if_the_task_asks_who_owns_a_key() -> None:

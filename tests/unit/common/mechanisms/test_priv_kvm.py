@@ -84,6 +84,8 @@ def test_the_bias_left_is_the_product_of_all_shares_of_fakes() -> None:
         ((1.0, 1001, 0.5), "there are 1001 iterations"),
         ((0.0, 2, 0.5), "local_epsilon is 0.0"),
         ((math.inf, 2, 0.5), "local_epsilon is inf"),
+        ((5e-324, 3, 0.5), "the least part would be 0.0; below 2\\^-32"),
+        ((1e-9, 8, 0.5), "of 8 iterations, the least part would be 6.25e-11"),
         ((1.0, 2, 0.0), "key_share is 0.0"),
         ((1.0, 2, 1.0), "key_share is 1.0"),
     ],

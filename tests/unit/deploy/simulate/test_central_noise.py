@@ -221,6 +221,8 @@ def test_a_guarantee_says_what_it_rests_on(made: Any, delta: float) -> None:
     [
         (lambda: LaplaceNoise(0.0, 2), r"epsilon is 0\.0"),
         (lambda: LaplaceNoise(math.inf, 2), "epsilon is inf"),
+        (lambda: LaplaceNoise(1000.1, 2), r"epsilon is 1000\.1; .* at most 1000\.0"),
+        (lambda: GaussianNoise(1e300, 1e-6, 2), r"epsilon is 1e\+300"),
         (lambda: LaplaceNoise(math.nan, 2), "epsilon is nan"),
         (lambda: LaplaceNoise(1.0, 0), "the sensitivity is 0"),
         (lambda: LaplaceNoise(1e-9, 2**30), "their ratio must be at most"),
@@ -237,6 +239,13 @@ def test_what_promises_nothing_is_refused(make: Any, rule: str) -> None:
     """By the figure."""
     with pytest.raises(AccountingError, match=rule):
         make()
+
+
+@pytest.mark.parametrize("epsilon", [100.0, 1000.0])
+def test_with_a_very_large_epsilon_there_is_no_noise_left(epsilon: float) -> None:
+    """And no figure is out of range."""
+    assert LaplaceNoise(epsilon, 1).variance == pytest.approx(2 * math.exp(-epsilon), rel=1e-4)
+    assert 4 < GaussianNoise(epsilon, 1e-6, 1).variance < 4.1
 
 
 @pytest.mark.parametrize("counts", [[0, 0], [3, -1]])
