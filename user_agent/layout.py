@@ -151,7 +151,8 @@ _WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Layout]]] = {
 def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
     """Refuse what is no number, infinite, or outside."""
     if not all(math.isfinite(number) and low <= number <= high for number in numbers):
-        raise ValueRangeError(f"a number must lie between {low:g} and {high:g}")
+        least, most = (str(end).removesuffix(".0") for end in (low, high))
+        raise ValueRangeError(f"a number must lie between {least} and {most}")
 
 
 def _refuse(kind: Kind, value: Value) -> NoReturn:

@@ -48,8 +48,8 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
     """
     Give means and errors in the task's units.
 
-    A number of which nobody told anything is put into the middle of its range, and half the range
-    is its error: no law within a range has a larger deviation.
+    Where there are too few reports to say anything, a number is put into the middle of its range,
+    and half the range is its error: no law within a range has a larger deviation.
     """
     spec, mechanism = spec_as(task.mechanism, NumberSpec), cast("NumberMechanism", randomizer)
     half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2

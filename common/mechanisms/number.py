@@ -49,7 +49,8 @@ class Moments:
     Means of the people whose reports were added up, with their variances.
 
     The variance is that of noise alone: it says how far the estimate may be off the mean of these
-    very people. Where nobody reported, the means are 0 and the variances infinite.
+    very people. Where there are too few reports to say anything of a mean, its variance is infinite
+    and the mean no figure.
     """
 
     means: Vector

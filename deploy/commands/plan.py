@@ -48,8 +48,12 @@ def plan(
         str,
         typer.Option(help="What is collected: categorical, string, mean, vector or key-value."),
     ] = "categorical",
-    low: Annotated[float, typer.Option(help="Least number of a range.")] = -1.0,
-    high: Annotated[float, typer.Option(help="Largest number of a range.")] = 1.0,
+    low: Annotated[
+        float | None, typer.Option(help="Least number of a range; of numbers and pairs.  [-1]")
+    ] = None,
+    high: Annotated[
+        float | None, typer.Option(help="Largest number of a range; of numbers and pairs.  [1]")
+    ] = None,
     n_min: Annotated[
         int | None, typer.Option(help="Fewest users that the promise must hold for.  [all]")
     ] = None,
@@ -101,6 +105,9 @@ def plan(
     """Find the protocol and parameters with the least error that keep a promise."""
     check_folder(output)
     kind, console = parse_kind(task_kind), terminal(stderr=json)
+    for name, end in (("low", low), ("high", high)):
+        if end is not None and kind in {"categorical", "string"}:
+            raise PlanError(f"--{name} is for numbers and pairs; --task-kind is {kind}")
     if kind != "categorical":
         for name, value, default in (
             ("rounds", rounds, 1),
@@ -121,7 +128,8 @@ def plan(
                 size=_size(kind, domain_size),
                 local_cap=planner.parse_cap(local_cap),
                 honest_fraction=honest_fraction,
-                fields=_range(kind, low, high) | {"population": population},
+                fields=_range(kind, -1.0 if low is None else low, 1.0 if high is None else high)
+                | {"population": population},
             ),
             output,
             json=json,

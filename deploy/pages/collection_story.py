@@ -118,7 +118,7 @@ def _rappor(spec: RapporSpec) -> str:
     """Say what a device did under each of RAPPOR's four variants."""
     basic = spec.encoding == "labels"
     filled = "took a bit for each label, set that of its text" if basic else _FILTER
-    replaced = ", replaced some by chance" if spec.one_time else _REPLACED_FOR_GOOD
+    replaced = _REPLACED_FOR_GOOD if spec.question else ", replaced some by chance"
     if spec.permanent_weight == 0:
         replaced = ""
     shown = "reported the bits" if spec.one_time else "reported each bit with chance noise"

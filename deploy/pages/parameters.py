@@ -10,6 +10,7 @@ from typing import Final
 from common.dummy_spec import DummySpec
 from common.hpke import fingerprint
 from common.mechanism_specs import AnySpec
+from common.protocols import Kind
 from common.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.suites import suite_named
 from common.task import Task
@@ -47,6 +48,29 @@ def _row(name: str, meaning: str, value: object) -> Parameter:
     return Parameter(name=name, meaning=meaning, value=shown)
 
 
+_COUNTED: Final[Mapping[Kind, tuple[str, str]]] = MappingProxyType(
+    {
+        "categorical": ("Values that can be answered", "values"),
+        "string": ("Texts that can be answered", "texts"),
+        "mean": ("Numbers of each person", "numbers"),
+        "vector": ("Numbers of each person", "numbers"),
+        "key-value": ("Keys that each person may own", "keys"),
+    }
+)
+"""What the domain's size counts, and what has labels."""
+
+
+def _values(task: Task) -> list[Parameter]:
+    """Say of how many values there are; nothing where any text is one."""
+    if task.kind == "string" and not task.labels:
+        return []
+    meaning, named = _COUNTED[task.kind]
+    return [
+        _row("domain_size", meaning, task.domain_size),
+        _row("labels", f"Whether the {named} have names", "yes" if task.labels else "no: numbers"),
+    ]
+
+
 def _question(task: Task) -> tuple[Parameter, ...]:
     return (
         _row(
@@ -54,8 +78,7 @@ def _question(task: Task) -> tuple[Parameter, ...]:
             "Who was asked",
             task.population or "not named: its operator says nobody is asked again",
         ),
-        _row("domain_size", "Values that can be answered", task.domain_size),
-        _row("labels", "Whether the values have names", "yes" if task.labels else "no: numbers"),
+        *_values(task),
         _row("n_min", "Fewer users than this are never released", task.n_min),
         _row("target_size", "The batch closes at this many users", task.target_size),
         _row("deadline", "It closes, or expires below n_min", moment(task.deadline)),
@@ -110,11 +133,11 @@ _MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
         "bits": "Bits of a filter",
         "hashes": "Bits that a text sets",
         "cohorts": "Cohorts, each with hashes of its own",
-        "permanent_weight": "How often a bit is replaced for good, of 128",
+        "permanent_weight": "How often a bit is replaced by chance, of 128",
         "unset_weight": "How often an unset bit is shown as set, of 65,536",
         "set_weight": "How often a set bit is shown as set, of 65,536",
         "most_bytes": "Longest text, in bytes",
-        "question": "What permanent responses are shared for; nothing: for this task alone",
+        "question": "What replaced bits are kept for, over tasks; nothing: for this answer alone",
         "key_true_weight": "Weight of the truth about a key",
         "key_other_weight": "Weight of the opposite",
         "value_true_weight": "Weight of the truth about a value's sign",

@@ -50,7 +50,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A mean over repeats, with its standard error; 0 for a single repeat."""
+    """A mean over repeats, with its standard error; 0 for a single repeat, which has none."""
 
     mean: float
     standard_error: float
@@ -60,3 +60,14 @@ class Summary:
         """Summarise."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return cls(mean=float(np.mean(values)), standard_error=spread / len(values) ** 0.5)
+
+    @property
+    def stated_error(self) -> float | None:
+        """The standard error for programs, if there is one."""
+        return self.standard_error or None
+
+    def written(self, form: str) -> str:
+        """Write the mean in a form such as ".3g", and the error as a share of it if it has one."""
+        if not (self.standard_error and self.mean):
+            return f"{self.mean:{form}}"
+        return f"{self.mean:{form}} ±{self.standard_error / self.mean:.0%}"

@@ -39,7 +39,7 @@ def show(rows: Sequence[KindRow], people: SamplePeople, console: Console) -> Non
         table.add_row(
             row.protocol,
             f"{row.target_epsilon:g}",
-            f"{row.mse.mean:.3g} ±{row.mse.standard_error / row.mse.mean:.0%}",
+            row.mse.written(".3g"),
             "-" if row.design.biased else f"×{row.mse.mean / row.mse_theory:.2f}",
             *((f"{row.mse_shrunk.mean:.3g}",) if row.mse_shrunk is not None else ()),
             rounded_up(row.design.task.central_epsilon),

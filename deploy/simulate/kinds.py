@@ -78,12 +78,12 @@ class KindRow:
             "central_epsilon": task.central_epsilon,
             "delta": task.delta,
             "mse": self.mse.mean,
-            "mse_standard_error": self.mse.standard_error,
+            "mse_standard_error": self.mse.stated_error,
             "mse_theory": self.mse_theory,
         }
         if self.mse_shrunk is not None:
             fields["mse_shrunk"] = self.mse_shrunk.mean
-            fields["mse_shrunk_standard_error"] = self.mse_shrunk.standard_error
+            fields["mse_shrunk_standard_error"] = self.mse_shrunk.stated_error
         return fields
 
 

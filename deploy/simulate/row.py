@@ -136,7 +136,7 @@ class Row:
         }
         for name, summary in self.errors.items():
             fields[name] = summary.mean
-            fields[f"{name}_se"] = summary.standard_error if self.repeats > 1 else None
+            fields[f"{name}_se"] = summary.stated_error
         if self.reference is not None:
             fields |= self.reference.as_json()
         return fields | {

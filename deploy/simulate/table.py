@@ -15,7 +15,6 @@ from common.guarantee import rounded_up
 from common.task import Task
 from deploy.foreign_text import shown
 from deploy.simulate.central.reference import CHOICE
-from deploy.simulate.errors import Summary
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
 from deploy.whole_table import add_columns, fitting, print_whole
@@ -118,7 +117,7 @@ def _cells(row: Row, task: Task) -> dict[str, str]:
         "ε": f"{row.setting.target_epsilon:g}",
         "by": _BY[row.setting.accounting],
         "msgs": f"{row.messages_per_user:.4g}",
-        "mse": _with_error(mse),
+        "mse": mse.written(".2e"),
         "theory": f"×{mse.mean / row.mse_theory:.2f}" if row.mse_theory else "-",
         "refined": f"{row.errors['mse_refined'].mean:.2e}",
         "central ε": rounded_up(task.central_epsilon),
@@ -131,13 +130,6 @@ def _cells(row: Row, task: Task) -> dict[str, str]:
         "rel. error": f"{row.errors['relative_error'].mean:.2g}",
         "seconds": f"{row.seconds:.2f}",
     }
-
-
-def _with_error(value: Summary) -> str:
-    """Show a mean and its relative standard error, which a single repeat does not have."""
-    if not (value.standard_error and value.mean):
-        return f"{value.mean:.2e}"
-    return f"{value.mean:.2e} ±{value.standard_error / value.mean:.0%}"
 
 
 def _parameters(task: Task) -> str:

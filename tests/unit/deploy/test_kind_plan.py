@@ -156,3 +156,43 @@ def test_an_option_for_items_is_refused(option: tuple[str, str]) -> None:
 
     assert 0 != outcome.exit_code
     assert f"{option[0]} is for categorical data" in str(outcome.exception)
+
+
+@pytest.mark.parametrize("kind", ["string", "categorical"])
+@pytest.mark.parametrize("end", ["--low", "--high"])
+def test_a_range_is_for_numbers_and_pairs(kind: str, end: str) -> None:
+    """Whoever gives one for anything else is told."""
+    asked = ["plan", "--task-kind", kind, "--users", "9", "--central-epsilon", "1", end, "0"]
+    outcome = CliRunner().invoke(app, asked)
+
+    assert 0 != outcome.exit_code
+    assert f"{end} is for numbers and pairs; --task-kind is {kind}" in str(outcome.exception)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ("--accounting", "published"),
+        ("--messages-cap", "2"),
+        ("--figure", "3"),
+        ("--dataset", "zipf:9"),
+        ("--plot", "errors"),
+    ],
+)
+def test_an_option_of_simulations_of_items_is_refused(option: tuple[str, str]) -> None:
+    """Before anything is simulated; by the name that was given."""
+    outcome = CliRunner().invoke(app, ["simulate", "--task-kind", "mean", *option])
+
+    assert 0 != outcome.exit_code
+    assert f"{option[0]} is for categorical data" in str(outcome.exception)
+
+
+@pytest.mark.parametrize("epsilon", ["3000", "1e308", "inf"])
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_an_epsilon_beyond_all_accounting_is_refused(command: str, epsilon: str) -> None:
+    """By its range, before anything is computed."""
+    users = ["--users", "2000"]
+    asked = [command, "--task-kind", "mean", "--central-epsilon", epsilon, *users]
+    outcome = CliRunner().invoke(app, asked)
+
+    assert "it must lie between 1e-06 and 100" in str(outcome.exception)

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.draft import TextDraft
+from common.draft import NumberDraft, TextDraft
 from common.errors import ValueRangeError
 from common.protocols import Kind, protocol_named
 from common.task import Task
@@ -89,6 +89,13 @@ def test_what_breaks_a_rule_is_refused_without_being_repeated(
     assert rule == str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+def test_the_rule_is_written_with_all_its_digits() -> None:
+    """What is refused breaks it as it is written, and not only as it is meant."""
+    task = kind_task("piecewise", numbers=NumberDraft(low=0.125, high=1_234_567.0))
+    with pytest.raises(ValueRangeError, match=r"^a number must lie between 0\.125 and 1234567$"):
+        layout_of(task, None)(1_234_569.0, np.random.default_rng(1))
 
 
 def test_a_text_that_is_no_label_is_refused() -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from html import unescape
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from deploy.comparison import compare
 from deploy.estimate_table import EstimateTable, Line
 from deploy.pages.collection_story import story
 from deploy.pages.estimates_page import estimates_page
+from deploy.pages.parameters import parameter_groups
 from deploy.read_out import read_out
 from deploy.sample_people import SamplePeople
 from tests.support.kind_results import (
@@ -125,6 +127,41 @@ def test_the_page_of_every_protocol_says_how_it_collects(protocol: str) -> None:
         assert field.name in page, field.name
 
 
+@pytest.mark.parametrize(
+    ("kind", "labels", "shown", "hidden"),
+    [
+        ("vector", (), "Numbers of each person", "Values that can"),
+        ("key-value", (), "Keys that each person may own", "Values that can"),
+        ("string", (), "Cohorts, each with hashes", "that can be answered"),
+        ("string", ("a", "b"), "Texts that can be answered", "Values that can"),
+    ],
+)
+def test_what_a_task_counts_is_called_by_its_name(
+    kind: Kind, labels: tuple[str, ...], shown: str, hidden: str
+) -> None:
+    """Only items are values that can be answered; of filters any text is one."""
+    texts = TextDraft() if labels else TextDraft(bits=32, cohorts=8)
+    changes = {"labels": labels, "texts": texts} if kind == "string" else {}
+    task = kind_task(PROTOCOL_OF[kind], **changes)
+    told = [row.meaning for _, rows in parameter_groups(task) for row in rows]
+
+    assert any(shown in meaning for meaning in told)
+    assert not any(hidden in meaning for meaning in told)
+
+
+def test_a_line_of_noise_is_not_called_an_interval() -> None:
+    """Under a picture stands what its lines are: the column's heading."""
+    found = kind_collected("vector")
+    assert isinstance(found.result.estimate, Means)
+    projected = kind_task("multi-rphm")
+    biased = dataclasses.replace(found.result.estimate, unbiased=False)
+    noisy = KindCollected(result=result_of(projected, estimate=biased), task=projected)
+
+    assert "“95% interval”" in unescape(_page_of(found))
+    assert "“± noise alone”" in unescape(_page_of(noisy))
+    assert "“95% interval”" not in unescape(_page_of(noisy))
+
+
 def test_the_page_of_a_later_iteration_tells_nothing_of_owners() -> None:
     """Neither in its story nor in its title, and no share is there."""
     pairs = PairDraft(low=0.0, high=5.0, key_share=0.0)
@@ -146,8 +183,24 @@ def test_the_page_of_a_later_iteration_tells_nothing_of_owners() -> None:
             (),
             {},
             (
+                "set bits of a filter for its text, replaced some by chance, and reported each "
+                "bit with chance noise (RAPPOR)."
+            ),
+        ),
+        (
+            (),
+            {"question": "state"},
+            (
                 "set bits of a filter for its text, replaced some by chance for good, and reported "
                 "each bit with chance noise (RAPPOR)."
+            ),
+        ),
+        (
+            (),
+            {"question": "state", "unset": 0.0, "set": 1.0},
+            (
+                "set bits of a filter for its text, replaced some by chance for good, and reported "
+                "the bits (one-time RAPPOR)."
             ),
         ),
         (
@@ -167,8 +220,8 @@ def test_the_page_of_a_later_iteration_tells_nothing_of_owners() -> None:
             ("a", "b", "c"),
             {},
             (
-                "took a bit for each label, set that of its text, replaced some by chance for "
-                "good, and reported each bit with chance noise (basic RAPPOR)."
+                "took a bit for each label, set that of its text, replaced some by chance, and "
+                "reported each bit with chance noise (basic RAPPOR)."
             ),
         ),
         (
@@ -182,13 +235,13 @@ def test_the_page_of_a_later_iteration_tells_nothing_of_owners() -> None:
     ],
 )
 def test_each_variant_of_rappor_is_told_as_what_it_does(
-    labels: tuple[str, ...], chances: dict[str, float], said: str
+    labels: tuple[str, ...], chances: dict[str, Any], said: str
 ) -> None:
-    """A filter or a label's bit; noise once or twice; without the task what holds of all."""
+    """A filter or a label's bit; noise once, twice or kept; without the task what holds of all."""
     size = {} if labels else {"bits": 32, "cohorts": 8}
     cohorts = 1 if labels else 64
-    texts = TextDraft(**{"cohorts": cohorts, **size, **chances})  # type: ignore[arg-type]  # floats
-    task = kind_task("rappor", labels=labels, texts=texts)
+    texts = TextDraft(**{"cohorts": cohorts, **size, **chances})
+    task = kind_task("rappor", labels=labels, texts=texts, population="staff")
     estimate = kind_collected("string").result.estimate  # of another task: not what is told
     result = result_of(task, estimate=estimate)
 

@@ -159,4 +159,5 @@ def test_errors_are_both_bias_and_noise(outcomes: list[Outcome]) -> None:
     one = _one(outcomes, "iterated", 1)
 
     assert one.error > abs(one.pull)
-    assert np.hypot(one.pull, one.spread) < 1.5 * one.error
+    both = np.hypot(one.pull, one.spread)
+    assert 0.95 * both < one.error < 1.25 * both  # 1.11 to 1.13 over seeds: keys differ in bias

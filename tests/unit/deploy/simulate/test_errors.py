@@ -57,3 +57,17 @@ def test_regret_is_what_the_value_that_looks_best_lacks() -> None:
 def test_a_summary_by_hand(values: list[float], mean: float, error: float) -> None:
     """Mean, and the sample's deviation over the root of their number; 0 for one."""
     assert Summary(mean=mean, standard_error=error) == Summary.of(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "written", "stated"),
+    [([3.0], "3", None), ([1.0, 3.0], "2 ±50%", 1.0), ([0.0, 0.0], "0", None)],
+)
+def test_an_error_is_written_where_there_is_one(
+    values: list[float], written: str, stated: float | None
+) -> None:
+    """A single repeat has none, and is not written as exact."""
+    found = Summary.of(values)
+
+    assert written == found.written(".3g")
+    assert stated == found.stated_error
