@@ -18,7 +18,7 @@ from analyzer.wishes import MIN_EPSILON
 from common.accounting.coalitions import guarantees
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft, TextDraft
-from common.errors import PlanError, TaskError
+from common.errors import PlanError, ShuffleDpError, TaskError
 from common.guarantee import Guarantee
 from common.mechanism_specs import spec_as
 from common.mechanisms import bloom
@@ -105,46 +105,44 @@ class KindPlan:
     wishes: KindWishes
     best: KindDesign
     runners_up: tuple[KindDesign, ...]
+    left_out: Mapping[str, str]
+    """Why there is no design of a protocol, by its name."""
 
 
 def plan_kind(wishes: KindWishes) -> KindPlan:
     """
     Find the design with the least predicted error that keeps the promise.
 
-    A protocol that has no such task, such as one that projects for very many numbers, is left out.
-
     Raises:
         PlanError: No protocol of the kind keeps it.
-        TaskError: The wishes break a rule of the tasks of every protocol of the kind.
+        TaskError: The wishes break a rule of tasks of the kind.
 
     Cost: some ten tasks a protocol, tenths of a second each.
     """
-    found, broken = [], []
+    found, broken = [], dict[str, ShuffleDpError]()
     for name in protocols_of(wishes.kind):
         try:
-            design = design_of(name, wishes)
-        except TaskError as error:
-            broken.append(error)
-        else:
-            found += [] if design is None else [design]
-    if not found and broken:
-        raise broken[0]
+            found.append(design_of(name, wishes))
+        except (PlanError, TaskError) as error:  # such as too many numbers to be projected
+            broken[name] = error
     if not found:
-        raise PlanError(
-            f"no protocol for {wishes.kind} data keeps a central epsilon of "
-            f"{wishes.central_epsilon:g} at delta {wishes.delta:g} with {wishes.n_min} users: "
-            "more users, a larger epsilon or a larger delta would do"
-        )
+        raise next(iter(broken.values()))
     found.sort(key=lambda design: (design.biased, design.mse))
-    return KindPlan(wishes=wishes, best=found[0], runners_up=tuple(found[1:]))
+    return KindPlan(
+        wishes=wishes,
+        best=found[0],
+        runners_up=tuple(found[1:]),
+        left_out={name: str(error) for name, error in broken.items()},
+    )
 
 
-def design_of(protocol: str, wishes: KindWishes) -> KindDesign | None:
+def design_of(protocol: str, wishes: KindWishes) -> KindDesign:
     """
-    Give a protocol with the largest local ε that keeps the promise; None if none does.
+    Give a protocol with the largest local ε that keeps the promise.
 
     Raises:
-        TaskError: The wishes break a rule of tasks.
+        PlanError: None does.
+        TaskError: The wishes break a rule of the protocol's tasks.
     """
     most = min(wishes.local_cap, MAX_LOCAL_EPSILON)
     high = _kept(protocol, most, wishes)
@@ -159,6 +157,12 @@ def design_of(protocol: str, wishes: KindWishes) -> KindDesign | None:
             most = middle
         else:
             found, low = better, middle
+    if found is None:
+        raise PlanError(
+            f"no local epsilon keeps a central epsilon of {wishes.central_epsilon:g} at delta "
+            f"{wishes.delta:g} with {wishes.n_min} users: more users, a larger epsilon or a larger "
+            "delta would do"
+        )
     return found
 
 

@@ -40,6 +40,7 @@ def to_json(plan: KindPlan) -> dict[str, Any]:
         **_design_as_json(plan.best),
         "guarantees": [guarantee_as_json(one) for one in plan.best.guarantees],
         "runners_up": [_design_as_json(other) for other in plan.runners_up],
+        "left_out": dict(plan.left_out),
         "users": wishes.n_users,
         "n_min": wishes.n_min,
         "domain_size": wishes.size,
@@ -130,3 +131,5 @@ def show(plan: KindPlan, console: Console) -> None:
     print_whole(table, console)
     if any(design.biased for design in plan.runners_up):
         console.print(f"* {_BIASED}.", style="dim")
+    for name, why in plan.left_out.items():
+        console.print(f"{name} is left out: {why}.", style="dim")

@@ -146,8 +146,6 @@ def _row(sweep: KindSweep, protocol: str, target: float, place: int) -> KindRow:
         design = design_of(protocol, wishes)
     except ShuffleDpError as error:
         return _refused(asked, str(error))
-    if design is None:
-        return _refused(asked, f"no local epsilon keeps {target:g} with {wishes.n_users:,} users")
     errors = [
         _errors(
             design.task,

@@ -159,7 +159,7 @@ def test_a_target_that_nothing_keeps_is_a_row_that_says_so() -> None:
     show([kept, refused], sweep.people, console)
     [_, line] = csv.DictReader(io.StringIO(as_csv([kept, refused])))
 
-    assert "no local epsilon keeps 0.0001" in refused.as_json()["refusal"]
+    assert "no local epsilon keeps a central epsilon of 0.0001" in refused.as_json()["refusal"]
     assert ("", refused.refusal) == (line["mse"], line["refusal"])
     assert "priv-kv at 0.0001 is left out" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
