@@ -69,7 +69,7 @@ def written(number: float, decimals: int | None) -> str:
     """Write a number with so many decimals; None for four digits."""
     if decimals is None or not math.isfinite(number):
         return f"{number:.4g}"
-    return f"{number:.{decimals}f}"
+    return f"{number:z.{decimals}f}"  # z: what rounds to 0 has no sign
 
 
 def decimals_of(errors: Vector) -> int | None:

@@ -240,14 +240,13 @@ def _table(points: Sequence[Point], headings: Sequence[str]) -> Table:
     add_columns(table, dict.fromkeys(headings, "right"))
     for point in points:
         cells = {"d": f"{point.setting.dimensions}", "ε": f"{point.setting.local_epsilon:g}"}
-        cells |= {name: _with_error(error) for name, error in point.errors.items()}
+        cells |= {name: error.written(_form(error.mean)) for name, error in point.errors.items()}
         table.add_row(*(cells[heading] for heading in headings))
     return table
 
 
-def _with_error(error: Summary) -> str:
-    digits = 4 if error.mean >= 0.01 else 5  # noqa: PLR2004  # three that say something
-    return f"{error.mean:.{digits}f} ±{error.standard_error / error.mean:.0%}"
+def _form(error: float) -> str:
+    return ".4f" if error >= 0.01 else ".5f"  # noqa: PLR2004  # three digits that say something
 
 
 def remarks(points: Sequence[Point]) -> list[str]:

@@ -108,11 +108,12 @@ def test_figures_have_the_decimals_that_noise_leaves_sense_to(
 
 
 def test_a_number_without_decimals_has_four_digits() -> None:
-    """And an infinite one is called so."""
-    assert ["0.1235", "0.12", "inf"] == [
+    """An infinite one is called so, and what rounds to 0 has no sign."""
+    assert ["0.1235", "0.12", "inf", "0.000"] == [
         written(0.123456, None),
         written(0.123456, 2),
         written(float("inf"), 2),
+        written(-0.0004, 3),
     ]
 
 
