@@ -18,7 +18,7 @@ from analyzer.wishes import MIN_EPSILON
 from common.accounting.coalitions import guarantees
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.draft import TaskDraft, TextDraft
-from common.errors import PlanError, ShuffleDpError, TaskError
+from common.errors import PlanError, TaskError
 from common.guarantee import Guarantee
 from common.mechanism_specs import spec_as
 from common.mechanisms import bloom
@@ -119,7 +119,7 @@ def plan_kind(wishes: KindWishes) -> KindPlan:
 
     Cost: some ten tasks a protocol, tenths of a second each.
     """
-    found, broken = [], dict[str, ShuffleDpError]()
+    found, broken = [], dict[str, PlanError | TaskError]()
     for name in protocols_of(wishes.kind):
         try:
             found.append(design_of(name, wishes))

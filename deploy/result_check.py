@@ -14,6 +14,7 @@ from common.estimate import BitTable, Estimate, Histogram, KeyValues, Means
 from common.guarantee import Guarantee
 from common.key_value_spec import KeyValueSpec
 from common.mechanism_specs import spec_as
+from common.number_spec import NumberSpec
 from common.protocols import Kind
 from common.rappor_spec import RapporSpec
 from common.result import Result
@@ -101,7 +102,7 @@ def _check_owners(estimate: KeyValues, task: Task) -> None:
 
 
 def _check_bias(estimate: Means, task: Task) -> None:
-    projected = task.mechanism.name == "multi-rphm"
+    projected = spec_as(task.mechanism, NumberSpec).projected > 0
     if estimate.unbiased == projected:
         said = "without" if estimate.unbiased else "with"
         raise WireError(

@@ -128,8 +128,7 @@ def plan(
                 size=_size(kind, domain_size),
                 local_cap=planner.parse_cap(local_cap),
                 honest_fraction=honest_fraction,
-                fields=_range(kind, -1.0 if low is None else low, 1.0 if high is None else high)
-                | {"population": population},
+                fields=_range(kind, low, high) | {"population": population},
             ),
             output,
             json=json,
@@ -170,11 +169,14 @@ def _size(kind: Kind, domain_size: int | None) -> int:
     return 1 if domain_size is None else domain_size
 
 
-def _range(kind: Kind, low: float, high: float) -> dict[str, Any]:
+def _range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
     """Give what a draft says of the range, if its kind has one."""
-    if kind == "key-value":
-        return {"pairs": PairDraft(low=low, high=high)}
-    return {} if kind == "string" else {"numbers": NumberDraft(low=low, high=high)}
+    if kind == "string":
+        return {}
+    ends: dict[str, Any] = {
+        name: end for name, end in (("low", low), ("high", high)) if end is not None
+    }
+    return {"pairs": PairDraft(**ends)} if kind == "key-value" else {"numbers": NumberDraft(**ends)}
 
 
 def _plan_kind(wishes: KindWishes, output: Path | None, *, json: bool) -> None:

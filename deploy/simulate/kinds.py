@@ -127,21 +127,20 @@ def run_kinds(sweep: KindSweep, progress: Callable[[int, int], None]) -> list[Ki
     Raises:
         PlanError: A target is out of range.
     """
-    for target in sweep.central_epsilons:
-        sweep.wishes(target)  # its range is checked before anything is collected
-    asked = [(name, target) for name in sweep.protocols for target in sweep.central_epsilons]
+    targets = [sweep.wishes(target) for target in sweep.central_epsilons]
+    asked = [(name, wishes) for name in sweep.protocols for wishes in targets]
     rows = []
-    for place, (protocol, target) in enumerate(asked):
+    for place, (protocol, wishes) in enumerate(asked):
         progress(place, len(asked))
-        rows.append(_row(sweep, protocol, target, place))
+        rows.append(_row(sweep, protocol, wishes, place))
     progress(len(asked), len(asked))
     return rows
 
 
-def _row(sweep: KindSweep, protocol: str, target: float, place: int) -> KindRow:
+def _row(sweep: KindSweep, protocol: str, wishes: KindWishes, place: int) -> KindRow:
+    target = wishes.central_epsilon
     central = central_errors(sweep.people, target, sweep.delta)
     asked = KindRow(protocol=protocol, target_epsilon=target, mse_central=central)
-    wishes = sweep.wishes(target)
     try:
         design = design_of(protocol, wishes)
     except ShuffleDpError as error:

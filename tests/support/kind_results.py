@@ -45,7 +45,7 @@ def kind_collected(kind: Kind, labels: tuple[str, ...] = ()) -> KindCollected:
         labels: Of its numbers or keys; of texts there are none.
     """
     protocol = PROTOCOL_OF[kind]
-    task = kind_task(protocol, labels=labels) if labels else kind_task(protocol)
+    task = kind_task(protocol, labels=labels)
     return KindCollected(result=result_of(task, estimate=_estimate(task)), task=task)
 
 

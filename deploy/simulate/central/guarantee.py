@@ -1,10 +1,13 @@
 """What a release by a trusted collector promises: never a bare number."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from common.errors import AccountingError
 from common.guarantee import REPLACE_ONE
 
+MOST_EPSILON: Final = 1000.0
+"""That a mechanism takes: no noise is left by then."""
 NOTHING_ELSE = "the collector sees every value, keeps it to itself, and releases nothing else"
 
 

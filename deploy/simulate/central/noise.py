@@ -25,14 +25,12 @@ from numpy.typing import NDArray
 from common.accounting.gaussian import gaussian_delta, gaussian_mu
 from common.errors import AccountingError
 from common.mechanisms.discrete_noise import MAX_DENOMINATOR, discrete_gaussian, discrete_laplace
-from deploy.simulate.central.guarantee import CentralGuarantee
+from deploy.simulate.central.guarantee import MOST_EPSILON, CentralGuarantee
 
 _SCALE_BITS: Final = 30
 """Binary places of a Laplace scale, where there is room for them."""
 _ROUNDING: Final = 4
 """r², in steps²: what whole numbers cost Gaussian noise."""
-MOST_EPSILON: Final = 1000.0
-"""Of any central baseline: no noise is left by then."""
 _MARGIN: Final = 1e-9
 """By which a calibrated δ stays below its target."""
 

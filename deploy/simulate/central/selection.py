@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from common.errors import AccountingError, ValueRangeError
 from common.mechanisms.discrete_noise import exponential_coins
 from common.mechanisms.randomizer import Counts, Vector
-from deploy.simulate.central.guarantee import CentralGuarantee
-from deploy.simulate.central.noise import MOST_EPSILON
+from deploy.simulate.central.guarantee import MOST_EPSILON, CentralGuarantee
 
 Method = Literal["exponential", "permute-and-flip"]
 

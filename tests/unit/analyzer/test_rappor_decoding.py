@@ -303,10 +303,9 @@ def test_one_cohort_must_tell_all_candidates_apart() -> None:
 
 @pytest.mark.parametrize("cohorts", [1, 2])
 def test_of_the_smallest_filters_one_candidate_is_decoded(cohorts: int) -> None:
-    """Though an eighth of four bits is less than one."""
-    rappor = _rappor(bits=2, hashes=1, cohorts=cohorts)
-    cells = rappor.sample_cells(np.array([10_000]), ("a",), np.random.default_rng(1))
-    found = decode(rappor, cells, ["a"])
+    """Though an eighth of four bits is less than one; of what is expected, without any luck."""
+    rappor = _rappor(bits=2, hashes=1, cohorts=cohorts, f=0)
+    found = decode(rappor, _expected(rappor, np.array([10_000]), ("a",)), ["a"])
 
     assert 1 == found.n_fitted
     assert np.isfinite(found.standard_errors).all()
