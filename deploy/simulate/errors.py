@@ -61,10 +61,9 @@ class Summary:
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return cls(mean=float(np.mean(values)), standard_error=spread / len(values) ** 0.5)
 
-    @property
-    def stated_error(self) -> float | None:
-        """The standard error for programs, if there is one."""
-        return self.standard_error or None
+    def stated_error(self, repeats: int) -> float | None:
+        """Give the standard error for programs; None of a single repeat, which has none."""
+        return self.standard_error if repeats > 1 else None
 
     def written(self, form: str) -> str:
         """Write the mean in a form such as ".3g", and the error as a share of it if it has one."""

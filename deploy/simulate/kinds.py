@@ -53,6 +53,7 @@ class KindRow:
     design: KindDesign | None = None
     """None where no parameters keep the target."""
     refusal: str = ""
+    repeats: int = 0
     mse: Summary | None = None
     """Of the unbiased figures: means, or shares of texts and of owners."""
     mse_shrunk: Summary | None = None
@@ -78,12 +79,12 @@ class KindRow:
             "central_epsilon": task.central_epsilon,
             "delta": task.delta,
             "mse": self.mse.mean,
-            "mse_standard_error": self.mse.stated_error,
+            "mse_standard_error": self.mse.stated_error(self.repeats),
             "mse_theory": self.mse_theory,
         }
         if self.mse_shrunk is not None:
             fields["mse_shrunk"] = self.mse_shrunk.mean
-            fields["mse_shrunk_standard_error"] = self.mse_shrunk.stated_error
+            fields["mse_shrunk_standard_error"] = self.mse_shrunk.stated_error(self.repeats)
         return fields
 
 
@@ -158,6 +159,7 @@ def _row(sweep: KindSweep, protocol: str, wishes: KindWishes, place: int) -> Kin
         protocol=protocol,
         target_epsilon=target,
         design=design,
+        repeats=sweep.repeats,
         mse=Summary.of([error[0] for error in errors]),
         mse_shrunk=Summary.of(shrunk) if shrunk else None,
         mse_theory=theory(design.task, sweep.people),

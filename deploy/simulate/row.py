@@ -136,7 +136,7 @@ class Row:
         }
         for name, summary in self.errors.items():
             fields[name] = summary.mean
-            fields[f"{name}_se"] = summary.stated_error
+            fields[f"{name}_se"] = summary.stated_error(self.repeats)
         if self.reference is not None:
             fields |= self.reference.as_json()
         return fields | {

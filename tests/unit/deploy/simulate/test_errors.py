@@ -61,13 +61,13 @@ def test_a_summary_by_hand(values: list[float], mean: float, error: float) -> No
 
 @pytest.mark.parametrize(
     ("values", "written", "stated"),
-    [([3.0], "3", None), ([1.0, 3.0], "2 ±50%", 1.0), ([0.0, 0.0], "0", None)],
+    [([3.0], "3", None), ([1.0, 3.0], "2 ±50%", 1.0), ([0.0, 0.0], "0", 0.0)],
 )
 def test_an_error_is_written_where_there_is_one(
     values: list[float], written: str, stated: float | None
 ) -> None:
-    """A single repeat has none, and is not written as exact."""
+    """A single repeat has none; repeats that agree have one of 0."""
     found = Summary.of(values)
 
     assert written == found.written(".3g")
-    assert stated == found.stated_error
+    assert stated == found.stated_error(len(values))
