@@ -2,7 +2,7 @@
 
 from analyzer.server import start
 from analyzer.settings import AnalyzerSettings
-from common.runtime.process import main
+from common.runtime.service import main
 
 if __name__ == "__main__":
     main("analyzer", AnalyzerSettings, start)

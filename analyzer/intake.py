@@ -12,13 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.repeats import Repeats
-from common.hpke import HpkePrivateKey, report_context
-from common.hpke_pool import Pool, in_order
-from common.mechanisms.mechanism import is_null
-from common.mechanisms.randomizer import Counts, Randomizer, Reports
-from common.result import RefusalCause
-from common.task import Task
+from analyzer.deduplication import Repeats
+from common.crypto.hpke import HpkePrivateKey, report_context
+from common.crypto.hpke_pool import Pool, in_order
+from common.mechanisms.base import Counts, Randomizer, Reports, is_null
+from common.messages.result import RefusalCause
+from common.task.task import Task
 from common.task_digest import TaskDigest
 
 _AHEAD: Final = 4

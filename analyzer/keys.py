@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Self
 
-from common.key_ring import Schedule
-from common.operator_token import OperatorToken
+from common.crypto.key_ring import Schedule
+from common.crypto.signing import SigningIdentity
+from common.crypto.tokens import OperatorToken
 from common.runtime.identity import load_identity
 from common.runtime.key_store import KeyStore
-from common.runtime.state import StateDirectory
-from common.signing import SigningIdentity
+from common.runtime.state_directory import StateDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

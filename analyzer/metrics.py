@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from analyzer.store import BatchEnd
-from common.result import Result
-from common.runtime.vitals import Vitals
+from analyzer.storage.store import BatchEnd
+from common.messages.result import Result
+from common.runtime.process_metrics import Vitals
 from common.task_digest import TaskDigest
 
 

@@ -7,25 +7,25 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from analyzer.budgets import Spending
 from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.specification import local_claim, specification
-from analyzer.spending import Spending
-from analyzer.store import Store
-from analyzer.task_table import TaskLine
+from analyzer.storage.store import Store
+from analyzer.storage.task_table import TaskLine
+from analyzer.task_builder import local_claim, specification
 from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MOST_EPSILON
-from common.draft import TaskDraft
-from common.dummy_spec import DummySpec
+from common.crypto.hpke import HpkePublicKey, KeyId, key_id
+from common.crypto.signing import SignedTask
 from common.errors import TaskError, UnknownTaskError
-from common.hpke import HpkePublicKey, KeyId, key_id
 from common.protocols import protocol_named
 from common.runtime.clock import Clock
-from common.signing import SignedTask
-from common.task import NONCE_BYTES, Task
+from common.task.composition import check_domain_size
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.task import NONCE_BYTES, Task
+from common.task.text import normalised
 from common.task_digest import TaskDigest
-from common.task_rules import check_domain_size
-from common.text import normalised
 
 
 class Registry:

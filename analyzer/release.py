@@ -11,18 +11,18 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from analyzer.conclusion import conclude
+from analyzer.batch_checks import judge, judge_refusals, of_users_alone
+from analyzer.budgets import Spending
+from analyzer.finalize import conclude
 from analyzer.intake import Intake, take_in
 from analyzer.keys import AnalyzerKeys
-from analyzer.ledger import Charge
-from analyzer.lookout import look, without
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
-from analyzer.spending import Spending
+from analyzer.sentinel_matching import look, without
 from analyzer.staging import Staging
-from analyzer.store import Store
-from analyzer.verdict import judge, judge_refusals, of_users_alone
-from common.batch import BatchManifest
+from analyzer.storage.ledger import Charge
+from analyzer.storage.store import Store
+from common.crypto.hpke_pool import Pool
 from common.errors import (
     AccountingError,
     BudgetError,
@@ -32,17 +32,17 @@ from common.errors import (
     UnknownKeyError,
     UnusableBatchError,
 )
-from common.evidence_wire import commitment_from_bytes
-from common.guarantee import claimed
-from common.hpke_pool import Pool
-from common.inclusion import BatchCommitment
-from common.ledger_entry import LedgerEntry
-from common.mechanisms.catalogue import randomizer_of
-from common.result import Result
-from common.result_wire import result_from_bytes, result_to_bytes
+from common.mechanisms.registry import randomizer_of
+from common.messages.batch import BatchManifest
+from common.messages.guarantee import claimed
+from common.messages.inclusion_proof import BatchCommitment
+from common.messages.ledger_entry import LedgerEntry
+from common.messages.result import Result
 from common.runtime import logs
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
+from common.wire.evidence import commitment_from_bytes
+from common.wire.results import result_from_bytes, result_to_bytes
 
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0

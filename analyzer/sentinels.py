@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from analyzer.registry import Registry
-from analyzer.store import Store
+from analyzer.storage.store import Store
+from common.crypto.merkle import HASH_BYTES
 from common.errors import WireError
-from common.merkle import HASH_BYTES
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 
 

@@ -4,27 +4,27 @@ import asyncio
 
 import grpc
 
+from analyzer.budgets import Spending
 from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.overview import Overview
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
-from analyzer.spending import Spending
 from analyzer.staging import Staging
-from analyzer.store import Store
+from analyzer.storage.store import Store
+from analyzer.task_listing import Overview
+from common.crypto.hpke import KeyId
+from common.crypto.hpke_pool import HpkePool
+from common.crypto.randomness import secure_generator
 from common.errors import LedgerError
-from common.hpke import KeyId
-from common.hpke_pool import HpkePool
-from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
-from common.runtime.process import Listener
-from common.runtime.rotation import Rotation
-from common.runtime.state import StateDirectory
+from common.runtime.key_store import Rotation
+from common.runtime.process_metrics import Vitals
+from common.runtime.service import Listener
+from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
-from common.runtime.vitals import Vitals
 from protos.shuffledp.v1 import analyzer_pb2_grpc
 
 

@@ -6,31 +6,31 @@ from typing import Any
 
 import grpc
 
-from analyzer.overview import Overview
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
-from common.draft_wire import draft_from_wire
-from common.evidence_wire import delivered_to_wire, sentinels_from_wire
-from common.ledger_wire import after_from_wire, ledger_to_wire
-from common.result_wire import result_to_wire
-from common.task_summary_wire import (
-    description_to_wire,
-    summaries_to_wire,
-    tasks_after_from_wire,
-)
-from common.wire import (
+from analyzer.task_listing import Overview
+from common.wire.batches import (
     REPORTS_WANTED,
     chunk_from_wire,
     digest_from_wire,
     manifest_from_wire,
     signed_task_to_wire,
 )
+from common.wire.evidence import delivered_to_wire, sentinels_from_wire
+from common.wire.ledger import after_from_wire, ledger_to_wire
+from common.wire.results import result_to_wire
+from common.wire.tasks import (
+    description_to_wire,
+    draft_from_wire,
+    summaries_to_wire,
+    tasks_after_from_wire,
+)
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 
 class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
-    """Answers the shuffler and operators; who may call what: common/runtime/calls.py."""
+    """Answers the shuffler and operators; who may call what: common/runtime/access.py."""
 
     def __init__(
         self, registry: Registry, releases: Releases, sentinels: Sentinels, overview: Overview

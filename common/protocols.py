@@ -42,9 +42,9 @@ NumberMechanismName = Literal[
 KeyValueMechanismName = Literal["priv-kv"]
 AnyMechanismName = MechanismName | RapporMechanismName | NumberMechanismName | KeyValueMechanismName
 DummyLaw = Literal["fixed", "fractional", "binomial", "negative-binomial", "each-item"]
-"""How many dummies a user adds: see common/dummy_spec.py."""
+"""How many dummies a user adds: see common/task/dummy_spec.py."""
 ShufflerLaw = Literal["none", "binomial", "geometric"]
-"""How many dummies of each item the shuffler adds: see common/shuffler_spec.py."""
+"""How many dummies of each item the shuffler adds: see common/task/shuffler_spec.py."""
 Refinement = Literal["em", "ems", "norm-sub", "norm-cut", "norm-mul", "base-cut", "power-ns"]
 Domain = Literal["any", "binary", "ordered", "labelled"]
 """What the items must be: anything; two; in an order; or named, each by a label."""

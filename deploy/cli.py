@@ -25,7 +25,7 @@ from deploy.commands import (
     tokens,
 )
 from deploy.commands.example import example
-from deploy.foreign_text import visible
+from deploy.terminal.escape import visible
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,6 +1,6 @@
 """Run as `python -m shuffler --settings shuffler.toml`."""
 
-from common.runtime.process import main
+from common.runtime.service import main
 from shuffler.server import start
 from shuffler.settings import ShufflerSettings
 

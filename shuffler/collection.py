@@ -7,7 +7,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from common.batch import BatchProgress, BatchState, BatchStatus
+from common.crypto.hpke import HpkePrivateKey, envelope_context
+from common.crypto.hpke_pool import Pool
+from common.crypto.signing import SignedTask
+from common.crypto.tokens import serial_of
 from common.errors import (
     BatchStateError,
     SealError,
@@ -17,22 +20,19 @@ from common.errors import (
     UserTokenError,
     WireError,
 )
-from common.hpke import HpkePrivateKey, envelope_context
-from common.hpke_pool import Pool
+from common.messages.batch import BatchProgress, BatchState, BatchStatus
+from common.messages.submission import REFUSALS, Outcome, unpack
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
-from common.signing import SignedTask
-from common.submission import REFUSALS, Outcome, unpack
 from common.task_digest import TaskDigest
-from common.user_token import serial_of
-from shuffler.batch import after, asked_to_close
-from shuffler.batch_key import BatchKey
-from shuffler.group import Group, form_from_opened, form_group
+from shuffler.active_batches import PastRound, Round, Rounds
+from shuffler.admission import TokenCheck
 from shuffler.refusals import Refusals
-from shuffler.rounds import PastRound, Round, Rounds
-from shuffler.spool import Spool
-from shuffler.submission_table import Arrival
-from shuffler.token_check import TokenCheck
+from shuffler.states import after, asked_to_close
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import Group, form_from_opened, form_group
+from shuffler.storage.spool import Spool
+from shuffler.storage.submissions import Arrival
 
 _CALLS_AHEAD: Final = 3
 """Bulk calls taken up for each worker: one is opened, one waits for it, one is being stored."""

@@ -12,21 +12,21 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BatchManifest
+from common.crypto.hpke_pool import Pool
 from common.errors import DamagedStorageError, PeerRefusalError, ShuffleDpError
-from common.hpke_pool import Pool
+from common.messages.batch import BatchManifest
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from shuffler.batch import AFTER_COLLECTING, FINAL_STATES, KEPT_STATES, Event, after, due
-from shuffler.client import Analyzer
-from shuffler.group import open_group
+from shuffler.active_batches import Round, Rounds
+from shuffler.analyzer_client import Analyzer
 from shuffler.inclusion import Inclusions, Sent
 from shuffler.metrics import BatchMetrics
-from shuffler.mixing import Mixed, Mixing
 from shuffler.refusals import Refusals
-from shuffler.rounds import Round, Rounds
-from shuffler.spool import Spool, StoredBatch
+from shuffler.shuffle import Mixed, Mixing
+from shuffler.states import AFTER_COLLECTING, FINAL_STATES, KEPT_STATES, Event, after, due
+from shuffler.storage.group import open_group
+from shuffler.storage.spool import Spool, StoredBatch
 
 _GROUPS_AT_ONCE: Final = 16
 """Groups read from the spool at once."""

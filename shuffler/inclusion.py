@@ -15,18 +15,18 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BatchManifest
+from common.crypto.merkle import HASH_BYTES, Tree, leaves_of
+from common.crypto.signing import PublicIdentity
 from common.errors import DamagedStorageError, ProofError, StorageError, WireError
-from common.evidence_wire import commitment_from_bytes, commitment_to_bytes
-from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import HASH_BYTES, Tree, leaves_of
+from common.messages.batch import BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime import logs
 from common.runtime.clock import Clock
-from common.runtime.state import write_whole
-from common.runtime.storage import storage_failures
-from common.signing import PublicIdentity
-from common.task import Task
+from common.runtime.database import storage_failures
+from common.runtime.state_directory import write_whole
+from common.task.task import Task
 from common.task_digest import TaskDigest
+from common.wire.evidence import commitment_from_bytes, commitment_to_bytes
 
 _OWNER_ONLY: Final = 0o600
 _TIME_BYTES: Final = 8

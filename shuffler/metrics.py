@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from common.batch import BatchId, BatchState
+from common.messages.batch import BatchId, BatchState
+from common.messages.submission import Outcome
 from common.runtime.metric_table import REFUSALS_TOLD, STATES_TOLD
-from common.runtime.vitals import Vitals
-from common.submission import Outcome
-from shuffler.batch import AFTER_COLLECTING
+from common.runtime.process_metrics import Vitals
+from shuffler.states import AFTER_COLLECTING
 
 _WAITING = frozenset({BatchState.CLOSED, BatchState.PERMUTED})
 """States between closing and delivery."""

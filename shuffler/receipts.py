@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from common.receipt import sign_bulk_receipt, sign_receipt
-from common.signing import SigningIdentity
-from common.submission import Outcome
+from common.crypto.receipt import sign_bulk_receipt, sign_receipt
+from common.crypto.signing import SigningIdentity
+from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 
 _ON_THE_DISK: Final = frozenset({Outcome.STORED, Outcome.REPEATED})

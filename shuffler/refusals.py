@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from common.batch import BatchId
 from common.errors import ShuffleDpError
+from common.messages.batch import BatchId
+from common.messages.submission import Outcome
 from common.runtime import logs
-from common.submission import Outcome
-from shuffler.spool import Spool
+from shuffler.storage.spool import Spool
 
 _PAUSE: Final = 1.0
 """Seconds from one writing to the next."""

@@ -5,38 +5,35 @@ from typing import Final
 
 import grpc
 
-from common.hpke import KeyId
-from common.hpke_pool import HpkePool
-from common.key_ring import DAY, KeyState
-from common.operator_token import OperatorToken
-from common.randomness import secure_generator
+from common.crypto.hpke import KeyId
+from common.crypto.hpke_pool import HpkePool
+from common.crypto.key_ring import DAY, KeyState
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import PublicIdentity
+from common.crypto.suites import DEFAULT_SUITE, SUITES
+from common.crypto.tokens import OperatorToken, TokenIdentity
 from common.runtime.clock import SystemClock
 from common.runtime.fresh_channel import FreshChannel
 from common.runtime.identity import load_identity
-from common.runtime.key_store import KeyStore
-from common.runtime.process import Listener
-from common.runtime.rotation import Rotation
+from common.runtime.key_store import KeyStore, Rotation
+from common.runtime.process_metrics import Vitals
 from common.runtime.rpc import open_channel
-from common.runtime.state import StateDirectory
+from common.runtime.service import Listener
+from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
-from common.runtime.vitals import Vitals
-from common.signing import PublicIdentity
-from common.suites import DEFAULT_SUITE, SUITES
-from common.user_token import TokenIdentity
 from protos.shuffledp.v1 import shuffler_pb2_grpc
-from shuffler.client import AnalyzerClient
+from shuffler.active_batches import Rounds
+from shuffler.admission import ConnectionCount, TokenCheck
+from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
-from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
 from shuffler.refusals import Refusals
-from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
 from shuffler.settings import ShufflerSettings
-from shuffler.spool import Spool
-from shuffler.token_check import TokenCheck
+from shuffler.storage.spool import Spool
 
 
 class ShufflerService:

@@ -2,9 +2,8 @@
 
 from typing import Protocol
 
-from common.evidence_wire import prefix_from_wire, proof_to_wire
-from common.submission import Outcome
-from common.wire import (
+from common.messages.submission import Outcome
+from common.wire.batches import (
     digest_from_wire,
     envelope_from_wire,
     envelopes_from_wire,
@@ -13,9 +12,10 @@ from common.wire import (
     signed_task_to_wire,
     status_to_wire,
 )
+from common.wire.evidence import prefix_from_wire, proof_to_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
-from shuffler.connection_count import ConnectionCount
 from shuffler.inclusion import Inclusions
 from shuffler.receipts import Receipts
 
@@ -28,7 +28,7 @@ class _Call(Protocol):
 
 
 class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
-    """Answers devices; and its operator, see common/runtime/calls.py."""
+    """Answers devices; and its operator, see common/runtime/access.py."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from common.errors import SettingsError
-from common.inclusion import PROOF_DAYS
+from common.messages.inclusion_proof import PROOF_DAYS
 from common.runtime.settings import KeyHolderSettings, check_processes
 
 

@@ -1,6 +1,6 @@
 """Run as `python -m user_agent --settings user_agent.toml`."""
 
-from common.runtime.process import main
+from common.runtime.service import main
 from user_agent.server import start
 from user_agent.settings import UserAgentSettings
 

@@ -13,6 +13,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from common.crypto.receipt import envelope_hash, receipt_holds
+from common.crypto.signing import PublicIdentity
 from common.errors import (
     PeerRefusalError,
     ReceiptError,
@@ -21,20 +23,17 @@ from common.errors import (
     UserTokenError,
     WireError,
 )
-from common.evidence_wire import AnswerRecord
-from common.receipt import envelope_hash, receipt_holds
+from common.messages.value import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
-from common.signing import PublicIdentity
 from common.task_digest import TaskDigest
-from common.value import Value
+from common.wire.evidence import AnswerRecord
 from user_agent.budget import Budget, SavedSubmission, SubmissionState
-from user_agent.client import Shuffler
 from user_agent.contribution import Contributor
+from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.evidence import Inclusion
-from user_agent.personal_secrets import PersonalSecrets
 from user_agent.policy import Claim, Policy, check
-from user_agent.token_file import TokenFile
+from user_agent.shuffler_client import Shuffler
 
 _RESEND_SECONDS: Final = 30.0
 """Pause between tries to send what could not be sent."""

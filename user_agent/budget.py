@@ -11,8 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from common.runtime.database import Database
-from common.runtime.storage import storage_failures
+from common.runtime.database import Database, storage_failures
 from common.task_digest import TaskDigest
 from user_agent import evidence
 from user_agent.contribution import Answer

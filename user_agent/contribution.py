@@ -11,17 +11,16 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.hpke import HpkePublicKey, envelope_context, report_context
-from common.mechanisms.catalogue import randomizer_of
-from common.mechanisms.mechanism import Mechanism, null_reports
-from common.mechanisms.randomizer import Reports
-from common.merkle import leaf
-from common.submission import Submission, pack
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from common.crypto.merkle import leaf
+from common.mechanisms.base import Mechanism, Reports, null_reports
+from common.mechanisms.registry import randomizer_of
+from common.messages.submission import Submission, pack
+from common.messages.value import Value
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.value import Value
-from user_agent.layout import layout_of
+from user_agent.encoding import layout_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,7 @@ class Answer:
 
     envelope: bytes
     leaves: tuple[bytes, ...]
-    """Hashes of its sealed reports: common/merkle.py."""
+    """Hashes of its sealed reports: common/crypto/merkle.py."""
     deadline: int
     """Of the task."""
     sampled: bool

@@ -6,11 +6,11 @@ from typing import Self
 
 from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
+from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import AccountingError, BudgetError, PolicyError, SignatureError
-from common.guarantee import rounded_up, sum_upper
-from common.mechanisms.catalogue import randomizer_of
-from common.signing import PublicIdentity, SignedTask
-from common.task import Task
+from common.mechanisms.registry import randomizer_of
+from common.messages.guarantee import rounded_up, sum_upper
+from common.task.task import Task
 from common.task_digest import TaskDigest
 
 

@@ -5,25 +5,24 @@ from typing import Final
 
 import grpc
 
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
-from common.randomness import secure_generator
 from common.runtime.clock import SystemClock
-from common.runtime.process import Listener
+from common.runtime.process_metrics import Vitals
 from common.runtime.rpc import open_channel
-from common.runtime.state import StateDirectory
+from common.runtime.service import Listener
+from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
-from common.runtime.vitals import Vitals
-from common.signing import PublicIdentity
 from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.budget import Budget
-from user_agent.client import DeviceClient
-from user_agent.personal_secrets import PersonalSecrets
+from user_agent.credentials import PersonalSecrets, TokenFile
+from user_agent.inclusion_monitor import Watch
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
-from user_agent.token_file import TokenFile
-from user_agent.watch import Watch
+from user_agent.shuffler_client import DeviceClient
 
 _LASTING_FILE: Final = "permanent.key"
 

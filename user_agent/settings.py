@@ -7,7 +7,7 @@ from pathlib import Path
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import SettingsError
 from common.runtime.settings import ServiceSettings, is_local
-from common.task import MAX_LOCAL_EPSILON
+from common.task.task import MAX_LOCAL_EPSILON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

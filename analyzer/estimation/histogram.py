@@ -3,9 +3,8 @@
 import numpy as np
 
 from analyzer.estimation.refinement import Evidence, refine
-from common.estimate import Histogram
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Counts
+from common.mechanisms.base import Counts, Mechanism, Mixture
+from common.messages.estimate import Histogram
 from common.protocols import Refinement
 
 

@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from analyzer.estimation.base_cut import base_cut
-from analyzer.estimation.em import maximise_likelihood
-from analyzer.estimation.ems import smoothed_likelihood
-from analyzer.estimation.norm_cut import norm_cut
-from analyzer.estimation.norm_mul import norm_mul
-from analyzer.estimation.norm_sub import norm_sub
-from analyzer.estimation.power_ns import power_ns
+from analyzer.estimation.em import maximise_likelihood, smoothed_likelihood
+from analyzer.estimation.projection import base_cut, norm_cut, norm_mul, norm_sub, power_ns
 from common.errors import TaskError
-from common.mechanisms.mechanism import Channel
-from common.mechanisms.randomizer import Counts, Vector
+from common.mechanisms.base import Channel, Counts, Vector
 from common.protocols import Refinement
 
 

@@ -8,8 +8,8 @@ told from the means themselves. Pure.
 
 from typing import Final
 
-from common.mechanisms.number import Moments
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
+from common.mechanisms.numeric.number import Moments
 
 _TO_A_POINT: Final = 2
 """Attributes that James and Stein's rule does not count, towards a point that is given."""

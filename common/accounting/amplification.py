@@ -31,9 +31,10 @@ from typing import Final
 import numpy as np
 from scipy import optimize
 
+from common.accounting.anonymity_set import Crowd
+from common.accounting.blanket_size import Surroundings
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
-from common.accounting.counts import quantile
-from common.accounting.crowd import Crowd
+from common.accounting.count_distributions import quantile
 from common.accounting.epsilon_search import (
     LEAST_EPSILON,
     MOST_EPSILON,
@@ -41,9 +42,8 @@ from common.accounting.epsilon_search import (
     least_epsilon,
 )
 from common.accounting.gaussian import gaussian_delta
-from common.accounting.surroundings import Surroundings
 from common.errors import AccountingError
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _FIRST_BINS: Final = 24

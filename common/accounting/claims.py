@@ -8,8 +8,8 @@ another machine and with other bins, always finds an honest claim true.
 from decimal import ROUND_CEILING, Context
 from typing import Final
 
-from common.accounting.coalitions import claimed_release
-from common.task import MIN_DELTA, Task
+from common.accounting.guarantees import claimed_release
+from common.task.task import MIN_DELTA, Task
 
 _ROOM: Final = 1e-4
 """Relative; on top of ε."""

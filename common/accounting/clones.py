@@ -23,14 +23,13 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from common.accounting.binomial import at_most
-from common.accounting.counts import Binomial
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
+from common.accounting.binomial import RELATIVE_ERROR, at_most
+from common.accounting.blanket_size import Bins
+from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import least_epsilon
-from common.accounting.surroundings import Bins
-from common.accounting.tails import RELATIVE_ERROR
 from common.errors import AccountingError, BoundRangeError
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _LARGEST: Final = 700.0

@@ -22,10 +22,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from dp_accounting.pld import pld_pmf
 
-from common.accounting.release import LastingRelease, Release
+from common.accounting.releases import LastingRelease, Release
 from common.errors import AccountingError
-from common.guarantee import sum_upper
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
+from common.messages.guarantee import sum_upper
 
 MIN_COMPOSED_DELTA: Final = 1e-12
 """Below it the rounding of Fourier transforms would decide."""

@@ -17,9 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.binomial import interval_masses, more_than, stop_loss
-from common.accounting.tails import RELATIVE_ERROR
-from common.mechanisms.randomizer import Vector
+from common.accounting.binomial import RELATIVE_ERROR, interval_masses, more_than, stop_loss
+from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 _MEAN_ERROR: Final = 1e-10

@@ -7,7 +7,7 @@ from typing import Final
 from scipy import optimize
 
 from common.errors import AccountingError
-from common.task import MIN_DELTA
+from common.task.task import MIN_DELTA
 
 LEAST_EPSILON: Final = 1e-9
 MOST_EPSILON: Final = 100.0

@@ -36,12 +36,11 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.binomial_window import ROUNDING, BinomialWindow
-from common.accounting.counts import Binomial
+from common.accounting.count_distributions import ROUNDING, Binomial, BinomialWindow
 from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
 from common.errors import AccountingError
-from common.mechanisms.randomizer import Vector
-from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.mechanisms.base import Vector
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _TAIL: Final = 1e-30
 """Probability beyond either side of a window; it is charged to δ all the same."""

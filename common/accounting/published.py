@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from common.accounting.counts import Binomial
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
+from common.accounting.count_distributions import Binomial
 from common.accounting.published_noise import at_most_one, aue, check_range_of_delta, sageo, sbin
-from common.dummy_spec import NO_DUMMIES, DummySpec
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
-from common.shuffler_spec import PERMUTES, ShufflerSpec
+from common.task.dummy_spec import NO_DUMMIES, DummySpec
+from common.task.shuffler_spec import PERMUTES, ShufflerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from common.accounting.counts import Binomial
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
+from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, BoundRangeError
-from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 _LEAST: Final = 1e-6
 _MOST: Final = 50.0

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.mechanism_spec import MAX_WEIGHT_SUM
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.weights import ResponseWeights
+from common.task.specs import MAX_WEIGHT_SUM
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, Self
 
 from common.errors import AccountingError
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.weights import ResponseWeights
 
 MAX_ANSWERS: Final = 10**9
 MIN_LOCAL_EPSILON: Final = 1e-9

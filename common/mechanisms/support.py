@@ -11,8 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from common.mechanisms.mechanism import Mixture
-from common.mechanisms.randomizer import Counts, Vector
+from common.mechanisms.base import Counts, Mixture, Vector
 
 Real = float | Vector
 

@@ -16,15 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanism_spec import MAX_REPORT_BYTES, MechanismSpec
-from common.mechanisms.coins import exact_coins
-from common.mechanisms.mechanism import check_values
-from common.mechanisms.randomizer import Counts, Reports
+from common.mechanisms.base import Counts, Reports, Wanted, check_answers, check_values
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
-from common.mechanisms.wanted import Wanted, check_answers
-from common.task import Task, check_local_epsilon
+from common.mechanisms.weights import ResponseWeights
+from common.task.specs import MAX_REPORT_BYTES, MechanismSpec
+from common.task.task import Task, check_local_epsilon
 
 MAX_BITS: Final = 8 * MAX_REPORT_BYTES - 1
 """Items that fit a report, one bit of which is spare."""

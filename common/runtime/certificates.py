@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import SettingsError
-from common.runtime.state import write_whole
+from common.runtime.state_directory import write_whole
 
 PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
 """Whom a certificate may name."""

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from common.runtime.state import StateDirectory
-from common.signing import SigningIdentity
+from common.crypto.signing import SigningIdentity
+from common.runtime.state_directory import StateDirectory
 
 _PRIVATE_FILE: Final = "identity.key"
 _PUBLIC_FILE: Final = "identity.pub"

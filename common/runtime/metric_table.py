@@ -27,10 +27,10 @@ from typing import Final, Literal, get_args
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from common.batch import BatchState
-from common.key_ring import KeyState
-from common.result import RefusalCause
-from common.submission import REFUSALS, Outcome
+from common.crypto.key_ring import KeyState
+from common.messages.batch import BatchState
+from common.messages.result import RefusalCause
+from common.messages.submission import REFUSALS, Outcome
 from common.version import VERSION
 
 Party = Literal["analyzer", "shuffler", "user_agent"]

@@ -19,13 +19,13 @@ from common.errors import (
     SettingsError,
     ShuffleDpError,
 )
-from common.result_wire import MAX_RESULT_BYTES
 from common.runtime import logs
-from common.runtime.calls import CallKind, Connections
-from common.runtime.gate import GateInterceptor
+from common.runtime.access import CallKind, Connections
+from common.runtime.admission import GateInterceptor
 from common.runtime.settings import is_local
 from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
-from common.wire import MAX_MESSAGE_BYTES
+from common.wire.batches import MAX_MESSAGE_BYTES
+from common.wire.results import MAX_RESULT_BYTES
 
 T = TypeVar("T")
 Metadata = tuple[tuple[str, str], ...]

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from common.accounting.coalitions import Terms
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism
+from common.accounting.guarantees import Terms
+from common.mechanisms.base import Mechanism
 from common.mechanisms.reduction import MatchCountReduction
-from common.task import Task
+from common.mechanisms.registry import mechanism_of
+from common.task.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.conclusion import mixture_of
-from common.accounting.coalitions import guarantees
-from common.dummy_spec import DummySpec
+from analyzer.finalize import mixture_of
+from common.accounting.guarantees import guarantees
 from common.errors import AccountingError, TaskError
-from common.guarantee import Coalition, claimed, rounded_up
-from common.mechanisms.catalogue import mechanism_of, specify
+from common.mechanisms.registry import mechanism_of, specify
+from common.messages.guarantee import Coalition, claimed, rounded_up
 from common.protocols import Kind
-from common.task import Task
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task
 from deploy.audit.report import AuditReport
 from deploy.audit.weakest import WeakestPoint, best_promises
 

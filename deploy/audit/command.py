@@ -13,11 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analyzer.registry import complete
+from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, TaskError
-from common.hpke import HpkePrivateKey
-from common.task import MAX_TASK_BYTES, NONCE_BYTES, Task
+from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
 from common.version import VERSION
-from deploy import draft_file
 from deploy.audit.audited import FULL, QUICK, Audited
 from deploy.audit.catalogue import SCENARIOS
 from deploy.audit.faults.catalogue import FAULTS, fault_named
@@ -26,11 +25,12 @@ from deploy.audit.report_json import as_json
 from deploy.audit.report_table import show_rehearsal, show_report
 from deploy.audit.run import audit, faults_for, rehearse, scenarios_named
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
-from deploy.demo_task import demo_draft
-from deploy.output_file import write
 from deploy.pages.audit_page import audit_page
-from deploy.result_json import dumps
-from deploy.screen import show_in_browser
+from deploy.tasks import drafts as draft_file
+from deploy.tasks.demo_task import demo_draft
+from deploy.terminal.console import show_in_browser
+from deploy.terminal.json_output import dumps
+from deploy.terminal.output_file import write
 
 _DEMO_USERS: Final = 20_000
 

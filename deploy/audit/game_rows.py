@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any, Final
 
-from common.guarantee import Guarantee, rounded_down
+from common.messages.guarantee import Guarantee, rounded_down
 from deploy.audit.finding import Finding, Verdict
 from deploy.audit.game import Played
 from deploy.audit.significance import CONFIDENCE

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.workers import end_with_parent
+from common.crypto.hpke_pool import end_with_parent
 from deploy.audit.audited import Audited
 from deploy.audit.failure import words_of
 from deploy.audit.faults.catalogue import planted

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from common.guarantee import Guarantee
-from common.task import Task
+from common.messages.guarantee import Guarantee
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, Finding, Outcome
 from deploy.audit.significance import FAMILY_LEVEL, MOST_TESTS
@@ -34,7 +34,7 @@ class AuditReport:
     outcomes: tuple[Outcome, ...]
     """One a scenario, in the order in which they are to be read."""
     guarantees: tuple[Guarantee, ...]
-    """Of the task at n_users; see common.accounting.coalitions.guarantees."""
+    """Of the task at n_users; see common.accounting.guarantees.guarantees."""
     planted: str = ""
     """Name of the fault that was planted; nothing where the code was as it is."""
     idle: tuple[str, ...] = ()

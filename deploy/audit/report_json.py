@@ -9,7 +9,7 @@ import numpy as np
 from deploy.audit.finding import Curve, Finding
 from deploy.audit.report import AuditReport
 from deploy.audit.weakest import weakest_point
-from deploy.result_json import guarantee_as_json, number_or_text
+from deploy.terminal.json_output import guarantee_as_json, number_or_text
 
 _FIRST: Final = (
     "scenario",

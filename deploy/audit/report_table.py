@@ -8,15 +8,15 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from common.guarantee import rounded_down, rounded_up
+from common.messages.guarantee import rounded_down, rounded_up
 from deploy.audit.changes import changes
 from deploy.audit.faults.catalogue import fault_named
 from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
 from deploy.audit.report import AuditReport
 from deploy.audit.run import Rehearsed
 from deploy.audit.weakest import weakest_point
-from deploy.foreign_text import shown
-from deploy.whole_table import add_columns, fitting, print_whole
+from deploy.terminal.escape import shown
+from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _NONE: Final = "-"
 _ELSEWHERE: Final = " (another task)"

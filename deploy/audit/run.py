@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from common.accounting.coalitions import guarantees
+from common.accounting.guarantees import guarantees
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from common.version import VERSION

@@ -5,9 +5,9 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.registry import complete
-from common.draft import TaskDraft
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
-from common.task import NONCE_BYTES, Task
+from common.task.draft import TaskDraft
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.task import NONCE_BYTES, Task
 
 _KEY: Final = bytes(31) + b"\x09"
 """A public key to nobody: nothing is sealed to it."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common.guarantee import Coalition, Guarantee
+from common.messages.guarantee import Coalition, Guarantee
 from deploy.audit.finding import Finding
 from deploy.audit.report import AuditReport
 

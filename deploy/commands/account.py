@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from common.errors import SettingsError
-from deploy import account as account_table
-from deploy import question as questions
-from deploy import question_file
+from deploy.accountant import query as questions
+from deploy.accountant import query_file as question_file
+from deploy.accountant import query_table as account_table
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.result_json import dumps, guarantee_as_json
-from deploy.screen import terminal
+from deploy.terminal.console import terminal
+from deploy.terminal.json_output import dumps, guarantee_as_json
 
 app = typer.Typer()
 

@@ -8,8 +8,8 @@ import typer
 from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.output_file import check_folder
-from deploy.screen import terminal
+from deploy.terminal.console import terminal
+from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 

@@ -7,14 +7,14 @@ from typing import Annotated, Final
 import typer
 
 from common.errors import SettingsError
-from deploy import demo as demonstration
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.output_file import check_folder
-from deploy.result_json import dumps
-from deploy.sample_people import DEMO_KINDS
-from deploy.screen import show_in_browser, terminal
-from deploy.typed_value import parse_kind
+from deploy.datasets.sample_people import DEMO_KINDS
+from deploy.demo import demo as demonstration
+from deploy.tasks.value_parser import parse_kind
+from deploy.terminal.console import show_in_browser, terminal
+from deploy.terminal.json_output import dumps
+from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from deploy import draft_file
 from deploy.commands.example import example
-from deploy.iteration import next_draft, read_iterated
-from deploy.output_file import check_folder, write
-from deploy.screen import terminal
+from deploy.results.iteration import next_draft, read_iterated
+from deploy.tasks import drafts as draft_file
+from deploy.terminal.console import terminal
+from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 

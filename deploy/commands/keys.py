@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from common.hpke import fingerprint
+from common.crypto.hpke import fingerprint
 from common.runtime.certificates import PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
 from common.runtime.identity import load_identity, renew_identity
-from common.runtime.state import StateDirectory
+from common.runtime.state_directory import StateDirectory
+from deploy.clients.key_folder import KeyFolder, Shown
 from deploy.commands.example import example
 from deploy.commands.options import AsJson, read_identity
-from deploy.key_folder import KeyFolder, Shown
-from deploy.result_json import dumps
-from deploy.screen import terminal
+from deploy.terminal.console import terminal
+from deploy.terminal.json_output import dumps
 
 app = typer.Typer()
 keys_app = typer.Typer(

@@ -12,11 +12,11 @@ from common.errors import CredentialError, PeerError, PeerRefusalError
 from common.runtime.clock import SystemClock
 from common.task_digest import TaskDigest
 from common.version import VERSION
+from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.example import example
 from deploy.commands.options import Authority, ShufflerAddress, TokenFile, task_digest
 from deploy.pages.live_server import serve_live_page
-from deploy.screen import private_opener, terminal
-from deploy.shuffler_client import ShufflerClient
+from deploy.terminal.console import private_opener, terminal
 
 app = typer.Typer()
 

@@ -18,7 +18,6 @@ from deploy.commands.options import (
     hexadecimal,
 )
 from deploy.datasets.catalogue import IPUMS_1940_CITY
-from deploy.foreign_text import shown
 from deploy.load import report
 from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import MISBEHAVING, shares_from
@@ -29,9 +28,10 @@ from deploy.load.progress import Bars
 from deploy.load.run import Finished
 from deploy.load.target import TargetKind
 from deploy.load.usage import pages_from
-from deploy.output_file import check_folder
-from deploy.result_json import dumps
-from deploy.screen import terminal
+from deploy.terminal.console import terminal
+from deploy.terminal.escape import shown
+from deploy.terminal.json_output import dumps
+from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 

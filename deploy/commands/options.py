@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
+from common.crypto.signing import PublicIdentity
 from common.errors import KeyFormatError, SettingsError
-from common.signing import PublicIdentity
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]

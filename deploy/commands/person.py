@@ -8,15 +8,15 @@ import typer
 from rich.console import Console
 
 from common.errors import ValueRangeError
-from common.guarantee import rounded_up
+from common.messages.guarantee import rounded_up
 from common.protocols import Kind
+from deploy.clients.user_agent import ask_for_receipt, send
 from deploy.commands.example import example
 from deploy.commands.options import AgentAddress, AsJson, Person, task_digest
-from deploy.foreign_text import shown
-from deploy.person_client import ask_for_receipt, send
-from deploy.result_json import dumps
-from deploy.screen import terminal
-from deploy.typed_value import parse_kind, parse_value
+from deploy.tasks.value_parser import parse_kind, parse_value
+from deploy.terminal.console import terminal
+from deploy.terminal.escape import shown
+from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import user_agent_pb2
 
 app = typer.Typer()

@@ -7,21 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from analyzer import planning
-from analyzer.kind_planning import KindWishes, plan_kind
-from analyzer.wishes import Wishes
-from common.draft import NumberDraft, PairDraft
 from common.errors import PlanError
 from common.protocols import Kind
 from common.runtime.clock import SystemClock
-from deploy import kind_plan
-from deploy import plan as planner
+from common.task.draft import NumberDraft, PairDraft
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.output_file import check_folder, write
-from deploy.result_json import dumps
-from deploy.screen import terminal
-from deploy.typed_value import parse_kind
+from deploy.planning import kind_plan_view as kind_plan
+from deploy.planning import plan_view as planner
+from deploy.planning import planner as planning
+from deploy.planning.kind_planning import KindWishes, plan_kind
+from deploy.planning.requirements import Wishes
+from deploy.tasks.value_parser import parse_kind
+from deploy.terminal.console import terminal
+from deploy.terminal.json_output import dumps
+from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 

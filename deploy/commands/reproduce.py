@@ -17,17 +17,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.output_file import check_folder
-from deploy.reproduce import (
+from deploy.simulate.experiments import (
     key_value,
     projection,
     rappor_exponential,
     rappor_states,
     rappor_table,
 )
-from deploy.reproduce.rappor_comparison import RapporComparison
-from deploy.result_json import dumps, number_or_text
-from deploy.screen import terminal
+from deploy.simulate.experiments.rappor_comparison import RapporComparison
+from deploy.terminal.console import terminal
+from deploy.terminal.json_output import dumps, number_or_text
+from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 
@@ -64,7 +64,7 @@ def reproduce(
 ) -> None:
     """Run a paper's experiment again, without sealing, and print what comes out.
 
-    What the papers claim, and where it holds here, is in deploy/reproduce/README.md.
+    What the papers claim, and where it holds here, is in deploy/simulate/experiments/README.md.
     """
     if experiment not in _PLAYS:
         raise SettingsError(f"experiment must be one of: {', '.join(_PLAYS)}")
@@ -78,7 +78,7 @@ def reproduce(
 def _rappor(found: RapporComparison, plot: Path | None, console: Console) -> Any:  # noqa: ANN401  # JSON
     rappor_table.show(found, console)
     if plot is not None:
-        figure = _drawing("deploy.reproduce.rappor_figure").draw(found)
+        figure = _drawing("deploy.simulate.experiments.rappor_figure").draw(found)
         _save(figure, plot, console)
     return [
         {

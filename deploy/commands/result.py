@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from common.result import Result
-from common.task import Task
+from common.messages.result import Result
+from common.task.task import Task
 from common.version import VERSION
-from deploy import ledger as ledger_table
-from deploy import result_rows
+from deploy.clients.analyzer import OperatorClient
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -23,21 +22,23 @@ from deploy.commands.options import (
     TaskArgument,
     TokenFile,
 )
-from deploy.decoded_texts import read_candidates
-from deploy.estimate_columns import columns_of
-from deploy.estimate_table import print_table
-from deploy.foreign_text import shown
-from deploy.operator_client import OperatorClient
-from deploy.output_file import check_folder, write
 from deploy.pages.estimates_page import estimates_page
 from deploy.pages.releases_page import releases_page
 from deploy.pages.result_page import result_page
-from deploy.population_budgets import of_populations
-from deploy.promise_table import show_promises
-from deploy.read_out import MOST_LINES, ReadOut, read_out
-from deploy.result_check import check_fits, check_guarantees
-from deploy.result_json import as_json, dumps
-from deploy.screen import terminal
+from deploy.results import histogram_table as result_rows
+from deploy.results import ledger as ledger_table
+from deploy.results.decoded_texts import read_candidates
+from deploy.results.estimate_columns import columns_of
+from deploy.results.estimate_table import print_table
+from deploy.results.result_json import as_json
+from deploy.results.result_tables import MOST_LINES, ReadOut, read_out
+from deploy.results.verification import check_fits, check_guarantees
+from deploy.tasks.guarantee_table import show_promises
+from deploy.tasks.population_budgets import of_populations
+from deploy.terminal.console import terminal
+from deploy.terminal.escape import shown
+from deploy.terminal.json_output import dumps
+from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 

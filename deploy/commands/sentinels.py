@@ -9,8 +9,10 @@ from typing import Annotated, Final
 
 import typer
 
-from common.randomness import secure_generator
+from common.crypto.randomness import secure_generator
 from common.task_digest import TaskDigest
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.base import read_authority
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -22,15 +24,13 @@ from deploy.commands.options import (
     read_identity,
     task_digest,
 )
-from deploy.foreign_text import shown
-from deploy.operator_client import OperatorClient
-from deploy.output_file import check_folder
-from deploy.result_json import dumps
-from deploy.screen import terminal
-from deploy.sentinel_file import Planted, State
-from deploy.sentinels import Planting, shuffler_at
-from deploy.service_client import read_authority
-from user_agent.token_file import TokenFile as UserTokens
+from deploy.sentinels.journal import Planted, State
+from deploy.sentinels.planting import Planting, shuffler_at
+from deploy.terminal.console import terminal
+from deploy.terminal.escape import shown
+from deploy.terminal.json_output import dumps
+from deploy.terminal.output_file import check_folder
+from user_agent.credentials import TokenFile as UserTokens
 
 app = typer.Typer()
 

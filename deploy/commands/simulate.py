@@ -13,20 +13,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
-from deploy import plan as planner
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.datasets.catalogue import SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
-from deploy.output_file import check_folder, write
-from deploy.sample_people import sample_people
-from deploy.screen import terminal
+from deploy.datasets.sample_people import sample_people
+from deploy.planning import plan_view as planner
 from deploy.simulate import kind_table, table
 from deploy.simulate.kinds import KindSweep, run_kinds
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Accounting, Row
 from deploy.simulate.sweep import Sweep, central_lines, run
-from deploy.typed_value import parse_kind
+from deploy.tasks.value_parser import parse_kind
+from deploy.terminal.console import terminal
+from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 

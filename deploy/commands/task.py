@@ -9,16 +9,17 @@ from typing import Annotated, Final
 
 import typer
 
-from common.batch import BatchStatus
-from common.draft import TaskDraft
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
+from common.crypto.signing import SignedTask
+from common.crypto.suites import DEFAULT_SUITE
 from common.errors import KeyFormatError, SettingsError
-from common.hpke import HpkePrivateKey, HpkePublicKey
+from common.messages.batch import BatchStatus
+from common.messages.task_summary import TaskSummary
 from common.runtime.clock import SystemClock
-from common.signing import SignedTask
-from common.suites import DEFAULT_SUITE
-from common.task import Task
-from common.task_summary import TaskSummary
-from deploy import draft_file, population_budgets, task_file, task_view
+from common.task.draft import TaskDraft
+from common.task.task import Task
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -32,12 +33,12 @@ from deploy.commands.options import (
     read_identity,
     task_digest,
 )
-from deploy.operator_client import OperatorClient
-from deploy.output_file import check_folder
-from deploy.population_budgets import PopulationBudgets, of_task
-from deploy.result_json import dumps, guarantee_as_json
-from deploy.screen import terminal
-from deploy.shuffler_client import ShufflerClient
+from deploy.tasks import drafts as draft_file
+from deploy.tasks import population_budgets, task_file, task_view
+from deploy.tasks.population_budgets import PopulationBudgets, of_task
+from deploy.terminal.console import terminal
+from deploy.terminal.json_output import dumps, guarantee_as_json
+from deploy.terminal.output_file import check_folder
 
 app = typer.Typer()
 task_app = typer.Typer(

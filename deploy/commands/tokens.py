@@ -6,14 +6,14 @@ from typing import Annotated, Final
 
 import typer
 
+from common.crypto.tokens import TokenIssuer
 from common.errors import SettingsError
-from common.runtime.state import StateDirectory, write_whole
-from common.user_token import TokenIssuer
+from common.runtime.state_directory import StateDirectory, write_whole
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.output_file import check_folder
-from deploy.result_json import dumps
-from deploy.screen import terminal
+from deploy.terminal.console import terminal
+from deploy.terminal.json_output import dumps
+from deploy.terminal.output_file import check_folder
 
 MAX_TOKENS: Final = 1_000_000
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.ranges import within
+from common.task.ranges import within
 from deploy.datasets.table import Table, read_csv
 
 MAX_ITEMS: Final = 2**24

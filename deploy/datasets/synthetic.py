@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import TaskError
-from common.ranges import within
+from common.task.ranges import within
 from deploy.datasets.catalogue import MAX_ITEMS, MAX_PEOPLE, Dataset
 
 DEFAULT_USERS: Final = 1_000_000

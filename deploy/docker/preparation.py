@@ -19,12 +19,12 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from common.crypto.tokens import OperatorToken
 from common.errors import ShuffleDpError
-from common.operator_token import OperatorToken
 from common.runtime.clock import SystemClock
 from common.runtime.identity import load_identity
-from common.runtime.state import StateDirectory, write_whole
-from deploy.key_folder import KeyFolder
+from common.runtime.state_directory import StateDirectory, write_whole
+from deploy.clients.key_folder import KeyFolder
 
 USER: Final = 10001
 """That services run as, in every image."""

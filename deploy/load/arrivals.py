@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import PlanError
-from common.wire import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES
+from common.wire.batches import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES
 
 Pattern = Literal["steady", "burst"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import PlanError
-from common.submission import Outcome
+from common.messages.submission import Outcome
 
 
 class Behaviour(IntEnum):

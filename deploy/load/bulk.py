@@ -22,16 +22,16 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import SignedTask
 from common.errors import PeerBusyError
-from common.randomness import secure_generator
-from common.runtime.calls import CallKind
+from common.messages.submission import Outcome
+from common.messages.value import Value
+from common.runtime.access import CallKind
 from common.runtime.rpc import LONG_DEADLINE, reply
-from common.signing import SignedTask
-from common.submission import Outcome
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.value import Value
-from common.wire import outcomes_from_wire
+from common.wire.batches import outcomes_from_wire
 from deploy.load.arrivals import submissions_of_a_call
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor

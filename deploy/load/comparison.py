@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.result import RefusalCause
-from common.submission import Outcome
+from common.messages.result import RefusalCause
+from common.messages.submission import Outcome
 from deploy.load.behaviour import expected_answers
 from deploy.load.tally import Tally
 

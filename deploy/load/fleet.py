@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import SettingsError
-from common.runtime.calls import CallKind
+from common.runtime.access import CallKind
 from deploy.load.connection import Destination
 from deploy.load.plan import LoadPlan
 from deploy.load.prepared_file import Prepared

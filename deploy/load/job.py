@@ -10,11 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BatchState
-from common.draft import TaskDraft
 from common.errors import PlanError, SettingsError
-from common.submission import Outcome
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome
+from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.base import read_authority
+from deploy.clients.shuffler import ShufflerClient
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.datasets.choice import dataset
 from deploy.load import prepared_file, sealing
@@ -26,9 +29,6 @@ from deploy.load.progress import Bars
 from deploy.load.run import Finished, run
 from deploy.load.target import Target, TargetKind, fetch, for_nobody, local, nobody, wanted
 from deploy.load.usage import remote_source
-from deploy.operator_client import OperatorClient
-from deploy.service_client import read_authority
-from deploy.shuffler_client import ShufflerClient
 
 DEFAULT_USERS: Final = 1000
 

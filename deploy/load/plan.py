@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from common.errors import PlanError
-from common.runtime.calls import CallKind
+from common.runtime.access import CallKind
 from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import Behaviour, check_shares
 

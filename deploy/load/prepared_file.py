@@ -25,12 +25,12 @@ from typing import BinaryIO, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.signing import SIGNATURE_BYTES, SignedTask
 from common.errors import SettingsError, ShuffleDpError
-from common.signing import SIGNATURE_BYTES, SignedTask
-from common.task import MAX_TASK_BYTES, Task
+from common.task.task import MAX_TASK_BYTES, Task
 from deploy.load.behaviour import ENVELOPES, Behaviour, counts_of, is_counted
 from deploy.load.plan import MAX_USERS
-from deploy.output_file import cannot_write
+from deploy.terminal.output_file import cannot_write
 
 _MAGIC: Final = b"shuffledp-load\x01\n"
 _HEAD: Final = struct.Struct("<QII")

@@ -5,12 +5,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from common.estimate import Histogram
-from common.result import Result
-from deploy.foreign_text import shown, visible
+from common.messages.estimate import Histogram
+from common.messages.result import Result
 from deploy.load.ramp import Step, broken_by
 from deploy.load.run import Finished
-from deploy.whole_table import add_columns, print_whole
+from deploy.terminal.escape import shown, visible
+from deploy.terminal.tables import add_columns, print_whole
 
 _MEBIBYTE = 2**20
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import PeerError, PeerRefusalError, PlanError, ShuffleDpError
-from common.estimate import Histogram
-from common.result import Result
-from common.submission import REFUSALS, Outcome
-from common.task import Task
+from common.messages.estimate import Histogram
+from common.messages.result import Result
+from common.messages.submission import REFUSALS, Outcome
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.load import comparison
 from deploy.load.arrivals import arrivals, in_calls, submissions_of_a_call

@@ -12,16 +12,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import SignedTask
 from common.errors import TaskError
-from common.randomness import secure_generator
-from common.signing import SignedTask
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from deploy.any_value import any_value
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import Behaviour, assign, is_counted
 from deploy.load.plan import Crowd
 from deploy.load.prepared_file import PreparedWriter
+from deploy.tasks.sample_value import any_value
 from user_agent.contribution import Contributor
 
 _TOGETHER: Final = 250

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final, TypeVar
 
 from common.errors import PeerBusyError, PeerError, PeerRefusalError, ShuffleDpError
-from common.runtime.calls import CallKind
-from common.submission import Outcome
-from common.task import Task
-from common.wire import outcomes_from_wire
+from common.messages.submission import Outcome
+from common.runtime.access import CallKind
+from common.task.task import Task
+from common.wire.batches import outcomes_from_wire
 from deploy.load.arrivals import submissions_of_a_call
 from deploy.load.behaviour import COUNTED, FLOOD, Behaviour
 from deploy.load.connection import Connection, Destination

@@ -19,17 +19,17 @@ from typing import Any, Final
 import grpc
 
 from analyzer.registry import complete
-from common.draft import TaskDraft
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
 from common.errors import SettingsError
-from common.hpke import HpkePrivateKey
-from common.randomness import secure_generator
+from common.messages.submission import Outcome
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import bind
 from common.runtime.tls import Tls, development_files
-from common.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
-from common.submission import Outcome
-from common.task import NONCE_BYTES, Task
-from common.wire import MAX_MESSAGE_BYTES, outcomes_to_wire, signed_task_to_wire
+from common.task.draft import TaskDraft
+from common.task.task import NONCE_BYTES, Task
+from common.wire.batches import MAX_MESSAGE_BYTES, outcomes_to_wire, signed_task_to_wire
 from deploy.load.connection import SERVICE, Destination
 from protos.shuffledp.v1 import shuffler_pb2
 

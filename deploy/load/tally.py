@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from hdrh.histogram import HdrHistogram
 
-from common.submission import Outcome
+from common.messages.submission import Outcome
 
 _SHORTEST, _LONGEST, _DIGITS = 1, 3_600_000_000, 3
 """Of latencies, microseconds: an hour at most, three digits of each."""

@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from common.draft import TaskDraft
+from common.crypto.signing import SignedTask
 from common.errors import PeerError
 from common.runtime.rpc import open_channel
-from common.signing import SignedTask
+from common.task.draft import TaskDraft
 from common.task_digest import TaskDigest
-from deploy import draft_file
-from deploy.cluster import Cluster
-from deploy.demo_task import demo_draft
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.local_cluster import Cluster
+from deploy.clients.shuffler import ShufflerClient
 from deploy.load.connection import Destination
 from deploy.load.sink import publish_for_nobody, sink
 from deploy.load.usage import Source, local_source
-from deploy.operator_client import OperatorClient
-from deploy.shuffler_client import ShufflerClient
-from user_agent.client import DeviceClient
+from deploy.tasks import drafts as draft_file
+from deploy.tasks.demo_task import demo_draft
 from user_agent.policy import authentic
+from user_agent.shuffler_client import DeviceClient
 
 TargetKind = Literal["services", "local", "sink"]
 

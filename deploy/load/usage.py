@@ -17,7 +17,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from common.errors import SettingsError
-from common.runtime.usage import measure
+from common.runtime.process_metrics import measure
 
 _PERIOD: Final = 0.5
 """Seconds between looks: a peak that is shorter may be missed."""

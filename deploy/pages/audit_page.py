@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from common.guarantee import claimed
+from common.messages.guarantee import claimed
 from deploy.audit.changes import Variant, changes, variants
 from deploy.audit.faults.catalogue import fault_named
 from deploy.audit.finding import (

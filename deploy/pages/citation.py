@@ -4,11 +4,11 @@ import math
 import re
 from typing import Final
 
-from common.estimate import Histogram, KeyValues, Means
-from common.guarantee import claimed, rounded_up
-from common.rappor_spec import RapporSpec
-from common.result import Result
-from common.task import Task
+from common.messages.estimate import Histogram, KeyValues, Means
+from common.messages.guarantee import claimed, rounded_up
+from common.messages.result import Result
+from common.task.specs import RapporSpec
+from common.task.task import Task
 
 _SHORT: Final = 12
 """Hexadecimal digits of the digest that name an entry."""

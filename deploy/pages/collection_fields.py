@@ -2,15 +2,15 @@
 
 from typing import Any, Final
 
-from common.guarantee import claimed
-from common.result import RefusalCause, Result
-from common.task import Task
+from common.messages.guarantee import claimed
+from common.messages.result import RefusalCause, Result
+from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.citation import bibtex, citation, title_of
 from deploy.pages.collection_story import story
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.promises import neighbours_in_words, promises
-from deploy.promise_table import CLAIM_ROOM_IN_WORDS
+from deploy.tasks.guarantee_table import CLAIM_ROOM_IN_WORDS
 
 _CAUSES: Final[tuple[tuple[RefusalCause, str, str], ...]] = (
     (

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from common.estimate import KeyValues
+from common.messages.estimate import KeyValues
+from common.messages.result import Result
 from common.protocols import Kind, Refinement, protocol_named
-from common.rappor_spec import RapporSpec
-from common.result import Result
-from common.task import Task
+from common.task.specs import RapporSpec
+from common.task.task import Task
 from deploy.pages.citation import variant_of
 
 _NOISY: Final[Mapping[str, str]] = MappingProxyType(

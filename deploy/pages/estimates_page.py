@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common.result import Result
-from common.task import Task
-from deploy.estimate_columns import CONFIDENCE
-from deploy.estimate_table import EstimateTable, Line
+from common.messages.result import Result
+from common.task.task import Task
 from deploy.pages.collection_fields import collection_fields
 from deploy.pages.page import render
-from deploy.result_check import check_fits
+from deploy.results.estimate_columns import CONFIDENCE
+from deploy.results.estimate_table import EstimateTable, Line
+from deploy.results.verification import check_fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.estimate import Histogram, interval_reach
-from deploy.estimate_columns import COLUMNS
+from common.messages.estimate import Histogram, interval_reach
+from deploy.results.estimate_columns import COLUMNS
 
 MOST_VALUES: Final = 100_000
 """Most values that a page holds: two megabytes of figures, which a browser sorts at once."""

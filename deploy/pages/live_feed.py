@@ -4,12 +4,12 @@ import json
 from collections import deque
 from typing import Final
 
-from common.batch import BatchProgress
 from common.errors import PeerRefusalError, ShuffleDpError, UnknownTaskError
+from common.messages.batch import BatchProgress
 from common.runtime.clock import Clock
 from deploy.pages.forecast import WINDOWS, Sample
 from deploy.pages.live_words import live_answer
-from deploy.times import duration
+from deploy.terminal.durations import duration
 
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MOST_SAMPLES: Final = 1000

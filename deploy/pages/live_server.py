@@ -12,8 +12,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from common.batch import BatchProgress
 from common.errors import SettingsError, ShuffleDpError
+from common.messages.batch import BatchProgress
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from deploy.pages.live_feed import LiveFeed

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from common.batch import BatchProgress, BatchState
-from common.submission import Outcome
-from deploy.batch_words import BATCH_STATES, SENTINELS_INCLUDED
+from common.messages.batch import BatchProgress, BatchState
+from common.messages.submission import Outcome
 from deploy.pages.figures import count
 from deploy.pages.forecast import SHORTEST, Sample, Verdict, forecast, quiet_seconds
-from deploy.times import between, duration, moment
+from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
+from deploy.terminal.durations import between, duration, moment
 
 _QUIET: Final = 60.0
 """Seconds without anybody that are worth a word."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from common.dummy_spec import DummySpec
-from common.hpke import fingerprint
-from common.mechanism_specs import AnySpec
+from common.crypto.hpke import fingerprint
+from common.crypto.suites import suite_named
 from common.protocols import Kind
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
-from common.suites import suite_named
-from common.task import Task
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.specs import AnySpec
+from common.task.task import Task
 from deploy.pages.figures import count, privacy
-from deploy.times import moment
+from deploy.terminal.durations import moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from common.guarantee import REPLACE_ONE, Coalition, Guarantee, claimed
+from common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee, claimed
 from deploy.pages.figures import certainty, odds, privacy, probability
 
 _WHO: Final[Mapping[Coalition, tuple[str, str]]] = MappingProxyType(

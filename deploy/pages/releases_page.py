@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from common.ledger_entry import ChainHead, LedgerEntry
+from common.messages.ledger_entry import ChainHead, LedgerEntry
 from deploy.pages.page import render
-from deploy.population_budgets import PopulationBudgets
+from deploy.tasks.population_budgets import PopulationBudgets
 
 
 def releases_page(

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import WireError
-from common.estimate import Histogram, interval_reach
-from common.result import Result
-from common.task import Task
+from common.messages.estimate import Histogram, interval_reach
+from common.messages.result import Result
+from common.task.task import Task
 from deploy.pages import figures
 from deploy.pages.collection_fields import collection_fields
 from deploy.pages.collection_story import refinement_in_words
 from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
-from deploy.result_check import check_fits
-from deploy.result_rows import TOO_FEW
+from deploy.results.histogram_table import TOO_FEW
+from deploy.results.verification import check_fits
 
 _SCRIPTS: Final = (
     "values.js",

@@ -11,12 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate
-from common.estimate import Histogram
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Counts
-from common.task import Task
+from analyzer.finalize import mixture_of
+from common.mechanisms.base import Counts, Mechanism, Mixture
+from common.messages.estimate import Histogram
+from common.task.task import Task
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 

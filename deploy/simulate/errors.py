@@ -6,8 +6,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.estimate import Histogram
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
+from common.messages.estimate import Histogram
 
 TOP: Final = 50
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from common.errors import SettingsError
-from deploy.simulate.central.reference import GAUSSIAN, LAPLACE
+from deploy.simulate.baselines.central_error import GAUSSIAN, LAPLACE
 from deploy.simulate.row import Row
 
 _COLOURS: Final = (

@@ -8,11 +8,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from common.guarantee import rounded_up
+from common.messages.guarantee import rounded_up
 from common.protocols import Kind
-from deploy.sample_people import SamplePeople
+from deploy.datasets.sample_people import SamplePeople
 from deploy.simulate.kinds import KindRow
-from deploy.whole_table import add_columns, print_whole
+from deploy.terminal.tables import add_columns, print_whole
 
 _OF: dict[Kind, str] = {
     "string": "shares of candidates",

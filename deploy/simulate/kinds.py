@@ -12,30 +12,27 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from analyzer.estimation.of_every_kind import estimate_of
-from analyzer.kind_planning import KindDesign, KindWishes, design_of, predicted_mse
-from common.draft import NumberDraft
+from analyzer.estimation.dispatch import estimate_of
 from common.errors import ShuffleDpError, TaskError
-from common.estimate import BitTable, Estimate, KeyValues, Means
-from common.key_value_spec import KeyValueSpec
-from common.mechanism_specs import spec_as
-from common.mechanisms.catalogue import (
+from common.mechanisms.base import Counts, Mixture, Vector
+from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.numeric.number import to_unit
+from common.mechanisms.registry import (
     number_mechanism_of,
     priv_kv_of,
     randomizer_of,
     rappor_of,
 )
-from common.mechanisms.mechanism import Mixture
-from common.mechanisms.number import to_unit
-from common.mechanisms.pairs import Pairs
-from common.mechanisms.randomizer import Counts, Vector
-from common.number_spec import NumberSpec
+from common.messages.estimate import BitTable, Estimate, KeyValues, Means
 from common.protocols import Kind
-from common.task import Task
-from deploy.decoded_texts import decode_candidates
-from deploy.sample_people import SamplePeople
-from deploy.simulate.central.histogram import CentralHistogram
-from deploy.simulate.central.mean import CentralMean
+from common.task.draft import NumberDraft
+from common.task.specs import KeyValueSpec, NumberSpec, spec_as
+from common.task.task import Task
+from deploy.datasets.sample_people import SamplePeople
+from deploy.planning.kind_planning import KindDesign, KindWishes, design_of, predicted_mse
+from deploy.results.decoded_texts import decode_candidates
+from deploy.simulate.baselines.central_histogram import CentralHistogram
+from deploy.simulate.baselines.central_mean import CentralMean
 from deploy.simulate.errors import Summary
 
 _LAPLACE: Final = "central Laplace"

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from common.guarantee import REPLACE_ONE
-from common.task import Task
-from deploy.result_json import number_or_text
-from deploy.simulate.central.reference import Reference
+from common.messages.guarantee import REPLACE_ONE
+from common.task.task import Task
+from deploy.simulate.baselines.central_error import Reference
 from deploy.simulate.errors import Errors, Summary
+from deploy.terminal.json_output import number_or_text
 
 Accounting = Literal["published", "tight"]
 

@@ -18,22 +18,20 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from analyzer.local_parameters import LOCAL
-from analyzer.parameters import Parameters
-from analyzer.published_parameters import published_parameters
 from analyzer.registry import complete
-from analyzer.tight_parameters import tight_parameters
-from analyzer.wishes import Wishes
-from common.accounting.coalitions import published_claim
+from common.accounting.guarantees import published_claim
+from common.crypto.hpke_pool import end_with_parent
 from common.errors import ShuffleDpError
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Counts
+from common.mechanisms.base import Counts, Mechanism
+from common.mechanisms.registry import mechanism_of
 from common.protocols import protocol_named
-from common.task import Task
-from common.workers import end_with_parent
+from common.task.task import Task
 from deploy.datasets.catalogue import Dataset
-from deploy.simulate.central.reference import Reference
+from deploy.planning.parameters import LOCAL, Parameters
+from deploy.planning.published_parameters import published_parameters
+from deploy.planning.requirements import Wishes
+from deploy.planning.tight_parameters import tight_parameters
+from deploy.simulate.baselines.central_error import Reference
 from deploy.simulate.collection import count, made_one_by_one, release
 from deploy.simulate.errors import Errors
 from deploy.simulate.row import Accounting, Repeat, Row, Setting

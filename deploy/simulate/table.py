@@ -11,13 +11,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from common.guarantee import rounded_up
-from common.task import Task
-from deploy.foreign_text import shown
-from deploy.simulate.central.reference import CHOICE
+from common.messages.guarantee import rounded_up
+from common.task.task import Task
+from deploy.simulate.baselines.central_error import CHOICE
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
-from deploy.whole_table import add_columns, fitting, print_whole
+from deploy.terminal.escape import shown
+from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _BY: Final = {"published": "paper", "tight": "tight"}
 _HEADINGS: Final[dict[str, JustifyMethod]] = {

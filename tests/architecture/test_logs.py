@@ -7,10 +7,10 @@ from typing import Final
 import grpc
 import pytest
 
+from common.crypto.signing import SignedTask
 from common.runtime.logs import Field
 from common.runtime.rpc import open_channel
-from common.signing import SignedTask
-from deploy.cluster import Cluster
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.children import publish
 

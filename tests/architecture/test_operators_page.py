@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from common.runtime.calls import CALLS, Call, Caller
+from common.runtime.access import CALLS, Call, Caller
 
 _ROOT: Final = Path(__file__).parents[2]
 _PAGES: Final = {"Certificates": "README.md", "How much at once": "OPERATIONS.md"}

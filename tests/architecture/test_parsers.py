@@ -68,26 +68,26 @@ _NOT_FROM_OUTSIDE: Final = {
         "itself, in a folder of its own and for its own clients"
         for name in _AUDITED
     },
-    "common.mechanisms.bloom.positions": "a hash that it has just made",
-    "common.mechanisms.mechanism.null_reports": "a constant byte",
-    "common.mechanisms.permanent.cohort_of": "a hash of the device's own secret",
-    "common.mechanisms.placement.Placement.__call__": "a hash that it has just made",
-    "common.mechanisms.rappor.Rappor.permanent": "filters and hashes that it has just made",
-    "common.mechanisms.multi_rphm.projection": "a hash that it has just made",
-    "common.mechanisms.string_hashing.StringHashing._digests": "hashes that it has just made",
-    "common.randomness._fresh_bits": "the operating system's randomness",
-    "common.runtime.usage.memory_limit": "a file of the kernel",
-    "common.merkle.sorted_leaves": "hashes that it has just made",
-    "shuffler.deduplication.Deduplication.judge": "tags that it has made, or that opened under "
+    "common.mechanisms.rappor.bloom.positions": "a hash that it has just made",
+    "common.mechanisms.base.null_reports": "a constant byte",
+    "common.mechanisms.rappor.permanent_response.cohort_of": "a hash of the device's own secret",
+    "common.mechanisms.hashing.placement.Placement.__call__": "a hash that it has just made",
+    "common.mechanisms.rappor.rappor.Rappor.permanent": "filters and hashes that it has just made",
+    "common.mechanisms.numeric.multi_rphm.projection": "a hash that it has just made",
+    "common.mechanisms.hashing.string_hashing.StringHashing._digests": "hashes that it has just made",
+    "common.crypto.randomness._fresh_bits": "the operating system's randomness",
+    "common.runtime.process_metrics.memory_limit": "a file of the kernel",
+    "common.crypto.merkle.sorted_leaves": "hashes that it has just made",
+    "shuffler.storage.deduplication.Deduplication.judge": "tags that it has made, or that opened under "
     "the batch's key",
-    "shuffler.deduplication.Deduplication.remember_tags": "tags that it has made, or that opened "
+    "shuffler.storage.deduplication.Deduplication.remember_tags": "tags that it has made, or that opened "
     "under the batch's key",
-    "shuffler.group.Group.entries": "tags that its own workers made",
-    "shuffler.group.Group.only": "reports that opened under the batch's key",
-    "shuffler.group.merge_small": "reports that opened under the batch's key",
-    "shuffler.mixing.Mixing._kept": "reports that opened under the batch's key, each of the task's "
+    "shuffler.storage.group.Group.entries": "tags that its own workers made",
+    "shuffler.storage.group.Group.only": "reports that opened under the batch's key",
+    "shuffler.storage.group.merge_small": "reports that opened under the batch's key",
+    "shuffler.shuffle.Mixing._kept": "reports that opened under the batch's key, each of the task's "
     "length when it was sealed",
-    "shuffler.mixing.Mixing._dummies": "what its own workers sealed",
+    "shuffler.shuffle.Mixing._dummies": "what its own workers sealed",
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
@@ -123,11 +123,11 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.integrity.spool_file.locked": "what a shuffler stored that it plays itself",
     "deploy.audit.integrity.spool_file.written_anywhere": "what a shuffler stored that it plays "
     "itself",
-    "deploy.cluster.Cluster.start_shuffler": "files that its own child wrote",
-    "deploy.cluster.Cluster.start_user_agent": "files that its own child wrote",
-    "deploy.cluster.Cluster.shuffler_key": "files that its own child wrote",
-    "deploy.cluster.Cluster._start": "files that its own child wrote",
-    "deploy.cluster._last_line": "its own child's log, with errors=replace",
+    "deploy.clients.local_cluster.Cluster.start_shuffler": "files that its own child wrote",
+    "deploy.clients.local_cluster.Cluster.start_user_agent": "files that its own child wrote",
+    "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",
+    "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",
+    "deploy.clients.local_cluster._last_line": "its own child's log, with errors=replace",
     "deploy.docker.deployment.Deployment._read": "lines that compose reads; the others are kept as "
     "they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
@@ -139,11 +139,11 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.load.sink.sink": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.load.target.serving": "the authority's certificate that its own child wrote; gRPC "
     "reads it",
-    "deploy.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
-    "deploy.service_client.read_authority": "the authority's certificate: gRPC reads it, and "
+    "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
+    "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
-    "deploy.operator_client.OperatorClient.find": "hexadecimal digits that it has checked",
-    "deploy.task_view.as_json": "a task's own bytes, made on the spot",
+    "deploy.clients.analyzer.OperatorClient.find": "hexadecimal digits that it has checked",
+    "deploy.tasks.task_view.as_json": "a task's own bytes, made on the spot",
     "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
 }
 """What looks like reading and is not, each with its reason."""

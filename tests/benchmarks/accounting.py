@@ -11,11 +11,11 @@ import numpy as np
 from scipy import special
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.attack import epsilon_lower
+from common.accounting.anonymity_set import Crowd
 from common.accounting.composition import composed_epsilon
-from common.accounting.counts import NegativeBinomial
-from common.accounting.crowd import Crowd
-from common.accounting.release import CrowdRelease
+from common.accounting.count_distributions import NegativeBinomial
+from common.accounting.reference.attack import epsilon_lower
+from common.accounting.releases import CrowdRelease
 from common.mechanisms.reduction import MatchCountReduction
 from tests.benchmarks.measure import best_of, line
 

@@ -7,8 +7,8 @@ The limit is memory bandwidth: one pass reads each report once. Run as
 
 import numpy as np
 
-from common.mechanisms.local_hashing import LocalHashing, family_for
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from common.mechanisms.weights import ResponseWeights
 from tests.benchmarks.measure import best_of, line
 
 _ITEMS = 41_270

@@ -24,18 +24,18 @@ import grpc
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from common.hpke import HpkePublicKey, SealContext, envelope_context
-from common.hpke_pool import HpkePool
-from common.runtime.calls import connections_of
-from common.runtime.gate import GateInterceptor
+from common.crypto.hpke import HpkePublicKey, SealContext, envelope_context
+from common.crypto.hpke_pool import HpkePool
+from common.crypto.signing import SigningIdentity
+from common.crypto.suites import DEFAULT_SUITE
+from common.messages.submission import Outcome
+from common.runtime.access import connections_of
+from common.runtime.admission import GateInterceptor
 from common.runtime.rpc import bind, make_server, open_channel
-from common.signing import SigningIdentity
-from common.submission import Outcome
-from common.suites import DEFAULT_SUITE
 from common.task_digest import TaskDigest
-from common.wire import outcomes_from_wire
+from common.wire.batches import outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
-from shuffler.connection_count import ConnectionCount
+from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.batch import BatchId, BatchManifest, BatchState
-from common.mechanisms.catalogue import mechanism_of
-from common.submission import Outcome
-from common.suites import SUITES
-from common.task import SUBMISSION_ID_BYTES
-from shuffler.group import form_group
-from shuffler.submission_table import Arrival
+from common.crypto.suites import SUITES
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchId, BatchManifest, BatchState
+from common.messages.submission import Outcome
+from common.task.task import SUBMISSION_ID_BYTES
+from shuffler.storage.group import form_group
+from shuffler.storage.submissions import Arrival
 from tests.benchmarks.measure import line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum

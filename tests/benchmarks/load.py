@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from common.submission import Outcome
-from deploy.cluster import Cluster
+from common.messages.submission import Outcome
+from deploy.clients.local_cluster import Cluster
 from deploy.load import prepared_file
 from deploy.load.arrivals import in_calls, submissions_of_a_call
 from deploy.load.connection import Destination

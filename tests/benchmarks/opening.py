@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from analyzer.intake import take_in
-from common.hpke import report_context
-from common.hpke_pool import HpkePool
-from common.mechanisms.catalogue import mechanism_of
+from common.crypto.hpke import report_context
+from common.crypto.hpke_pool import HpkePool
+from common.mechanisms.registry import mechanism_of
 from tests.benchmarks.measure import best_of, line
 from tests.support.tasks import published
 

@@ -7,7 +7,7 @@ Both are Fisher-Yates over the same random reads; the difference is ChaCha20 for
 
 import numpy as np
 
-from common.randomness import secure_generator
+from common.crypto.randomness import secure_generator
 from shuffler.permutation import permute
 from tests.benchmarks.measure import best_of, line
 

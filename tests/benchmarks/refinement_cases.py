@@ -9,12 +9,11 @@ from scipy import optimize, stats
 
 from analyzer.estimation.histogram import gather
 from analyzer.estimation.refinement import Evidence
-from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import LocalHashing, family_for
-from common.mechanisms.mechanism import Channel, Mechanism, Mixture
-from common.mechanisms.randomizer import Counts, Vector
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.support import Support, debias, variance
+from common.mechanisms.weights import ResponseWeights
 from deploy.datasets.catalogue import Dataset
 from deploy.datasets.choice import dataset
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analyzer.estimation.refinement import REFINEMENTS
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
 from common.protocols import Refinement
 from deploy.datasets.catalogue import Dataset
 from tests.benchmarks.measure import line

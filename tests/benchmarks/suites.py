@@ -7,9 +7,9 @@ Run as `python -m tests.benchmarks.suites`.
 from functools import partial
 from typing import Final
 
-from common.hpke import HpkePrivateKey, SealContext, report_context
-from common.hpke_pool import open_each, seal_each
-from common.suites import DEFAULT_SUITE, SUITES
+from common.crypto.hpke import HpkePrivateKey, SealContext, report_context
+from common.crypto.hpke_pool import open_each, seal_each
+from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.task_digest import TaskDigest
 from tests.benchmarks.measure import best_of, line
 

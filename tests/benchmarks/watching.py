@@ -9,9 +9,9 @@ import hashlib
 
 import numpy as np
 
-from common.merkle import SALT_BYTES, Tree, leaves_of, salt_all, sorted_leaves
-from common.receipt import receipt_holds, sign_receipt
-from common.signing import SigningIdentity
+from common.crypto.merkle import SALT_BYTES, Tree, leaves_of, salt_all, sorted_leaves
+from common.crypto.receipt import receipt_holds, sign_receipt
+from common.crypto.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from tests.benchmarks.measure import best_of, line
 

@@ -10,7 +10,7 @@ import sys
 
 from common.errors import PeerError
 from common.task_digest import TaskDigest
-from deploy.person_client import send
+from deploy.clients.user_agent import send
 
 _PATIENCE = 240.0
 _PAUSE = 0.25

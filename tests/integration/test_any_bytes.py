@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2
 
-from common.batch import BatchId, BatchManifest
-from common.draft_wire import draft_to_wire
+from common.crypto.signing import SignedTask
 from common.errors import PeerError, ShuffleDpError
-from common.evidence_wire import prefix_to_wire, sentinels_to_wire
+from common.messages.batch import BatchId, BatchManifest
 from common.runtime.rpc import bind, open_channel
-from common.signing import SignedTask
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire import chunk_to_wire, manifest_to_wire
-from deploy.operator_client import OperatorClient
+from common.wire.batches import chunk_to_wire, manifest_to_wire
+from common.wire.evidence import prefix_to_wire, sentinels_to_wire
+from common.wire.tasks import draft_to_wire
+from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
-from shuffler.client import AnalyzerClient
+from shuffler.analyzer_client import AnalyzerClient
 from tests.fuzz.fuzz import given_seed
 from tests.support.mutation import mutated
 from tests.support.services import Services
 from tests.support.tasks import draft
-from user_agent.client import DeviceClient
 from user_agent.contribution import Contributor
+from user_agent.shuffler_client import DeviceClient
 
 _DEADLINE: Final = 30.0
 _INPUTS: Final = int(os.environ.get("SHUFFLEDP_FUZZ_CALLS", "60"))

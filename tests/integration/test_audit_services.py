@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.plan import plan_for
 from deploy.audit.services.record import Collection, Record

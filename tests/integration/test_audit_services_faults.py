@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-import analyzer.conclusion
-import shuffler.client
+import analyzer.finalize
+import shuffler.analyzer_client
 import shuffler.collection
 import shuffler.delivery
 import shuffler.permutation
 import shuffler.server
 import user_agent.agent
 import user_agent.contribution
-from analyzer.conclusion import mixture_of
-from common.accounting.coalitions import guarantees
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Reports
+from analyzer.finalize import mixture_of
+from common.accounting.guarantees import guarantees
+from common.mechanisms.base import Mechanism, Mixture, Reports
 from deploy.audit.audited import Audited
-from shuffler.batch_key import BatchKey
+from shuffler.storage.batch_key import BatchKey
 from tests.support.audited_services import audited, audited_task, played, rows
 from user_agent.contribution import Answer, Contributor, draw_dummies
 
@@ -152,9 +151,7 @@ def test_a_number_of_dummies_that_depends_on_the_value_is_seen(monkeypatch: Plan
 
 def test_refused_reports_that_a_guarantee_leaves_out_are_seen(monkeypatch: Plant) -> None:
     """Three reports of 83 users: the figure moves in the third digit."""
-    monkeypatch.setattr(
-        analyzer.conclusion, "guarantees", lambda task, n, _r: guarantees(task, n, 0)
-    )
+    monkeypatch.setattr(analyzer.finalize, "guarantees", lambda task, n, _r: guarantees(task, n, 0))
 
     _seen(_ARRIVED, "guarantees of the early batch are those of the users who came")
 
@@ -186,7 +183,7 @@ def test_an_estimate_that_is_wrong_is_seen(monkeypatch: Plant) -> None:
         right = mixture_of(*of, **more)
         return dataclasses.replace(right, n_real=0.99 * right.n_real)
 
-    monkeypatch.setattr(analyzer.conclusion, "mixture_of", mixture)
+    monkeypatch.setattr(analyzer.finalize, "mixture_of", mixture)
 
     _seen(_CONTENTS, "the estimate is what a plain computation gives")
 

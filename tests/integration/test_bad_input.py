@@ -9,12 +9,12 @@ import grpc
 import numpy as np
 import pytest
 
-from common.draft_wire import draft_to_wire
-from common.hpke import HpkePublicKey, envelope_context, report_context
-from common.submission import Submission, pack
-from common.task import Task
+from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from common.messages.submission import Submission, pack
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire import chunk_to_wire
+from common.wire.batches import chunk_to_wire
+from common.wire.tasks import draft_to_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2, user_agent_pb2
 from tests.support.services import Services
 from tests.support.tasks import draft

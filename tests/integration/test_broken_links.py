@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from common.errors import PeerError, SettingsError
 from common.runtime.rpc import bind, reply
-from common.runtime.state import StateDirectory
+from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import Tls, development_files
 from common.task_digest import TaskDigest
 from deploy.cli import app
-from deploy.person_client import send
+from deploy.clients.user_agent import send
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support.clocks import ManualClock
 from tests.support.services import Services

@@ -7,13 +7,13 @@ import grpc
 import numpy as np
 import pytest
 
-from common.batch import BatchState
+from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError, ShuffleDpError
-from common.guarantee import rounded_down
+from common.messages.batch import BatchState
+from common.messages.guarantee import rounded_down
 from common.runtime.rpc import reply
-from common.signing import SignedTask
-from common.task import Task
-from common.wire import status_from_wire
+from common.task.task import Task
+from common.wire.batches import status_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from tests.support.command_line import run_command
 from tests.support.services import Services

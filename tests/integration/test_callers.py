@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from common.draft_wire import draft_to_wire
 from common.errors import SettingsError
 from common.runtime.certificates import Authority
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, development_files, files_in
-from common.task import Task
+from common.task.task import Task
+from common.wire.tasks import draft_to_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
 from tests.support.services import Services
 from tests.support.tasks import draft

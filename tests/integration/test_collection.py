@@ -9,11 +9,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import analyzer.server
 from analyzer.settings import AnalyzerSettings
-from common.batch import BatchState
-from common.signing import SignedTask
-from common.task import Task
-from common.wire import status_from_wire
-from deploy.operator_client import OperatorClient
+from common.crypto.signing import SignedTask
+from common.messages.batch import BatchState
+from common.task.task import Task
+from common.wire.batches import status_from_wire
+from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.services import Services
 from tests.support.tasks import draft

@@ -6,13 +6,13 @@ from typing import Any
 import grpc
 import pytest
 
-from common.batch import BatchId, BatchManifest
 from common.errors import PeerError, PeerRefusalError
+from common.messages.batch import BatchId, BatchManifest
 from common.runtime.rpc import bind, open_channel
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from shuffler import client
-from shuffler.client import AnalyzerClient
+from shuffler import analyzer_client as client
+from shuffler.analyzer_client import AnalyzerClient
 from tests.support.services import Services
 
 _CHUNKS = 100

@@ -8,7 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.task import Task
+from common.task.task import Task
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.services import Services
 from user_agent.contribution import Contributor

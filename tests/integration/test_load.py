@@ -10,9 +10,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from common.errors import PlanError, SettingsError
-from common.submission import Outcome
-from common.task import Task
+from common.messages.submission import Outcome
+from common.task.task import Task
 from deploy.cli import app
+from deploy.clients.shuffler import ShufflerClient
 from deploy.load import prepared_file
 from deploy.load.behaviour import MISBEHAVING, Behaviour
 from deploy.load.connection import Destination
@@ -24,8 +25,7 @@ from deploy.load.run import Finished, run
 from deploy.load.sealing import prepare
 from deploy.load.tally import Tally
 from deploy.load.target import Target
-from deploy.result_json import dumps
-from deploy.shuffler_client import ShufflerClient
+from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.services import Services
 from user_agent.contribution import Contributor

@@ -9,13 +9,13 @@ import grpc
 import numpy as np
 import pytest
 
+from common.crypto.signing import SignedTask
 from common.errors import OverloadError, SettingsError, StorageError
-from common.runtime.calls import connections_of
-from common.runtime.gate import GateInterceptor
+from common.runtime.access import connections_of
+from common.runtime.admission import GateInterceptor
 from common.runtime.metric_table import PARTIES, TABLE, Party
 from common.runtime.rpc import bind, make_server
-from common.signing import SignedTask
-from common.task import Task
+from common.task.task import Task
 from common.version import VERSION
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2
 from shuffler.servicer import ShufflerServicer

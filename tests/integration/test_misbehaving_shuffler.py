@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.crypto.hpke import HpkePrivateKey
 from common.errors import ReceiptError, UnusableBatchError
-from common.hpke import HpkePrivateKey
-from common.result import Result
-from deploy.result_check import check_fits, check_guarantees
+from common.messages.result import Result
+from deploy.results.verification import check_fits, check_guarantees
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.clocks import ManualClock
 from tests.support.dishonest_shufflers import (
@@ -25,9 +25,9 @@ from tests.support.policies import generous
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
 from user_agent.contribution import Contributor
+from user_agent.credentials import PersonalSecrets
 from user_agent.evidence import Inclusion
-from user_agent.personal_secrets import PersonalSecrets
-from user_agent.watch import Watch
+from user_agent.inclusion_monitor import Watch
 
 _USERS = 20
 _SENTINELS = 20

@@ -8,9 +8,9 @@ import grpc
 import numpy as np
 import pytest
 
-from common.signing import SignedTask
-from common.task import Task
-from common.user_token import TokenIssuer
+from common.crypto.signing import SignedTask
+from common.crypto.tokens import TokenIssuer
+from common.task.task import Task
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.command_line import run_command
 from tests.support.services import Services

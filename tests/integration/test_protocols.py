@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.conclusion import conclude
+from analyzer.finalize import conclude
 from analyzer.intake import take_in
-from common.batch import BatchId, BatchManifest
-from common.hpke import envelope_context
-from common.mechanisms.catalogue import mechanism_of
-from common.result import Result
-from common.submission import unpack
+from common.crypto.hpke import envelope_context
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.result import Result
+from common.messages.submission import unpack
 from shuffler.permutation import permute
 from tests.support.pools import InlinePool
 from tests.support.tasks import published

@@ -11,8 +11,8 @@ import pytest
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from common.errors import SettingsError
-from common.runtime.calls import LONG_MESSAGE, CallKind, connections_of
-from common.runtime.gate import GateInterceptor
+from common.runtime.access import LONG_MESSAGE, CallKind, connections_of
+from common.runtime.admission import GateInterceptor
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import load
 from tests.support.services import Services

@@ -10,9 +10,9 @@ import pytest
 import analyzer.server
 import shuffler.server
 from analyzer.settings import AnalyzerSettings
-from common.runtime.calls import CallKind
-from common.task import Task
-from deploy.operator_client import OperatorClient
+from common.runtime.access import CallKind
+from common.task.task import Task
+from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.settings import ShufflerSettings
 from tests.support.connections import RawConnection, shuffler_stub

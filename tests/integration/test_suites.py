@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError
-from common.runtime.state_key import StateKey
-from common.suites import DEFAULT_SUITE, SUITES
-from common.task import Task
+from common.runtime.state_directory import StateKey
+from common.task.task import Task
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.services import Services
 from tests.support.tasks import draft

@@ -13,13 +13,13 @@ import grpc
 import numpy as np
 import pytest
 
-from common.batch import BatchState
+from common.crypto.signing import SignedTask
 from common.errors import UnknownTaskError
-from common.signing import SignedTask
-from common.task import Task
+from common.messages.batch import BatchState
+from common.messages.task_summary import TaskState
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.task_summary import TaskState
-from deploy.shuffler_client import ShufflerClient
+from deploy.clients.shuffler import ShufflerClient
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.command_line import run_command
 from tests.support.services import Services

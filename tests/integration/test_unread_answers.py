@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import grpc
 import pytest
 
-from common.runtime.calls import CALLS, CallKind, Connections, connections_of
-from common.runtime.gate import GateInterceptor
+from common.runtime.access import CALLS, CallKind, Connections, connections_of
+from common.runtime.admission import GateInterceptor
 from common.runtime.rpc import bind, make_server, open_channel, reply
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
 from shuffler.servicer import ShufflerServicer

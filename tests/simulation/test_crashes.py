@@ -13,9 +13,9 @@ from typing import Final
 
 import pytest
 
-from common.batch import BatchId, BatchManifest, BatchState
-from common.task import Task
-from shuffler.batch import TRANSITIONS
+from common.messages.batch import BatchId, BatchManifest, BatchState
+from common.task.task import Task
+from shuffler.states import TRANSITIONS
 from tests.support.faults import Boundary
 from tests.support.world import World
 from user_agent.budget import SubmissionState

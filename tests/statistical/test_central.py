@@ -14,11 +14,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from deploy.simulate.central.choices import quantile, quantile_utilities
-from deploy.simulate.central.histogram import CentralHistogram
-from deploy.simulate.central.mean import CentralMean
-from deploy.simulate.central.noise import GaussianNoise, LaplaceNoise
-from deploy.simulate.central.selection import Method, Selection
+from deploy.simulate.baselines.central_histogram import CentralHistogram
+from deploy.simulate.baselines.central_mean import CentralMean
+from deploy.simulate.baselines.choices import quantile, quantile_utilities
+from deploy.simulate.baselines.noise import GaussianNoise, LaplaceNoise
+from deploy.simulate.baselines.selection import Method, Selection
 
 _FALSE_ALARM: Final = 1e-7
 _METHODS: Final[tuple[Method, ...]] = get_args(Method)

@@ -9,11 +9,11 @@ import pytest
 from numpy.typing import NDArray
 
 from analyzer.estimation.histogram import estimate
-from common.estimate import Histogram
-from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import LocalHashing, family_for
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Mechanism, Mixture
+from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from common.mechanisms.randomized_response import Grr
+from common.mechanisms.weights import ResponseWeights
+from common.messages.estimate import Histogram
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 
 _RUNS = 40

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Counts
+from common.mechanisms.base import Counts, Mechanism, Mixture
 from tests.support.mechanisms import EXAMPLES, example
 
 _USERS: Final = np.array([9, 1, 0, 4, 6, 0])

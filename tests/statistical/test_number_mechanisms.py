@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.estimate import interval_around
-from common.mechanisms.multi_rphm import MultiRphm
-from common.mechanisms.number import Moments, NumberMechanism
+from common.mechanisms.numeric.multi_rphm import MultiRphm
+from common.mechanisms.numeric.number import Moments, NumberMechanism
+from common.messages.estimate import interval_around
 from common.protocols import NumberMechanismName
 from tests.support.numbers import EVERY, number_example
 

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.pair_estimates import PairEstimates
-from common.mechanisms.pairs import Owned
-from common.mechanisms.priv_kv import PrivKv, WantedPairs
-from common.mechanisms.priv_kvm import bias_left, budgets, iteration
+from common.mechanisms.key_value.estimator import PairEstimates
+from common.mechanisms.key_value.pairs import Owned
+from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
+from deploy.results.privkvm import bias_left, budgets, iteration
 
 _FAR: Final = 5.2
 _COLLECTIONS: Final = 12_000

@@ -10,12 +10,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import LocalHashing, family_for
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Vector
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Mechanism, Mixture, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.support import SupportCounting
+from common.mechanisms.weights import ResponseWeights
 
 _ITEMS: Final = 20
 _USERS: Final = 5000

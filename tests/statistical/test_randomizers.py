@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from randomgen import ChaCha
 from scipy import stats
 
-from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import LocalHashing, family_for
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from common.mechanisms.randomized_response import Grr
+from common.mechanisms.weights import ResponseWeights
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from shuffler.permutation import permute
 from user_agent.contribution import draw_dummy_counts
 

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from randomgen import ChaCha
 from scipy import stats
 
-from analyzer.estimation.rappor_decoding import Decoding, decode
-from analyzer.estimation.rappor_significance import benjamini_hochberg, bonferroni
-from analyzer.kind_planning import predicted_mse
-from common.draft import TextDraft
-from common.mechanisms.catalogue import rappor_of
-from common.mechanisms.permanent import scope_secret
-from common.mechanisms.randomizer import Counts, Reports
-from common.mechanisms.rappor import Rappor
-from deploy.reproduce.rappor_exponential import exponential
+from common.mechanisms.base import Counts, Reports
+from common.mechanisms.rappor.permanent_response import scope_secret
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.registry import rappor_of
+from common.task.draft import TextDraft
+from deploy.planning.kind_planning import predicted_mse
+from deploy.results.rappor.decoder import Decoding, benjamini_hochberg, bonferroni, decode
+from deploy.simulate.experiments.rappor_exponential import exponential
 from tests.support.kind_tasks import kind_task
 
 _FALSE_ALARM: Final = 1e-7

@@ -9,22 +9,22 @@ from typing import Any, Final
 
 import numpy as np
 
+from analyzer.budgets import Spending
 from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
-from analyzer.spending import Spending
 from analyzer.staging import Staging
-from analyzer.store import Store
-from common.batch import BatchId, BatchManifest
-from common.hpke import HpkePrivateKey, SealContext, report_context
-from common.hpke_pool import Opened
-from common.mechanisms.catalogue import mechanism_of
-from common.runtime.state import StateDirectory
-from common.runtime.vitals import Vitals
-from common.signing import SignedTask
-from common.task import Task
+from analyzer.storage.store import Store
+from common.crypto.hpke import HpkePrivateKey, SealContext, report_context
+from common.crypto.hpke_pool import Opened
+from common.crypto.signing import SignedTask
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchId, BatchManifest
+from common.runtime.process_metrics import Vitals
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
 from tests.support.clocks import ManualClock
 from tests.support.keys import SCHEDULE
 from tests.support.pools import InlinePool

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import numpy as np
 
-from common.batch import BatchManifest
+from common.crypto.merkle import HASH_BYTES, Tree, leaves_of
+from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import PeerError, PeerRefusalError
-from common.inclusion import BatchCommitment
-from common.merkle import HASH_BYTES, Tree, leaves_of
-from common.signing import SignedTask, SigningIdentity
+from common.messages.batch import BatchManifest
+from common.messages.inclusion_proof import BatchCommitment
 from common.task_digest import TaskDigest
 from tests.support.leaves import SALT
 

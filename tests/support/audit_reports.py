@@ -7,14 +7,14 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.registry import complete
-from common.accounting.coalitions import guarantees
-from common.guarantee import REPLACE_ONE
-from common.task import Task
+from common.accounting.guarantees import guarantees
+from common.messages.guarantee import REPLACE_ONE
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
 from deploy.audit.report import AuditReport
 from deploy.audit.significance import CONFIDENCE
-from deploy.demo_task import demo_draft
+from deploy.tasks.demo_task import demo_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
 from tests.support.tasks import FAR_FUTURE
 

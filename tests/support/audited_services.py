@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from analyzer.registry import complete
-from common.hpke import HpkePrivateKey
-from common.task import Task
+from common.crypto.hpke import HpkePrivateKey
+from common.task.task import Task
 from deploy.audit.audited import QUICK, Audited
 from deploy.audit.finding import Finding
 from deploy.audit.services.collect import collect

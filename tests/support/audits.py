@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.audited import Audited, Effort
 from deploy.audit.finding import Finding
 from deploy.audit.sample_task import sample_task

@@ -1,7 +1,7 @@
 """Populations and their budgets, for tests."""
 
-from analyzer.spending import Budget
-from deploy.population_budgets import PopulationBudgets
+from analyzer.budgets import Budget
+from deploy.tasks.population_budgets import PopulationBudgets
 
 
 def population_budgets(population: str = "staff", *, spent: float = 0.70001) -> PopulationBudgets:

@@ -5,16 +5,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.repeats import Repeats
-from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
-from common.mechanisms.catalogue import randomizer_of
-from common.mechanisms.mechanism import Mechanism
+from analyzer.deduplication import Repeats
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
+from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.tokens import TokenIssuer, serial_of
+from common.mechanisms.base import Mechanism
+from common.mechanisms.registry import randomizer_of
+from common.messages.submission import unpack
 from common.runtime.metrics_endpoint import parse_request
-from common.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.submission import unpack
-from common.suites import DEFAULT_SUITE
-from common.task import Task
-from common.user_token import TokenIssuer, serial_of
+from common.task.task import Task
 from shuffler.dummies import draw_kept
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.mechanisms import EXAMPLES, example
@@ -102,7 +102,7 @@ BYTE_PARSERS: Final = (
         read=_answered,
         seeds=_TASKS,
         form="canonical",
-        covers=("common.task.Task.from_bytes", "common.task.Task._from_fields"),
+        covers=("common.task.task.Task.from_bytes", "common.task.task.Task._from_fields"),
         share=32,
     ),
     Parser(
@@ -110,14 +110,14 @@ BYTE_PARSERS: Final = (
         read=lambda raw: unpack(raw, _CASE.task),
         seeds=(bytes(16 + _CASE.task.reports_per_user * _CASE.task.sealed_report_bytes),),
         form="binary",
-        covers=("common.submission.unpack",),
+        covers=("common.messages.submission.unpack",),
     ),
     Parser(
         name="sealed report",
         read=lambda raw: _CASE.analyzer_key.open(raw, _REPORT),
         seeds=(_CASE.analyzer_key.public_key().seal(b"report", _REPORT),),
         form="binary",
-        covers=("common.hpke.HpkePrivateKey.open",),
+        covers=("common.crypto.hpke.HpkePrivateKey.open",),
         share=4,
     ),
     Parser(
@@ -127,7 +127,7 @@ BYTE_PARSERS: Final = (
             Contributor(_CASE.task, _CASE.signed.digest()).prepare(0, np.random.default_rng(1)),
         ),
         form="binary",
-        covers=("common.hpke.HpkePrivateKey.open", "common.submission.unpack"),
+        covers=("common.crypto.hpke.HpkePrivateKey.open", "common.messages.submission.unpack"),
         share=4,
     ),
     Parser(
@@ -135,7 +135,7 @@ BYTE_PARSERS: Final = (
         read=_sealed,
         seeds=(_CASE.task.analyzer_key,),
         form="binary",
-        covers=("common.hpke.HpkePublicKey.__init__",),
+        covers=("common.crypto.hpke.HpkePublicKey.__init__",),
         share=4,
     ),
     Parser(
@@ -143,7 +143,7 @@ BYTE_PARSERS: Final = (
         read=lambda raw: HpkePrivateKey(DEFAULT_SUITE, raw).public_key(),
         seeds=(_CASE.analyzer_key.private_bytes(),),
         form="binary",
-        covers=("common.hpke.HpkePrivateKey.__init__",),
+        covers=("common.crypto.hpke.HpkePrivateKey.__init__",),
         share=4,
     ),
     Parser(
@@ -151,7 +151,7 @@ BYTE_PARSERS: Final = (
         read=lambda raw: SigningIdentity(raw).sign(b"task"),
         seeds=(_CASE.identity.private_bytes(),),
         form="binary",
-        covers=("common.signing.SigningIdentity.__init__",),
+        covers=("common.crypto.signing.SigningIdentity.__init__",),
         share=4,
     ),
     Parser(
@@ -159,7 +159,7 @@ BYTE_PARSERS: Final = (
         read=_identity,
         seeds=(_CASE.identity.public_identity().raw,),
         form="binary",
-        covers=("common.signing.PublicIdentity.__init__",),
+        covers=("common.crypto.signing.PublicIdentity.__init__",),
         share=4,
     ),
     Parser(
@@ -167,7 +167,7 @@ BYTE_PARSERS: Final = (
         read=_signature,
         seeds=(_CASE.signed.signature,),
         form="binary",
-        covers=("common.signing.PublicIdentity.verify",),
+        covers=("common.crypto.signing.PublicIdentity.verify",),
         share=4,
     ),
     Parser(
@@ -175,7 +175,7 @@ BYTE_PARSERS: Final = (
         read=lambda raw: (_ISSUER.identity().accepts(raw), serial_of(raw)),
         seeds=(_ISSUER.issue(),),
         form="binary",
-        covers=("common.user_token.TokenIdentity.accepts", "common.user_token.serial_of"),
+        covers=("common.crypto.tokens.TokenIdentity.accepts", "common.crypto.tokens.serial_of"),
         share=4,
     ),
     Parser(
@@ -183,7 +183,7 @@ BYTE_PARSERS: Final = (
         read=_fresh,
         seeds=(bytes(_CASE.task.sealed_report_bytes * 3), bytes(range(_SEALED)) * 2),
         form="binary",
-        covers=("analyzer.repeats.Repeats.without",),
+        covers=("analyzer.deduplication.Repeats.without",),
     ),
     Parser(
         name="request for metrics",

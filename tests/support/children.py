@@ -3,9 +3,9 @@
 import time
 from typing import Any
 
-from common.draft import TaskDraft
-from common.signing import SignedTask
-from deploy.cluster import Cluster
+from common.crypto.signing import SignedTask
+from common.task.draft import TaskDraft
+from deploy.clients.local_cluster import Cluster
 
 
 async def publish(cluster: Cluster, n_users: int, **changes: Any) -> SignedTask:

@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BatchId, BatchManifest
-from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
-from common.inclusion import InclusionProof
-from common.merkle import leaves_of
-from common.receipt import sign_receipt
-from common.signing import SignedTask, SigningIdentity
-from common.submission import unpack
-from common.task import Task
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
+from common.crypto.merkle import leaves_of
+from common.crypto.receipt import sign_receipt
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.inclusion_proof import InclusionProof
+from common.messages.submission import unpack
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.inclusion import Inclusions
 from tests.support.analyzer_core import AnalyzerCore

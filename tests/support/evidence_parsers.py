@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from analyzer.lookout import Sentinel, Sightings, look
-from common import evidence_wire
-from common.inclusion import InclusionProof
-from common.merkle import split
-from common.receipt import receipt_holds, sign_receipt
-from common.signing import SigningIdentity
+from analyzer.sentinel_matching import Sentinel, Sightings, look
+from common.crypto.merkle import split
+from common.crypto.receipt import receipt_holds, sign_receipt
+from common.crypto.signing import SigningIdentity
+from common.messages.inclusion_proof import InclusionProof
 from common.task_digest import TaskDigest
+from common.wire import evidence as evidence_wire
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import Inclusions
 from tests.support.clocks import ManualClock
@@ -19,7 +19,7 @@ from tests.support.leaves import commitment_over, some_leaves, tree_over
 from tests.support.parsers import Parser
 from tests.support.wire_parsers import message_parser
 from user_agent.evidence import Inclusion
-from user_agent.inclusion import conclusion, counted
+from user_agent.inclusion_monitor import conclusion, counted
 
 _DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _IDENTITY: Final = SigningIdentity(bytes(range(32)))
@@ -137,21 +137,21 @@ EVIDENCE_PARSERS: Final = (
             shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, _DIGEST, b"sealed")),
             shuffler_pb2.SubmitResponse(repeated=True),
         ],
-        "common.evidence_wire.receipt_from_wire",
+        "common.wire.evidence.receipt_from_wire",
     ),
     message_parser(
         "commitment",
         inclusion_pb2.BatchCommitment,
         _checked,
         [evidence_wire.commitment_to_wire(_COMMITMENT)],
-        "common.evidence_wire.commitment_from_wire",
+        "common.wire.evidence.commitment_from_wire",
     ),
     message_parser(
         "answer to a delivery",
         analyzer_pb2.DeliverBatchResponse,
         _delivered,
         [evidence_wire.delivered_to_wire(_COMMITMENT), evidence_wire.delivered_to_wire(None)],
-        "common.evidence_wire.delivered_from_wire",
+        "common.wire.evidence.delivered_from_wire",
     ),
     message_parser(
         "proof",
@@ -161,8 +161,8 @@ EVIDENCE_PARSERS: Final = (
             evidence_wire.proof_to_wire(_PROOF, _TREE.largest_bucket),
             evidence_wire.proof_to_wire(_SMALL_PROOF, _SMALL_TREE.largest_bucket),
         ],
-        "common.evidence_wire.proof_from_wire",
-        "common.merkle.prefix_of",
+        "common.wire.evidence.proof_from_wire",
+        "common.crypto.merkle.prefix_of",
     ),
     message_parser(
         "question for a bucket",
@@ -172,7 +172,7 @@ EVIDENCE_PARSERS: Final = (
             evidence_wire.prefix_to_wire(_DIGEST, None),
             evidence_wire.prefix_to_wire(_DIGEST, _PREFIX),
         ],
-        "common.evidence_wire.prefix_from_wire",
+        "common.wire.evidence.prefix_from_wire",
         share=4,
     ),
     message_parser(
@@ -183,7 +183,7 @@ EVIDENCE_PARSERS: Final = (
             evidence_wire.sentinels_to_wire(_DIGEST, [bytes(64), bytes(32)], acknowledged=False),
             evidence_wire.sentinels_to_wire(_DIGEST, [], acknowledged=True),
         ],
-        "common.evidence_wire.sentinels_from_wire",
+        "common.wire.evidence.sentinels_from_wire",
     ),
     message_parser(
         "question for a receipt",
@@ -193,14 +193,14 @@ EVIDENCE_PARSERS: Final = (
             user_agent_pb2.GetReceiptRequest(task_digest=_DIGEST),
             user_agent_pb2.GetReceiptRequest(task_digest=_DIGEST, person="Ada"),
         ],
-        "common.evidence_wire.record_question_from_wire",
+        "common.wire.evidence.record_question_from_wire",
     ),
     Parser(
         name="commitment kept by the analyzer",
         read=_kept_by_the_analyzer,
         seeds=(evidence_wire.commitment_to_bytes(_COMMITMENT),),
         form="protobuf",
-        covers=("common.evidence_wire.commitment_from_bytes",),
+        covers=("common.wire.evidence.commitment_from_bytes",),
     ),
     _kept(
         "commitment kept by the shuffler",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeVar
 
 from common.runtime.database import Database
-from common.runtime.state import StateDirectory
+from common.runtime.state_directory import StateDirectory
 
 P = ParamSpec("P")
 T = TypeVar("T")

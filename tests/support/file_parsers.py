@@ -15,20 +15,21 @@ import pyarrow.parquet as pq
 from common.runtime.database import Database
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
-from deploy import draft_file, question_file
+from deploy.accountant import query_file as question_file
+from deploy.clients.base import read_token
 from deploy.commands.options import read_identity
 from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
-from deploy.decoded_texts import read_candidates
-from deploy.iteration import read_iterated
-from deploy.sentinel_file import SentinelFile, State
-from deploy.service_client import read_token
-from shuffler.batch_files import BatchFiles
-from shuffler.batch_key import BatchKey
+from deploy.results.decoded_texts import read_candidates
+from deploy.results.iteration import read_iterated
+from deploy.sentinels.journal import SentinelFile, State
+from deploy.tasks import drafts as draft_file
 from shuffler.settings import ShufflerSettings
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import BatchKey
 from tests.support.parsers import Parser
+from user_agent.credentials import TokenFile
 from user_agent.settings import UserAgentSettings
-from user_agent.token_file import TokenFile
 
 _SETTINGS: Final = b"""state_directory = 'state'
 listen = '127.0.0.1:0'
@@ -186,8 +187,8 @@ FILE_PARSERS: Final = (
         lambda path: draft_file.read(path, bytes(32)),
         (_DRAFT, _DRAFT_WITH_TABLES),
         "toml",
-        "deploy.draft_file.read",
-        "common.runtime.toml_file.read_toml",
+        "deploy.tasks.drafts.read",
+        "common.runtime.settings.read_toml",
     ),
     file_parser(
         "questions file",
@@ -195,7 +196,7 @@ FILE_PARSERS: Final = (
         question_file.answer_file,
         (_QUESTIONS,),
         "json",
-        "deploy.question_file.answer_file",
+        "deploy.accountant.query_file.answer_file",
         share=0.05,  # several searches for an epsilon each
     ),
     file_parser(
@@ -220,7 +221,7 @@ FILE_PARSERS: Final = (
         read_candidates,
         (b"Ohio\nUtah\n\n", "Köln\r\nParis".encode()),
         "text",
-        "deploy.decoded_texts.read_candidates",
+        "deploy.results.decoded_texts.read_candidates",
     ),
     file_parser(
         "result of pairs",
@@ -231,7 +232,7 @@ FILE_PARSERS: Final = (
             b'{"means_with_fakes":[],"kind":"key-value","low":0,"high":5.5,"population":""}',
         ),
         "json",
-        "deploy.iteration.read_iterated",
+        "deploy.results.iteration.read_iterated",
     ),
     file_parser(
         "CSV",
@@ -280,7 +281,7 @@ FILE_PARSERS: Final = (
         read_token,
         (b"ab" * 32,),
         "text",
-        "deploy.service_client.read_token",
+        "deploy.clients.base.read_token",
     ),
     file_parser(
         "token file",
@@ -288,8 +289,8 @@ FILE_PARSERS: Final = (
         lambda path: TokenFile(path).token("Ada"),
         (b"ab" * 80 + b" Ada\n\n" + b"cd" * 80 + b" Bo\n", b"00" * 80),
         "text",
-        "user_agent.token_file.TokenFile._lines",
-        "user_agent.token_file.TokenFile._read",
+        "user_agent.credentials.TokenFile._lines",
+        "user_agent.credentials.TokenFile._read",
     ),
     file_parser(
         "operator's file of users' tokens",
@@ -297,8 +298,8 @@ FILE_PARSERS: Final = (
         lambda path: TokenFile(path).tokens(),
         (b"ab" * 80 + b"\n\n" + b"cd" * 80 + b"\n", b"00" * 80),
         "text",
-        "user_agent.token_file.TokenFile._lines",
-        "user_agent.token_file.TokenFile._read",
+        "user_agent.credentials.TokenFile._lines",
+        "user_agent.credentials.TokenFile._read",
     ),
     file_parser(
         "file of sentinels",
@@ -306,9 +307,9 @@ FILE_PARSERS: Final = (
         _sentinels,
         (_SENTINELS, _SENTINELS.splitlines(keepends=True)[0], _SENTINELS[:-9]),
         "text",
-        "deploy.sentinel_file.SentinelFile._read",
-        "deploy.sentinel_file._planned",
-        "deploy.sentinel_file._check_first",
+        "deploy.sentinels.journal.SentinelFile._read",
+        "deploy.sentinels.journal._planned",
+        "deploy.sentinels.journal._check_first",
     ),
     file_parser(
         "identity file",
@@ -324,7 +325,7 @@ FILE_PARSERS: Final = (
         lambda path: list(BatchFiles(path.parent, _BATCH_KEY).saved()),
         (_permuted(),),
         "binary",
-        "shuffler.batch_files._sealed_records",
+        "shuffler.storage.batch_files._sealed_records",
     ),
     file_parser(
         "database",

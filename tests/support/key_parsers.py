@@ -17,13 +17,13 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from analyzer.keys import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
-from common.hpke import HpkePrivateKey
-from common.key_ring import DAY, KeyRing, KeyState
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.key_ring import DAY, KeyRing, KeyState
+from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.runtime.key_store import RING_FILE, KeyStore
-from common.runtime.state import StateDirectory
+from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import development_files, identity_for
-from common.suites import DEFAULT_SUITE, SUITES
-from deploy.key_folder import KeyFolder
+from deploy.clients.key_folder import KeyFolder
 from shuffler.server import publish_keys
 from tests.support.clocks import ManualClock
 from tests.support.file_parsers import directory, file_parser
@@ -128,7 +128,7 @@ _STORES: Final = (
         read=_rotated,
         seeds=(_a_ring(), KeyRing().to_json().encode()),
         form="json",
-        covers=("common.key_ring.KeyRing.from_json", "common.key_ring._entry"),
+        covers=("common.crypto.key_ring.KeyRing.from_json", "common.crypto.key_ring._entry"),
     ),
     file_parser(
         "key ring's file",
@@ -143,28 +143,28 @@ _STORES: Final = (
         "earlier version's key file",
         f"state/{_FORMER}",
         (bytes(31) + b"\x09",),
-        "common.runtime.state.StateDirectory.secret",
+        "common.runtime.state_directory.StateDirectory.secret",
     ),
     _key_parser(
         "sealed key file",
         f"state/{_KEY_FILE}",
         (_made(_KEY_FILE),),
-        "common.runtime.state.StateDirectory.secret",
-        "common.runtime.state._read_secret",
-        "common.runtime.state_key.StateKey.open",
+        "common.runtime.state_directory.StateDirectory.secret",
+        "common.runtime.state_directory._read_secret",
+        "common.runtime.state_directory.StateKey.open",
     ),
     _key_parser(
         "operator's token in the state directory",
         "state/operator.token",
         (_made("operator.token"),),
-        "common.runtime.state.StateDirectory.plain_secret",
+        "common.runtime.state_directory.StateDirectory.plain_secret",
     ),
     _key_parser(
         "state key",
         "state.key",
         (_made_keys()["state.key"],),
-        "common.runtime.state._read_secret",
-        "common.runtime.state_key.StateKey.__init__",
+        "common.runtime.state_directory._read_secret",
+        "common.runtime.state_directory.StateKey.__init__",
     ),
     file_parser(
         "key file whose state key is missing",
@@ -172,7 +172,7 @@ _STORES: Final = (
         _state_with(_started, *(name for name in _made_keys() if name.endswith((".key", ".json")))),
         (bytes(range(32)),),
         "binary",
-        "common.runtime.state.StateDirectory._check_nothing_is_sealed",
+        "common.runtime.state_directory.StateDirectory._check_nothing_is_sealed",
         share=1,
     ),
     file_parser(
@@ -327,7 +327,7 @@ _CERTIFICATES: Final = (
         "certificate to renew",
         "analyzer.pem",
         _renewed,
-        "deploy.key_folder.KeyFolder._issue",
+        "deploy.clients.key_folder.KeyFolder._issue",
         share=1,
     ),
 )

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Final
 
-from common.hpke import HpkePrivateKey
-from common.key_ring import DAY, Schedule
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.key_ring import DAY, Schedule
 from common.runtime.key_store import KeyStore
-from common.runtime.state import StateDirectory
+from common.runtime.state_directory import StateDirectory
 
 SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.estimate import BitTable, Estimate, KeyValues, Means, Owners
-from common.mechanisms.catalogue import rappor_of
+from common.crypto.signing import SignedTask
+from common.mechanisms.registry import rappor_of
+from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
+from common.messages.result import Result
 from common.protocols import Kind
-from common.result import Result
-from common.signing import SignedTask
-from common.task import Task
+from common.task.task import Task
 from tests.support.kind_tasks import kind_task
 from tests.support.result_pages import guarantee
 

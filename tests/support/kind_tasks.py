@@ -4,10 +4,10 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.registry import complete
-from common.draft import NumberDraft, PairDraft, TextDraft
+from common.messages.value import Value
 from common.protocols import Kind, protocol_named, protocols_of
-from common.task import Task
-from common.value import Value
+from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.task import Task
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
 from tests.support.tasks import draft
 

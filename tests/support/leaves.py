@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from common.batch import BatchId
-from common.inclusion import BatchCommitment
-from common.merkle import Tree, leaf
-from common.signing import SigningIdentity
+from common.crypto.merkle import Tree, leaf
+from common.crypto.signing import SigningIdentity
+from common.messages.batch import BatchId
+from common.messages.inclusion_proof import BatchCommitment
 from common.task_digest import TaskDigest
 
 SALT: Final = bytes(range(32))

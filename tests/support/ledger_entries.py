@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from common.batch import BatchId
-from common.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
+from common.messages.batch import BatchId
+from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
 from common.task_digest import TaskDigest
 
 

@@ -5,15 +5,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.grr import Grr
-from common.mechanisms.hash_family import HashFamily
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Mechanism
+from common.mechanisms.hashing.finite_field import HashFamily
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.randomized_response import Grr, Warner
 from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from common.mechanisms.warner import Warner
+from common.mechanisms.weights import ResponseWeights
 
 NONCE: Final = b"n" * 32
 

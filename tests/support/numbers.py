@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.catalogue import number_mechanism_named
-from common.mechanisms.number import NumberMechanism, WantedNumbers
-from common.number_spec import NumberSpec
+from common.mechanisms.numeric.number import NumberMechanism, WantedNumbers
+from common.mechanisms.registry import number_mechanism_named
 from common.protocols import NumberMechanismName
+from common.task.specs import NumberSpec
 from tests.support.mechanisms import NONCE
 
 ONE_NUMBER: Final[tuple[NumberMechanismName, ...]] = ("laplace", "duchi", "piecewise", "hybrid")

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
 
-from common.batch import BatchId, BatchManifest, BatchState
+from common.crypto.signing import SignedTask
 from common.errors import PeerError, PeerRefusalError, ShuffleDpError
-from common.signing import SignedTask
+from common.messages.batch import BatchId, BatchManifest, BatchState
 from tests.support.faults import Crash
 from tests.support.network import Loss
 from tests.support.world import PERSONS, World

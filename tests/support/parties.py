@@ -9,29 +9,29 @@ from typing import Any, Final
 
 import numpy as np
 
+from analyzer.budgets import Spending
 from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.release import Releases
-from analyzer.spending import Spending
 from analyzer.staging import Staging
-from analyzer.store import Store
-from common.batch import BatchManifest
-from common.evidence_wire import proof_from_wire, proof_to_wire
-from common.inclusion import BatchCommitment, InclusionProof
-from common.key_ring import Schedule
+from analyzer.storage.store import Store
+from common.crypto.key_ring import Schedule
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.messages.batch import BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
-from common.runtime.vitals import Vitals
-from common.signing import SignedTask, SigningIdentity
+from common.runtime.process_metrics import Vitals
 from common.task_digest import TaskDigest
+from common.wire.evidence import proof_from_wire, proof_to_wire
+from shuffler.active_batches import Rounds
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
 from shuffler.refusals import Refusals
-from shuffler.rounds import Rounds
-from shuffler.spool import Spool
+from shuffler.storage.spool import Spool
 from tests.support.clocks import ManualClock
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
 from tests.support.network import Network
@@ -39,8 +39,8 @@ from tests.support.policies import generous
 from tests.support.pools import InlinePool
 from user_agent.agent import Agent
 from user_agent.budget import Budget
-from user_agent.personal_secrets import PersonalSecrets
-from user_agent.watch import Watch
+from user_agent.credentials import PersonalSecrets
+from user_agent.inclusion_monitor import Watch
 
 _IDENTITY: Final = SigningIdentity.generate()
 _SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, keep=100_000.0)

@@ -1,6 +1,6 @@
 """Limits of a person, for tests."""
 
-from common.signing import PublicIdentity
+from common.crypto.signing import PublicIdentity
 from user_agent.policy import Policy
 
 

@@ -4,9 +4,9 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from common.hpke import HpkePrivateKey, SealContext
-from common.hpke_pool import Opened
-from common.suites import SUITES
+from common.crypto.hpke import HpkePrivateKey, SealContext
+from common.crypto.hpke_pool import Opened
+from common.crypto.suites import SUITES
 from deploy.audit.stand_ins.in_place import InPlace
 
 

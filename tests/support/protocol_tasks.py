@@ -4,12 +4,12 @@ from functools import cache
 from typing import Any, Final
 
 from analyzer.registry import complete
-from common.dummy_spec import DummySpec
-from common.hpke import HpkePrivateKey
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.suites import DEFAULT_SUITE
 from common.protocols import protocol_named, protocols_of
-from common.shuffler_spec import ShufflerSpec
-from common.suites import DEFAULT_SUITE
-from common.task import Task
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
+from common.task.task import Task
 from tests.support.tasks import draft
 
 ANALYZER_KEY: Final = HpkePrivateKey(DEFAULT_SUITE, b"\x01" * 32)

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from common.submission import Submission, unpack
-from common.task import Task
+from common.messages.submission import Submission, unpack
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from user_agent.contribution import Contributor
 

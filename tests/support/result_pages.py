@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from common.estimate import Histogram
-from common.guarantee import REPLACE_ONE, Coalition, Guarantee
-from common.result import Result
-from common.task import Task
+from common.messages.estimate import Histogram
+from common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee
+from common.messages.result import Result
+from common.task.task import Task
 from tests.support.tasks import PublishedTask, published
 
 N_USERS = 20_000

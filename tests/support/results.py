@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from common.estimate import BitTable, Histogram, KeyValues, Means, Owners
-from common.guarantee import REPLACE_ONE, Guarantee
-from common.result import Result
+from common.messages.estimate import BitTable, Histogram, KeyValues, Means, Owners
+from common.messages.guarantee import REPLACE_ONE, Guarantee
+from common.messages.result import Result
 from common.task_digest import TaskDigest
 
 

@@ -12,12 +12,12 @@ import shuffler.server
 import user_agent.server
 from analyzer.server import AnalyzerService
 from analyzer.settings import AnalyzerSettings
-from common.draft import TaskDraft
+from common.crypto.signing import SignedTask
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import open_channel
 from common.runtime.tls import development_files
-from common.signing import SignedTask
-from deploy.operator_client import OperatorClient
+from common.task.draft import TaskDraft
+from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2_grpc, shuffler_pb2_grpc, user_agent_pb2_grpc
 from shuffler.server import ShufflerService
 from shuffler.settings import ShufflerSettings

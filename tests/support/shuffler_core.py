@@ -5,20 +5,20 @@ from pathlib import Path
 
 import numpy as np
 
-from common.batch import BatchState
-from common.hpke_pool import Pool
-from common.runtime.state import StateDirectory
-from common.runtime.vitals import Vitals
-from common.submission import Outcome
-from common.user_token import TokenIdentity
+from common.crypto.hpke_pool import Pool
+from common.crypto.tokens import TokenIdentity
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome
+from common.runtime.process_metrics import Vitals
+from common.runtime.state_directory import StateDirectory
+from shuffler.active_batches import Rounds
+from shuffler.admission import TokenCheck
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
 from shuffler.refusals import Refusals
-from shuffler.rounds import Rounds
-from shuffler.spool import Spool
-from shuffler.token_check import TokenCheck
+from shuffler.storage.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.clocks import ManualClock
 from tests.support.keys import store_holding

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from deploy.simulate.central.reference import Reference
+from deploy.simulate.baselines.central_error import Reference
 from deploy.simulate.errors import Errors
 from deploy.simulate.row import Accounting, Repeat, Row, Setting
 from tests.support.tasks import published

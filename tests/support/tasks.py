@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from analyzer.registry import complete
-from common.draft import TaskDraft
-from common.hpke import HpkePrivateKey
-from common.signing import SignedTask, SigningIdentity
-from common.suites import DEFAULT_SUITE
-from common.task import Task
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.suites import DEFAULT_SUITE
+from common.task.draft import TaskDraft
+from common.task.task import Task
 
 FAR_FUTURE: Final = 4_000_000_000
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import grpc
 
-from common.randomness import secure_generator
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import SignedTask
+from common.messages.submission import Submission
 from common.runtime.rpc import open_channel, reply
-from common.signing import SignedTask
-from common.submission import Submission
-from common.task import Task
-from common.wire import chunk_from_wire
-from deploy.cluster import Cluster
+from common.task.task import Task
+from common.wire.batches import chunk_from_wire
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import (
     analyzer_pb2,
     shuffler_pb2,

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from common.crypto.signing import PublicIdentity
 from common.errors import TaskError
 from common.protocols import Kind
 from common.runtime.settings import load
-from common.signing import PublicIdentity
+from deploy.accountant.query import Rappor, parse_epsilon, parse_law
 from deploy.commands.options import hexadecimal
 from deploy.datasets.choice import dataset
-from deploy.plan import parse_cap, parse_head, parse_trust
-from deploy.question import Rappor, parse_epsilon, parse_law
-from deploy.typed_value import parse_kind, parse_value
+from deploy.planning.plan_view import parse_cap, parse_head, parse_trust
+from deploy.tasks.value_parser import parse_kind, parse_value
 from shuffler.settings import ShufflerSettings
 from tests.support.parsers import Parser
 
@@ -69,7 +69,7 @@ TEXT_PARSERS: Final = (
         "identity in hexadecimal",
         lambda text: PublicIdentity.from_hex(text, "the identity"),
         ("00" * 32, "ab" * 32),
-        "common.signing.PublicIdentity.from_hex",
+        "common.crypto.signing.PublicIdentity.from_hex",
     ),
     _typed(
         "hexadecimal argument",
@@ -77,13 +77,15 @@ TEXT_PARSERS: Final = (
         ("00" * 32,),
         "deploy.commands.options.hexadecimal",
     ),
-    _typed("kind of value", parse_kind, ("mean", "key-value"), "deploy.typed_value.parse_kind"),
+    _typed(
+        "kind of value", parse_kind, ("mean", "key-value"), "deploy.tasks.value_parser.parse_kind"
+    ),
     *(
         _typed(
             f"{kind} value",
             partial(parse_value, kind=kind),
             seeds,
-            "deploy.typed_value.parse_value",
+            "deploy.tasks.value_parser.parse_value",
         )
         for kind, seeds in _VALUES.items()
     ),
@@ -94,17 +96,19 @@ TEXT_PARSERS: Final = (
         "common.runtime.settings.load",
         "common.runtime.settings._convert",
     ),
-    _typed("epsilon", parse_epsilon, ("1.5", "inf"), "deploy.question.parse_epsilon"),
+    _typed("epsilon", parse_epsilon, ("1.5", "inf"), "deploy.accountant.query.parse_epsilon"),
     _typed(
         "law of dummies",
         parse_law,
         ("binomial:10,0.5", "poisson:3", "negative-binomial:2,5.5", "groups:2,10,0.5"),
-        "deploy.question.parse_law",
+        "deploy.accountant.query.parse_law",
     ),
-    _typed("RAPPOR's numbers", Rappor.parse, ("0.5,0.3,0.7,2",), "deploy.question.Rappor.parse"),
-    _typed("head", parse_head, ("0.05,0.03",), "deploy.plan.parse_head"),
-    _typed("cap", parse_cap, ("3", "none", "inf"), "deploy.plan.parse_cap"),
-    _typed("trust", parse_trust, ("anonymity",), "deploy.plan.parse_trust"),
+    _typed(
+        "RAPPOR's numbers", Rappor.parse, ("0.5,0.3,0.7,2",), "deploy.accountant.query.Rappor.parse"
+    ),
+    _typed("head", parse_head, ("0.05,0.03",), "deploy.planning.plan_view.parse_head"),
+    _typed("cap", parse_cap, ("3", "none", "inf"), "deploy.planning.plan_view.parse_cap"),
+    _typed("trust", parse_trust, ("anonymity",), "deploy.planning.plan_view.parse_trust"),
     _typed(
         "data set by name",
         _data_set,

@@ -7,18 +7,24 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from analyzer.registry import complete
-from common import draft_wire, ledger_wire, result_wire, task_summary_wire, value_wire, wire
-from common.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
-from common.draft import PairDraft
-from common.dummy_spec import DummySpec
-from common.ledger_entry import verify
-from common.runtime.gate import read_message
-from common.shuffler_spec import ShufflerSpec
-from common.submission import Outcome
+from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
+from common.messages.ledger_entry import verify
+from common.messages.submission import Outcome
+from common.messages.task_summary import TaskState, TaskSummary
+from common.runtime.admission import read_message
+from common.task.draft import PairDraft
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from common.task_summary import TaskState, TaskSummary
-from deploy.ledger import as_json as ledger_as_json
-from deploy.result_json import as_json, dumps
+from common.wire import batches as wire
+from common.wire import ledger as ledger_wire
+from common.wire import results as result_wire
+from common.wire import tasks as draft_wire
+from common.wire import tasks as task_summary_wire
+from common.wire import values as value_wire
+from deploy.results.ledger import as_json as ledger_as_json
+from deploy.results.result_json import as_json
+from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_draft_fields
 from tests.support.ledger_entries import first_entry
@@ -95,7 +101,7 @@ def message_parser(
         read=lambda raw: read(read_message(message.FromString, raw)),
         seeds=tuple(seed.SerializeToString() for seed in seeds),
         form="protobuf",
-        covers=("common.runtime.gate.read_message", *covers),
+        covers=("common.runtime.admission.read_message", *covers),
         share=share,
     )
 
@@ -123,14 +129,14 @@ WIRE_PARSERS: Final = (
         read=wire.digest_from_wire,
         seeds=(bytes(32), b"d" * 32),
         form="binary",
-        covers=("common.wire.digest_from_wire",),
+        covers=("common.wire.batches.digest_from_wire",),
     ),
     message_parser(
         "signed task",
         task_pb2.SignedTask,
         wire.signed_task_from_wire,
         [wire.signed_task_to_wire(published().signed)],
-        "common.wire.signed_task_from_wire",
+        "common.wire.batches.signed_task_from_wire",
     ),
     message_parser(
         "contribution",
@@ -141,28 +147,28 @@ WIRE_PARSERS: Final = (
             user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=2**63, person="Ada"),
             *(value_wire.contribution_to_wire(_DIGEST, value, "") for value in VALUES.values()),
         ],
-        "common.value_wire.contribution_from_wire",
+        "common.wire.values.contribution_from_wire",
     ),
     message_parser(
         "envelope",
         shuffler_pb2.SubmitRequest,
         wire.envelope_from_wire,
         [shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=bytes(184))],
-        "common.wire.envelope_from_wire",
+        "common.wire.batches.envelope_from_wire",
     ),
     message_parser(
         "envelopes",
         shuffler_pb2.SubmitBulkRequest,
         wire.envelopes_from_wire,
         [shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[bytes(184)] * 3)],
-        "common.wire.envelopes_from_wire",
+        "common.wire.batches.envelopes_from_wire",
     ),
     message_parser(
         "outcomes",
         shuffler_pb2.SubmitBulkResponse,
         wire.outcomes_from_wire,
         [wire.outcomes_to_wire(list(Outcome))],
-        "common.wire.outcomes_from_wire",
+        "common.wire.batches.outcomes_from_wire",
     ),
     message_parser(
         "batch status",
@@ -172,7 +178,7 @@ WIRE_PARSERS: Final = (
             wire.status_to_wire(BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5))
             for state in BatchState
         ],
-        "common.wire.status_from_wire",
+        "common.wire.batches.status_from_wire",
     ),
     message_parser(
         "batch progress",
@@ -191,22 +197,22 @@ WIRE_PARSERS: Final = (
                 )
             )
         ],
-        "common.wire.progress_from_wire",
+        "common.wire.batches.progress_from_wire",
     ),
     message_parser(
         "tasks page",
         analyzer_pb2.ListTasksRequest,
         task_summary_wire.tasks_after_from_wire,
         [analyzer_pb2.ListTasksRequest(), analyzer_pb2.ListTasksRequest(after=_DIGEST)],
-        "common.task_summary_wire.tasks_after_from_wire",
+        "common.wire.tasks.tasks_after_from_wire",
     ),
     message_parser(
         "list of tasks",
         analyzer_pb2.ListTasksResponse,
         task_summary_wire.summaries_from_wire,
         [task_summary_wire.summaries_to_wire([_summary(state) for state in TaskState][:1])],
-        "common.task_summary_wire.summaries_from_wire",
-        "common.task_summary_wire._from_wire",
+        "common.wire.tasks.summaries_from_wire",
+        "common.wire.tasks._from_wire",
     ),
     message_parser(
         "description of a task",
@@ -216,7 +222,7 @@ WIRE_PARSERS: Final = (
             task_summary_wire.description_to_wire(published().signed, _summary(state))
             for state in TaskState
         ],
-        "common.task_summary_wire.description_from_wire",
+        "common.wire.tasks.description_from_wire",
         share=8,
     ),
     message_parser(
@@ -224,14 +230,14 @@ WIRE_PARSERS: Final = (
         analyzer_pb2.DeliverBatchRequest,
         wire.manifest_from_wire,
         [wire.manifest_to_wire(_MANIFEST)],
-        "common.wire.manifest_from_wire",
+        "common.wire.batches.manifest_from_wire",
     ),
     message_parser(
         "chunk",
         analyzer_pb2.DeliverBatchRequest,
         wire.chunk_from_wire,
         [wire.chunk_to_wire(bytes(60)), wire.chunk_to_wire(bytes(6000))],
-        "common.wire.chunk_from_wire",
+        "common.wire.batches.chunk_from_wire",
     ),
     message_parser(
         "result",
@@ -241,12 +247,12 @@ WIRE_PARSERS: Final = (
             result_wire.result_to_wire(dataclasses.replace(result(_DIGEST), **changes))
             for changes in ({}, *_OTHER_ESTIMATES)
         ],
-        "common.result_wire.result_from_wire",
-        "common.estimate_wire.estimate_from_wire",
-        "common.estimate_wire._means_from_wire",
-        "common.estimate_wire._key_values_from_wire",
-        "common.estimate_wire._owners_from_wire",
-        "common.estimate_wire._bit_table_from_wire",
+        "common.wire.results.result_from_wire",
+        "common.wire.results.estimate_from_wire",
+        "common.wire.results._means_from_wire",
+        "common.wire.results._key_values_from_wire",
+        "common.wire.results._owners_from_wire",
+        "common.wire.results._bit_table_from_wire",
         share=8,
     ),
     Parser(
@@ -254,7 +260,7 @@ WIRE_PARSERS: Final = (
         read=result_wire.result_from_bytes,
         seeds=(result_wire.result_to_bytes(result(_DIGEST)),),
         form="protobuf",
-        covers=("common.result_wire.result_from_bytes",),
+        covers=("common.wire.results.result_from_bytes",),
         share=8,
     ),
     message_parser(
@@ -262,26 +268,26 @@ WIRE_PARSERS: Final = (
         analyzer_pb2.GetLedgerRequest,
         ledger_wire.after_from_wire,
         [analyzer_pb2.GetLedgerRequest(after=3)],
-        "common.ledger_wire.after_from_wire",
+        "common.wire.ledger.after_from_wire",
     ),
     message_parser(
         "ledger",
         analyzer_pb2.GetLedgerResponse,
         _verified,
         [ledger_wire.ledger_to_wire([first_entry()]), ledger_wire.ledger_to_wire([])],
-        "common.ledger_wire.ledger_from_wire",
+        "common.wire.ledger.ledger_from_wire",
     ),
     message_parser(
         "draft",
         analyzer_pb2.CreateTaskRequest,
         draft_wire.draft_from_wire,
         [draft_wire.draft_to_wire(wanted) for wanted in (*_DRAFTS, *_OTHER_DRAFTS)],
-        "common.draft_wire.draft_from_wire",
-        "common.draft_wire._dummies_from_wire",
-        "common.draft_wire._shuffler_from_wire",
-        "common.draft_wire._numbers_from_wire",
-        "common.draft_wire._texts_from_wire",
-        "common.draft_wire._pairs_from_wire",
+        "common.wire.tasks.draft_from_wire",
+        "common.wire.tasks._dummies_from_wire",
+        "common.wire.tasks._shuffler_from_wire",
+        "common.wire.tasks._numbers_from_wire",
+        "common.wire.tasks._texts_from_wire",
+        "common.wire.tasks._pairs_from_wire",
     ),
     message_parser(
         "draft to a task",

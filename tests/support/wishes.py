@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from analyzer.wishes import Wishes
+from deploy.planning.requirements import Wishes
 
 
 def small_wishes(**changes: Any) -> Wishes:

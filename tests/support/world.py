@@ -16,19 +16,19 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BatchManifest, BatchState
+from common.crypto.hpke import envelope_context, report_context
+from common.crypto.signing import SignedTask
 from common.errors import (
     NotReleasedError,
     ShuffleDpError,
     UnknownTaskError,
 )
-from common.hpke import envelope_context, report_context
-from common.ledger_entry import LedgerEntry
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import is_null
-from common.signing import SignedTask
-from common.submission import unpack
-from common.task import Task
+from common.mechanisms.base import is_null
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchManifest, BatchState
+from common.messages.ledger_entry import LedgerEntry
+from common.messages.submission import unpack
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.support.faults import Crash, Life
 from tests.support.parties import (

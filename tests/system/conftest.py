@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cluster import Cluster
+from deploy.clients.local_cluster import Cluster
 
 
 @pytest.fixture

@@ -11,25 +11,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from common.accounting.coalitions import guarantees
-from common.draft import TaskDraft
-from common.estimate import BitTable, KeyValues, Means
+from common.accounting.guarantees import guarantees
+from common.messages.estimate import BitTable, KeyValues, Means
+from common.messages.result import Result
+from common.messages.submission import Outcome
+from common.messages.value import Value
 from common.protocols import Kind, protocols_of
-from common.result import Result
 from common.runtime.rpc import open_channel
-from common.submission import Outcome
-from common.task import Task
-from common.value import Value
-from deploy.cluster import Cluster
-from deploy.decoded_texts import decode_candidates
-from deploy.demo_task import closing_draft
-from deploy.iteration import next_draft, read_iterated
+from common.task.draft import TaskDraft
+from common.task.task import Task
+from deploy.clients.local_cluster import Cluster
+from deploy.clients.user_agent import send
+from deploy.datasets.sample_people import SamplePeople, sample_people
 from deploy.load.bulk import contribute_all
-from deploy.person_client import send
-from deploy.read_out import read_out
-from deploy.result_check import check_fits, check_guarantees
-from deploy.result_json import as_json, dumps
-from deploy.sample_people import SamplePeople, sample_people
+from deploy.results.decoded_texts import decode_candidates
+from deploy.results.iteration import next_draft, read_iterated
+from deploy.results.result_json import as_json
+from deploy.results.result_tables import read_out
+from deploy.results.verification import check_fits, check_guarantees
+from deploy.tasks.demo_task import closing_draft
+from deploy.terminal.json_output import dumps
 from tests.support.kind_tasks import OTHER_KINDS
 
 _USERS = 3_000

@@ -7,16 +7,16 @@ import time
 import numpy as np
 import pytest
 
-from analyzer.tight_parameters import tight_parameters
-from analyzer.wishes import Wishes
-from common.mechanisms.catalogue import mechanism_of
+from common.mechanisms.registry import mechanism_of
+from common.messages.result import Result
+from common.messages.submission import Outcome
 from common.protocols import protocol_named, protocols_of
-from common.result import Result
 from common.runtime.rpc import open_channel
-from common.submission import Outcome
-from common.task import Task
-from deploy.cluster import Cluster
+from common.task.task import Task
+from deploy.clients.local_cluster import Cluster
 from deploy.load.bulk import contribute_all
+from deploy.planning.requirements import Wishes
+from deploy.planning.tight_parameters import tight_parameters
 from deploy.simulate.collection import count, release
 
 _USERS = 5000

@@ -9,9 +9,9 @@ import grpc
 import numpy as np
 import pytest
 
-from common.signing import SignedTask
-from common.task import Task
-from deploy.cluster import Cluster
+from common.crypto.signing import SignedTask
+from common.task.task import Task
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
 from tests.support.connections import connect, resident_bytes, shuffler_stub

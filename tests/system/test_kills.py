@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from common.crypto.signing import SignedTask
 from common.errors import PeerError
-from common.mechanisms.catalogue import mechanism_of
-from common.result import Result
+from common.mechanisms.registry import mechanism_of
+from common.messages.result import Result
+from common.messages.submission import Outcome
 from common.runtime.rpc import open_channel, reply
-from common.signing import SignedTask
-from common.submission import Outcome
-from common.task import Task
-from common.wire import outcomes_from_wire
-from deploy.cluster import Cluster
+from common.task.task import Task
+from common.wire.batches import outcomes_from_wire
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
 from user_agent.contribution import Contributor

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from common.draft import TaskDraft
-from common.submission import Outcome
-from deploy.cluster import Cluster
+from common.messages.submission import Outcome
+from common.task.draft import TaskDraft
+from deploy.clients.local_cluster import Cluster
 from deploy.load import prepared_file
 from deploy.load.behaviour import assign, expected_answers, shares_from
 from deploy.load.job import Job, execute

@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 import pytest
 
+from common.messages.submission import Outcome
 from common.runtime.rpc import open_channel
-from common.submission import Outcome
-from common.task import Task
-from common.wire import outcomes_from_wire
-from deploy.cluster import Cluster
+from common.task.task import Task
+from common.wire.batches import outcomes_from_wire
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
 from tests.support.connections import tree_resident_bytes

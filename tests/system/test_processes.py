@@ -5,11 +5,11 @@ import asyncio
 import numpy as np
 import pytest
 
+from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import PeerError
 from common.runtime.rpc import open_channel, reply
-from common.signing import PublicIdentity, SignedTask
-from common.task import Task
-from deploy.cluster import Cluster
+from common.task.task import Task
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from tests.support.children import publish
 from tests.support.policies import generous

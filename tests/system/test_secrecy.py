@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from common.hpke import envelope_context, report_context
+from common.crypto.hpke import envelope_context, report_context
+from common.crypto.signing import SignedTask
+from common.messages.submission import unpack
 from common.runtime.key_store import RING_FILE
 from common.runtime.rpc import open_channel, reply
-from common.signing import SignedTask
-from common.submission import unpack
-from common.task import Task
-from deploy.cluster import Cluster
+from common.task.task import Task
+from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish
 from tests.support.keys import active_key

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from common.task import Task
+from common.task.task import Task
 from tests.support.markers import (
     header_patterns,
     id_patterns,

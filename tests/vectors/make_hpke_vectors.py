@@ -13,8 +13,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from common.hpke import HpkePrivateKey, SealContext, envelope_context, report_context
-from common.suites import DEFAULT_SUITE, SUITES, suite_named
+from common.crypto.hpke import HpkePrivateKey, SealContext, envelope_context, report_context
+from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
 from common.task_digest import TaskDigest
 
 FOLDER = Path(__file__).parent

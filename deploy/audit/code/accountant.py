@@ -13,25 +13,25 @@ from typing import Any, Final
 import numpy as np
 
 from common.accounting.amplification import epsilon_upper
+from common.accounting.anonymity_set import Crowd
 from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.coalitions import (
+from common.accounting.count_distributions import Binomial
+from common.accounting.epsilon_search import LEAST_EPSILON
+from common.accounting.guarantees import (
     Terms,
     central_epsilon,
     claimed_guarantee,
     guarantees,
     guarantees_under,
 )
-from common.accounting.counts import Binomial
-from common.accounting.crowd import Crowd
-from common.accounting.epsilon_search import LEAST_EPSILON
-from common.dummy_spec import DummySpec
+from common.crypto.signing import SigningIdentity
 from common.errors import PolicyError
-from common.guarantee import Guarantee, claimed
-from common.mechanisms.catalogue import mechanism_of
 from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.registry import mechanism_of
+from common.messages.guarantee import Guarantee, claimed
 from common.protocols import DummyLaw
-from common.signing import SigningIdentity
-from common.task import Task
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.composing import check_composing

@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Final
 
 from common.errors import OverloadError, ShareError, SideCallError
+from common.runtime.access import CallKind
 from common.runtime.admission import Line, Places
-from common.runtime.calls import CallKind
 from deploy.audit.checks import Checks
-from shuffler.connection_count import ConnectionCount
+from shuffler.admission import ConnectionCount
 
 _FAMILIES: Final = ("ipv4:192.0.2.1:", "ipv6:[2001:db8::1]:", "ipv6:%5B2001:db8::1%5D:")
 """How gRPC's names of connections begin; a port follows."""

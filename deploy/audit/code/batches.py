@@ -12,10 +12,9 @@ from typing import Final
 import numpy as np
 from scipy import fft
 
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Vector
-from common.task import Task
+from common.mechanisms.base import Mechanism, Vector
+from common.mechanisms.registry import mechanism_of
+from common.task.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from common.errors import PeerError, ValueRangeError
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.log_lines import LogLines

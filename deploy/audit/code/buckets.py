@@ -15,15 +15,15 @@ from unittest import mock
 
 import numpy as np
 
-from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest
+from common.crypto.merkle import HASH_BYTES, SALT_BYTES, Tree, bits_for
+from common.crypto.signing import PublicIdentity, SigningIdentity
 from common.errors import ProofError
-from common.evidence_wire import proof_to_wire
-from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import HASH_BYTES, SALT_BYTES, Tree, bits_for
+from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime import logs
-from common.signing import PublicIdentity, SigningIdentity
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.wire.evidence import proof_to_wire
 from deploy.audit.checks import Checks
 from deploy.audit.sample_task import sample_task, sampling_task
 from deploy.audit.stand_ins.still_clock import StillClock

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from common.accounting.amplification import delta_upper
+from common.accounting.anonymity_set import Crowd
 from common.accounting.composition import composed_claims, composed_epsilon
-from common.accounting.crowd import Crowd
-from common.accounting.release import CrowdRelease, LocalRelease
+from common.accounting.releases import CrowdRelease, LocalRelease
 from common.mechanisms.reduction import MatchCountReduction
 from deploy.audit.checks import Checks
 from deploy.audit.code.second_accountant import formula_1

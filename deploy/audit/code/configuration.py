@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from analyzer.settings import AnalyzerSettings
+from common.crypto.key_ring import Schedule
 from common.errors import SettingsError
-from common.key_ring import Schedule
 from common.runtime.settings import ServiceSettings, is_local, load
 from deploy.audit.checks import Checks
 from shuffler.settings import ShufflerSettings

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from common.crypto.hpke import HpkePrivateKey, Sealer, envelope_context
 from common.errors import SealError, WireError
-from common.hpke import HpkePrivateKey, Sealer, envelope_context
-from common.submission import unpack
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.messages.submission import unpack
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

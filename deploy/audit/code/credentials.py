@@ -12,21 +12,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.signing import SigningIdentity
+from common.crypto.suites import PRIVATE_KEY_BYTES, SUITES
+from common.crypto.tokens import TOKEN_BYTES, OperatorToken, TokenIssuer
 from common.errors import CallerError, CredentialError
-from common.hpke import HpkePrivateKey
-from common.operator_token import OperatorToken
-from common.runtime.callers import check_caller, names_in
-from common.runtime.calls import Caller
-from common.runtime.state import StateDirectory
-from common.runtime.state_key import StateKey
+from common.runtime.access import Caller, check_caller, names_in
+from common.runtime.state_directory import StateDirectory, StateKey
 from common.runtime.tls import TlsIdentity
-from common.signing import SigningIdentity
-from common.suites import PRIVATE_KEY_BYTES, SUITES
-from common.user_token import TOKEN_BYTES, TokenIssuer
 from deploy.audit.checks import Checks
 from deploy.audit.raw_bytes import found, written
-from shuffler.batch_key import BatchKey
-from user_agent.token_file import TokenFile
+from shuffler.storage.batch_key import BatchKey
+from user_agent.credentials import TokenFile
 
 _NAMES: Final = (
     None,

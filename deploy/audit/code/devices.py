@@ -15,15 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
 from common.errors import SealError, WireError
-from common.hpke import HpkePrivateKey, envelope_context, report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import is_null
-from common.mechanisms.randomizer import Reports
-from common.mechanisms.string_hashing import StringHashing
-from common.submission import Submission, pack, unpack
-from common.task import Task
+from common.mechanisms.base import Reports, is_null
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.registry import mechanism_of
+from common.messages.submission import Submission, pack, unpack
+from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited

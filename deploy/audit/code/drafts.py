@@ -4,13 +4,13 @@ import dataclasses
 from typing import Final
 
 from analyzer.registry import complete
-from common.draft import TaskDraft
-from common.draft_wire import draft_from_wire, draft_to_wire
-from common.dummy_spec import DummySpec
-from common.hpke import HpkePrivateKey
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
-from common.suites import SUITES
-from common.task import NONCE_BYTES
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.suites import SUITES
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.task import NONCE_BYTES
+from common.wire.tasks import draft_from_wire, draft_to_wire
 from deploy.audit.checks import Checks
 
 _SUITE: Final = tuple(SUITES)[-1]

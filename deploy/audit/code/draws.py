@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, stats
 
-from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Vector
-from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.mechanisms.base import Mechanism, Vector
+from common.mechanisms.registry import mechanism_of
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

@@ -7,15 +7,14 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate, gather
-from common.estimate import Histogram, interval_reach
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Counts, Vector
+from analyzer.finalize import mixture_of
+from common.mechanisms.base import Counts, Mechanism, Mixture, Vector
+from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
+from common.messages.estimate import Histogram, interval_reach
 from common.protocols import Refinement
-from common.task import Task
+from common.task.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from common.randomness import secure_generator
+from common.crypto.randomness import secure_generator
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome

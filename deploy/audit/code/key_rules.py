@@ -18,22 +18,20 @@ from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
 
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, key_id, report_context
+from common.crypto.hpke_pool import HpkePool, Opened, seal_each
+from common.crypto.key_ring import Schedule
+from common.crypto.signing import SigningIdentity
+from common.crypto.suites import SUITES
+from common.crypto.tokens import OperatorToken, TokenIssuer, serial_of
 from common.errors import DamagedStorageError, SettingsError, UnknownKeyError
-from common.hpke import HpkePrivateKey, HpkePublicKey, key_id, report_context
-from common.hpke_pool import HpkePool, Opened, seal_each
-from common.key_ring import Schedule
-from common.operator_token import OperatorToken
 from common.runtime.key_store import KeyStore
-from common.runtime.state import StateDirectory
-from common.runtime.state_key import StateKey
-from common.signing import SigningIdentity
-from common.suites import SUITES
+from common.runtime.state_directory import StateDirectory, StateKey
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from common.user_token import TokenIssuer, serial_of
 from deploy.audit.checks import Checks
 from deploy.audit.raw_bytes import changed
 from deploy.audit.stand_ins.still_clock import START, clocks_at
-from shuffler.batch_key import BatchKey
+from shuffler.storage.batch_key import BatchKey
 
 P = TypeVar("P")
 Q = ParamSpec("Q")

@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
+from common.crypto.tokens import SERIAL_BYTES, TokenIssuer
 from common.errors import SignatureError
-from common.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.user_token import SERIAL_BYTES, TokenIssuer
 from deploy.audit.checks import Checks
 
 _MESSAGE: Final = b"what is signed, of whatever kind"

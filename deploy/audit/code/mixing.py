@@ -19,10 +19,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.hpke import HpkePrivateKey, report_context
-from common.plain_report import PLAIN_REPORT
-from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from common.task import Task
+from common.crypto.hpke import HpkePrivateKey, report_context
+from common.messages.submission import PLAIN_REPORT
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit import fit
 from deploy.audit.audited import Audited
@@ -42,10 +42,10 @@ from deploy.audit.laws.dummy_laws import law_of_added
 from deploy.audit.order_tests import of_ranks
 from deploy.audit.sample_task import sample_task
 from deploy.audit.stand_ins.in_place import InPlace
-from shuffler.batch_files import BatchFiles
-from shuffler.batch_key import KEY_BYTES, BatchKey
-from shuffler.mixing import Mixing
 from shuffler.permutation import BUFFER_BYTES, ExternalShuffle
+from shuffler.shuffle import Mixing
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import KEY_BYTES, BatchKey
 
 _AT_ONCE: Final = 270_000
 """Reports that are mixed in memory: more than 2^18."""

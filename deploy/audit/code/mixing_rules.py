@@ -15,17 +15,17 @@ from typing import Final
 
 import numpy as np
 
+from common.crypto.hpke import HpkePublicKey, SealContext
 from common.errors import DamagedStorageError
-from common.hpke import HpkePublicKey, SealContext
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.checks import Checks
 from deploy.audit.sample_task import sample_task, sampling_task
 from deploy.audit.stand_ins.in_place import InPlace
 from deploy.audit.stand_ins.still_clock import clocks_at
-from shuffler.batch_files import BatchFiles
-from shuffler.batch_key import KEY_BYTES, BatchKey
-from shuffler.mixing import Mixed, Mixing
+from shuffler.shuffle import Mixed, Mixing
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import KEY_BYTES, BatchKey
 
 _USERS: Final = 30
 _ITEMS: Final = 4

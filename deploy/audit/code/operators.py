@@ -17,28 +17,28 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.planning import plan
-from analyzer.wishes import Wishes
-from common.accounting.coalitions import central_epsilon, guarantees
-from common.batch import BATCH_ID_BYTES, BatchId
+from common.accounting.guarantees import central_epsilon, guarantees
+from common.crypto.signing import SignedTask
 from common.errors import LedgerError, WireError
-from common.estimate import Histogram
-from common.guarantee import Guarantee
-from common.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
-from common.ledger_wire import ledger_to_wire
-from common.result import Result
-from common.signing import SignedTask
+from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.messages.estimate import Histogram
+from common.messages.guarantee import Guarantee
+from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
+from common.messages.result import Result
 from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.wire.ledger import ledger_to_wire
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
 from deploy.audit.sample_task import FEW_USERS, amplified_task
 from deploy.audit.stand_ins.still_clock import StillClock
-from deploy.estimate_columns import columns_of
-from deploy.operator_client import OperatorClient
+from deploy.clients.analyzer import OperatorClient
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_server import LivePage, LiveServer
-from deploy.result_check import check_guarantees
+from deploy.planning.planner import plan
+from deploy.planning.requirements import Wishes
+from deploy.results.estimate_columns import columns_of
+from deploy.results.verification import check_guarantees
 
 _LESS: Final = 0.98
 """Of a figure: further below the truth than two versions of this program are apart."""

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from common.randomness import secure_generator
+from common.crypto.randomness import secure_generator
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

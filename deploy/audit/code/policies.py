@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from common.crypto.signing import SigningIdentity
 from common.errors import (
     BatchStateError,
     BudgetError,
@@ -28,8 +29,7 @@ from common.errors import (
     SignatureError,
     UserTokenError,
 )
-from common.signing import SigningIdentity
-from common.task import NONCE_BYTES, Task
+from common.task.task import NONCE_BYTES, Task
 from common.task_digest import DIGEST_BYTES
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.batch import BatchId
+from common.crypto.merkle import SALT_BYTES, Tree, leaf
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import SignatureError
-from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import SALT_BYTES, Tree, leaf
-from common.signing import PublicIdentity, SignedTask, SigningIdentity
+from common.messages.batch import BatchId
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
@@ -18,7 +18,7 @@ from deploy.audit.code.kinds import check_kinds
 from deploy.audit.finding import Outcome
 from deploy.audit.raw_bytes import changed
 from user_agent.evidence import Inclusion
-from user_agent.inclusion import MOST_ASKED, conclusion, counted, to_ask
+from user_agent.inclusion_monitor import MOST_ASKED, conclusion, counted, to_ask
 
 _BLOCK: Final = 32
 _SIGNED: Final = 6_000

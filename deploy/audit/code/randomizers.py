@@ -13,14 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.hash_family import HashFamily
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Reports
-from common.mechanisms.string_hashing import StringHashing
-from common.randomness import secure_generator
-from common.task import Task
+from common.crypto.randomness import secure_generator
+from common.mechanisms.base import Mechanism, Reports
+from common.mechanisms.hashing.finite_field import HashFamily
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.registry import mechanism_of
+from common.task.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import null_reports
-from common.mechanisms.randomizer import Reports
+from common.mechanisms.base import Reports, null_reports
 
 Order = NDArray[np.int64]
 """Place of arrival of each report, in the order of departure."""

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
 from common.mechanisms.reduction import MatchCountReduction
 
 _GRID: Final = 41

@@ -4,8 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from common.hpke import HpkePrivateKey, SealContext, envelope_context, report_context
-from common.suites import SUITES
+from common.crypto.hpke import HpkePrivateKey, SealContext, envelope_context, report_context
+from common.crypto.suites import SUITES
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

@@ -15,9 +15,9 @@ from unittest.mock import patch
 import grpc
 
 from common.errors import SettingsError
-from common.runtime.calls import connections_of
+from common.runtime.access import connections_of
+from common.runtime.admission import GateInterceptor
 from common.runtime.clock import SystemClock
-from common.runtime.gate import GateInterceptor
 from common.runtime.rpc import bind, make_server
 from deploy.audit.checks import Checks
 

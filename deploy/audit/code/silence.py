@@ -14,7 +14,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from analyzer.settings import AnalyzerSettings
-from common.runtime.process import Service, main
+from common.runtime.service import Service, main
 from deploy.audit.checks import Checks
 
 _OTHERS: Final = {"LANG": "C"}

@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.randomizer import Reports
-from common.task import Task
+from common.mechanisms.base import Reports
+from common.mechanisms.registry import mechanism_of
+from common.task.task import Task
 from deploy.audit.checks import Checks
 
 _ROWS: Final = 1000

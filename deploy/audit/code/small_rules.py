@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.guarantee import rounded_down, rounded_up, sum_upper
-from common.mechanisms.coins import exact_coins
-from common.mechanisms.placement import Placement
-from common.mechanisms.response_weights import ResponseWeights
-from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.hashing.placement import Placement
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.sampling import exact_coins
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
-from common.task import NONCE_BYTES
+from common.mechanisms.weights import ResponseWeights
+from common.messages.guarantee import rounded_down, rounded_up, sum_upper
+from common.task.task import NONCE_BYTES
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

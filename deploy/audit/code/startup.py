@@ -25,18 +25,17 @@ import analyzer.server
 import shuffler.server
 from analyzer.release import Releases
 from analyzer.settings import AnalyzerSettings
-from analyzer.store import Store
-from analyzer.task_table import TaskLine
+from analyzer.storage.store import Store
+from analyzer.storage.task_table import TaskLine
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
+from common.crypto.key_ring import Schedule
+from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
 from common.errors import StorageError
-from common.hpke import HpkePrivateKey, HpkePublicKey
-from common.key_ring import Schedule
 from common.runtime.certificates import PARTIES
-from common.runtime.key_store import KeyStore
-from common.runtime.process import Listener, Service
-from common.runtime.rotation import Rotation
+from common.runtime.key_store import KeyStore, Rotation
+from common.runtime.service import Listener, Service
 from common.runtime.tls import development_files
-from common.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.key_rules import still_opens

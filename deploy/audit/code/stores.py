@@ -18,15 +18,22 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from common.hpke_pool import Opened
+from common.crypto.hpke_pool import Opened
 from common.sorted_index import SortedIndex
-from common.task import SUBMISSION_ID_BYTES
+from common.task.task import SUBMISSION_ID_BYTES
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome
-from shuffler.batch_files import BatchFiles
-from shuffler.batch_key import BatchKey
-from shuffler.group import TAGS, Group, form_from_opened, form_group, merge_small, open_group
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import (
+    TAGS,
+    Group,
+    form_from_opened,
+    form_group,
+    merge_small,
+    open_group,
+)
 
 _RUNS: Final = ((300, 100, 30, 10), (10, 30, 100, 300), (7, 7, 1, 50, 20))
 """Entries that are added together: runs that stay apart, and such that are merged."""

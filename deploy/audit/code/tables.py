@@ -10,14 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Reports
-from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.base import Mechanism, Reports
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
-from common.task import Task
+from common.task.task import Task
 from deploy.audit import fit
 from deploy.audit.checks import Checks
 from deploy.audit.laws.support_law import SupportLaw, support_law

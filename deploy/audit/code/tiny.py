@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.coalitions import Terms
-from common.dummy_spec import NO_DUMMIES, DummySpec
+from common.accounting.guarantees import Terms
 from common.mechanisms.reduction import MatchCountReduction
-from common.shuffler_spec import KEEP_SUM, PERMUTES, RATIO_SUM, ShufflerSpec
+from common.task.dummy_spec import NO_DUMMIES, DummySpec
+from common.task.shuffler_spec import KEEP_SUM, PERMUTES, RATIO_SUM, ShufflerSpec
 from deploy.audit.checks import Checks
 from deploy.audit.code.enumeration import (
     Law,

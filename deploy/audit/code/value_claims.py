@@ -14,15 +14,12 @@ import numpy as np
 from scipy import stats
 
 from common.accounting.claims import claimable_epsilon
-from common.accounting.coalitions import Terms, claimed_guarantee, guarantees
-from common.key_value_spec import KeyValueSpec
-from common.mechanism_specs import spec_as
-from common.mechanisms.catalogue import randomizer_of
-from common.mechanisms.randomizer import Vector
+from common.accounting.guarantees import Terms, claimed_guarantee, guarantees
+from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction, PureReduction
-from common.number_spec import NumberSpec
-from common.rappor_spec import RapporSpec
-from common.task import Task
+from common.mechanisms.registry import randomizer_of
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.value_reports import FEW_CORNERS, name_of

@@ -7,19 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
+from common.crypto.signing import SigningIdentity
 from common.errors import PolicyError, SealError, ValueRangeError, WireError
-from common.hpke import HpkePrivateKey, envelope_context, report_context
-from common.key_value_spec import KeyValueSpec
-from common.mechanism_specs import spec_as
-from common.mechanisms.catalogue import randomizer_of
-from common.mechanisms.mechanism import null_reports
-from common.mechanisms.randomizer import Reports
-from common.number_spec import NumberSpec
-from common.rappor_spec import RapporSpec
-from common.signing import SigningIdentity
-from common.submission import unpack
-from common.task import Task
-from common.value import Value
+from common.mechanisms.base import Reports, null_reports
+from common.mechanisms.registry import randomizer_of
+from common.messages.submission import unpack
+from common.messages.value import Value
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.code.value_reports import DIGEST, draw, name_of
@@ -27,7 +23,7 @@ from deploy.audit.finding import Outcome
 from deploy.audit.laws.kind_panel import asked_again, asked_once, kind_panel
 from deploy.audit.laws.kind_values import usual_values, worst_values
 from user_agent.contribution import Contributor
-from user_agent.layout import lasting_scope, layout_of
+from user_agent.encoding import lasting_scope, layout_of
 from user_agent.policy import Policy, check
 
 _SECRET: Final = bytes(range(32))

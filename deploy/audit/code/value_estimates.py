@@ -5,17 +5,13 @@ from typing import Final, cast
 
 import numpy as np
 
-from analyzer.estimation.of_every_kind import estimate_of
-from common.estimate import BitTable, KeyValues, Means
-from common.key_value_spec import KeyValueSpec
-from common.mechanism_specs import spec_as
-from common.mechanisms.catalogue import number_mechanism_of, randomizer_of
-from common.mechanisms.mechanism import Mixture
-from common.mechanisms.multi_rphm import projection
-from common.mechanisms.randomizer import Reports, Vector
-from common.number_spec import NumberSpec
-from common.rappor_spec import RapporSpec
-from common.task import Task
+from analyzer.estimation.dispatch import estimate_of
+from common.mechanisms.base import Mixture, Reports, Vector
+from common.mechanisms.numeric.multi_rphm import projection
+from common.mechanisms.registry import number_mechanism_of, randomizer_of
+from common.messages.estimate import BitTable, KeyValues, Means
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

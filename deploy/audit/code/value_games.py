@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.accounting.coalitions import local_guarantee
-from common.key_value_spec import KeyValueSpec
-from common.mechanism_specs import spec_as
-from common.mechanisms.randomizer import Reports, Vector
-from common.rappor_spec import RapporSpec
-from common.task import Task
-from common.value import Value
+from common.accounting.guarantees import local_guarantee
+from common.mechanisms.base import Reports, Vector
+from common.messages.value import Value
+from common.task.specs import KeyValueSpec, RapporSpec, spec_as
+from common.task.task import Task
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

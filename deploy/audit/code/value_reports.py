@@ -7,20 +7,17 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.key_value_spec import KeyValueSpec
-from common.mechanism_specs import spec_as
-from common.mechanisms.catalogue import randomizer_of
-from common.mechanisms.multi_rphm import projection
-from common.mechanisms.pairs import Pairs
-from common.mechanisms.randomizer import Reports, Vector
-from common.mechanisms.rappor import Rappor
-from common.number_spec import NumberSpec
-from common.rappor_spec import RapporSpec
-from common.task import Task
+from common.mechanisms.base import Reports, Vector
+from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.numeric.multi_rphm import projection
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.registry import randomizer_of
+from common.messages.value import Value
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from common.value import Value
 from deploy.audit.laws.value_laws import AnswerLaw, answer_law, corner_law, pair_law, to_unit
-from user_agent.layout import layout_of
+from user_agent.encoding import layout_of
 
 DIGEST: Final = TaskDigest(bytes(DIGEST_BYTES))
 _SECRET_BYTES: Final = 32

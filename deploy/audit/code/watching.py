@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BATCH_ID_BYTES, BatchId
-from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import SALT_BYTES, Tree, split
-from common.signing import SIGNATURE_BYTES, SigningIdentity
-from common.task import NONCE_BYTES, Task
+from common.crypto.merkle import SALT_BYTES, Tree, split
+from common.crypto.signing import SIGNATURE_BYTES, SigningIdentity
+from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.task.task import NONCE_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.checks import Checks
 from deploy.audit.code.buckets import of_shape

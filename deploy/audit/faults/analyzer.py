@@ -8,33 +8,31 @@ from typing import Any, Final
 
 import numpy as np
 
-import analyzer.spending
-import analyzer.store
-from analyzer import ledger
-from analyzer.conclusion import conclude
+import analyzer.budgets
+import analyzer.storage.store
+from analyzer.batch_checks import judge
+from analyzer.budgets import Spending, Spent
+from analyzer.deduplication import Repeats
 from analyzer.estimation.em import maximise_likelihood
 from analyzer.estimation.histogram import estimate
-from analyzer.estimation.norm_sub import norm_sub
+from analyzer.estimation.projection import norm_sub
+from analyzer.finalize import conclude
 from analyzer.intake import Intake
-from analyzer.ledger import Charge
-from analyzer.lookout import Sightings, look
-from analyzer.repeats import Repeats
-from analyzer.spending import Spending, Spent
-from analyzer.staged_hash import StagedHash
-from analyzer.staging import Staging
-from analyzer.store import Store
-from analyzer.verdict import judge
-from common.accounting import coalitions
-from common.accounting.coalitions import guarantees, published_claim
-from common.batch import BatchManifest
-from common.estimate import Histogram
-from common.guarantee import Guarantee
-from common.ledger_entry import ChainHead
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Vector
-from common.result import Result
+from analyzer.sentinel_matching import Sightings, look
+from analyzer.staging import StagedHash, Staging
+from analyzer.storage import ledger
+from analyzer.storage.ledger import Charge
+from analyzer.storage.store import Store
+from common.accounting import guarantees as coalitions
+from common.accounting.guarantees import guarantees, published_claim
+from common.mechanisms.base import Mechanism, Vector
+from common.messages.batch import BatchManifest
+from common.messages.estimate import Histogram
+from common.messages.guarantee import Guarantee
+from common.messages.ledger_entry import ChainHead
+from common.messages.result import Result
 from common.sorted_index import SortedIndex
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.faults import planting
 
@@ -47,7 +45,7 @@ async def _unasked(
 ) -> float:
     """Compose what a release costs, and do not ask whether there is a budget for it."""
     together = await self._together(task, n_users, n_refused, digest)
-    return analyzer.spending._compose(together, task.budget_delta)
+    return analyzer.budgets._compose(together, task.budget_delta)
 
 
 def budget_when_published() -> AbstractContextManager[None]:
@@ -68,20 +66,20 @@ def budget_when_published() -> AbstractContextManager[None]:
 
 def budget_when_delivered() -> AbstractContextManager[None]:
     """Plant an analyzer that asks for a budget before a batch is opened, and not for the charge."""
-    honest = analyzer.spending._require
+    honest = analyzer.budgets._require
 
     def alone(together: Sequence[Spent]) -> None:
         honest(together[-1:])
 
     return planting.both(
         planting.attribute(Spending, "compose", _unasked),
-        planting.function(analyzer.spending._require, alone),
+        planting.function(analyzer.budgets._require, alone),
     )
 
 
 def newest_budget() -> AbstractContextManager[None]:
     """Plant an analyzer that keeps the newest task's budget, and no earlier one's."""
-    honest = analyzer.spending._require
+    honest = analyzer.budgets._require
 
     def other(together: Sequence[Spent]) -> None:
         last = together[-1]
@@ -256,7 +254,7 @@ def damage_unseen() -> AbstractContextManager[None]:
 
 def any_manifest() -> AbstractContextManager[None]:
     """Plant an analyzer that knows a batch by its id alone."""
-    honest: Any = analyzer.store._begin_batch
+    honest: Any = analyzer.storage.store._begin_batch
 
     def other(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:
         known = connection.execute(

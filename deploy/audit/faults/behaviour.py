@@ -7,22 +7,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.inclusion import BatchCommitment
+from common.crypto.tokens import TOKEN_BYTES
+from common.messages.inclusion_proof import BatchCommitment
 from common.runtime import logs
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.task_digest import TaskDigest
-from common.user_token import TOKEN_BYTES
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.token_check import TokenCheck
+from shuffler.admission import TokenCheck
 from user_agent import budget, evidence
 from user_agent.agent import Agent
-from user_agent.client import DeviceClient
 from user_agent.contribution import Answer, Contributor
 from user_agent.evidence import Evidence, Inclusion
+from user_agent.inclusion_monitor import Watch
 from user_agent.policy import Claim
-from user_agent.watch import Watch
+from user_agent.shuffler_client import DeviceClient
 
 _LETTERS: Final = "abcdefghij"
 _LATE: Final = 0.0005

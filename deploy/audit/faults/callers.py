@@ -9,24 +9,26 @@ from typing import Any, Final
 
 import grpc
 
-import common.runtime.gate
+import common.runtime.admission
 from analyzer.servicer import AnalyzerServicer
-from common.operator_token import OperatorToken
-from common.runtime import callers, calls, logs
-from common.runtime.calls import CALLS, Call, Caller, asks_for_certificates
+from common.crypto.tokens import OperatorToken
+from common.runtime import access as callers
+from common.runtime import access as calls
+from common.runtime import logs
+from common.runtime.access import CALLS, Call, Caller, asks_for_certificates
 from common.runtime.logs import _Library
+from common.runtime.process_metrics import Vitals
 from common.runtime.rpc import ErrorInterceptor
 from common.runtime.settings import is_local
-from common.runtime.vitals import Vitals
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
+from shuffler.active_batches import Rounds
+from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
-from shuffler.connection_count import ConnectionCount
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
-from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
-from shuffler.spool import Spool
+from shuffler.storage.spool import Spool
 
 _ASKING: Final = "/shuffledp.v1.Shuffler/GetBatchProgress"
 
@@ -47,7 +49,7 @@ def progress_for_anyone() -> AbstractContextManager[None]:
     table = MappingProxyType({**CALLS, _ASKING: Call(Caller.ANYONE, row.kind)})
     return planting.both(
         planting.attribute(calls, "CALLS", table),
-        planting.attribute(common.runtime.gate, "CALLS", table),
+        planting.attribute(common.runtime.admission, "CALLS", table),
     )
 
 

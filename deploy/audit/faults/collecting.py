@@ -7,29 +7,29 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
-import shuffler.batch
 import shuffler.collection
-import shuffler.deduplication
-import shuffler.submission_table
-from common.batch import BatchState
+import shuffler.states
+import shuffler.storage.deduplication
+import shuffler.storage.submissions
+from common.crypto.receipt import sign_bulk_receipt
 from common.errors import PeerError
-from common.receipt import sign_bulk_receipt
-from common.runtime.state import StateDirectory
-from common.submission import Outcome
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome
+from common.runtime.state_directory import StateDirectory
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
-from shuffler.batch import Event, Terms
-from shuffler.batch_key import BatchKey
+from shuffler.active_batches import Rounds
+from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
-from shuffler.connection_count import ConnectionCount
-from shuffler.deduplication import Deduplication
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Sent
 from shuffler.receipts import Receipts
-from shuffler.rounds import Rounds
-from shuffler.spool import Spool, StoredBatch
-from shuffler.submission_table import Arrival
+from shuffler.states import Event, Terms
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.deduplication import Deduplication
+from shuffler.storage.spool import Spool, StoredBatch
+from shuffler.storage.submissions import Arrival
 
 _UNDER_WAY: Final[set[asyncio.Future[Any]]] = set()
 """What a shuffler that does not wait for it has begun."""
@@ -62,7 +62,7 @@ class _Forgetful(dict[bytes, bytes]):
 
 def repeats_in_a_call() -> AbstractContextManager[None]:
     """Plant a shuffler that compares submissions with those of earlier calls alone."""
-    honest: Any = shuffler.deduplication._compared
+    honest: Any = shuffler.storage.deduplication._compared
 
     def other(tags: bytes, known: dict[bytes, bytes], *rest: Any, **named: Any) -> Any:
         return honest(tags, _Forgetful(known), *rest, **named)
@@ -84,7 +84,7 @@ def ids_by_prefix() -> AbstractContextManager[None]:
 
 def forgotten_at_restart() -> AbstractContextManager[None]:
     """Plant a shuffler that takes up a batch, and none of its submissions' names."""
-    return planting.function(shuffler.submission_table._load_tags, lambda *_: Deduplication())
+    return planting.function(shuffler.storage.submissions._load_tags, lambda *_: Deduplication())
 
 
 def bulk_tokens_unchecked() -> AbstractContextManager[None]:
@@ -154,7 +154,7 @@ def one_below_n_min() -> AbstractContextManager[None]:
 
         return planting.function(honest, other)
 
-    return planting.both(fewer(shuffler.batch.due), fewer(shuffler.batch.asked_to_close))
+    return planting.both(fewer(shuffler.states.due), fewer(shuffler.states.asked_to_close))
 
 
 def late_ones_taken() -> AbstractContextManager[None]:

@@ -13,23 +13,23 @@ import grpc
 from cryptography import x509
 
 import user_agent.settings
-from common import hpke_pool
-from common.hpke import HpkePrivateKey, key_id
-from common.key_ring import KeyRing, KeyState, Schedule, _renewed
-from common.operator_token import OperatorToken
-from common.runtime import certificates, rpc, state
+from common.crypto import hpke_pool
+from common.crypto.hpke import HpkePrivateKey, key_id
+from common.crypto.key_ring import KeyRing, KeyState, Schedule, _renewed
+from common.crypto.suites import DEFAULT_SUITE, SUITES
+from common.crypto.tokens import OperatorToken
+from common.runtime import certificates, rpc
+from common.runtime import state_directory as state
 from common.runtime.admission import is_one_connection
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import _check_socket, open_channel
 from common.runtime.settings import _convert
-from common.runtime.state import StateDirectory, _read_secret, _write_scratch
-from common.runtime.state_key import StateKey
+from common.runtime.state_directory import StateDirectory, StateKey, _read_secret, _write_scratch
 from common.runtime.tls import Renewal, TlsFiles
-from common.suites import DEFAULT_SUITE, SUITES
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
-from shuffler.batch_key import BatchKey
 from shuffler.settings import ShufflerSettings
+from shuffler.storage.batch_key import BatchKey
 from user_agent.settings import UserAgentSettings
 
 _TARGET: Final = "grpc.ssl_target_name_override"

@@ -8,21 +8,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting import coalitions
-from common.accounting.coalitions import Terms
+from common.accounting import guarantees as coalitions
+from common.accounting.anonymity_set import Crowd, each_item_release
 from common.accounting.composition import composed_epsilon
-from common.accounting.counts import Binomial
-from common.accounting.crowd import Crowd
-from common.accounting.drawn_dummies import each_item_release
-from common.dummy_spec import DummySpec
-from common.estimate import interval_reach
-from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.randomizer import Counts, Reports
-from common.mechanisms.response_weights import ResponseWeights
+from common.accounting.count_distributions import Binomial
+from common.accounting.guarantees import Terms
+from common.crypto.tokens import OperatorToken
+from common.mechanisms.base import Counts, Reports
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
-from common.operator_token import OperatorToken
+from common.mechanisms.weights import ResponseWeights
+from common.messages.estimate import interval_reach
+from common.task.dummy_spec import DummySpec
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from shuffler.permutation import permute

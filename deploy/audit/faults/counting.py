@@ -6,13 +6,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting import hybrid
-from common.accounting.coalitions import Terms
+from common.accounting import hybrid_noise as hybrid
+from common.accounting.anonymity_set import Crowd
 from common.accounting.composition import composed_epsilon
-from common.accounting.crowd import Crowd
-from common.mechanisms.randomizer import Vector
+from common.accounting.guarantees import Terms
+from common.mechanisms.base import Vector
 from common.mechanisms.support import debias
-from common.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from shuffler.dummies import draw_item_dummies

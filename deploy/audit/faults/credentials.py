@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 
-from common.hpke import HpkePrivateKey
-from common.hpke_pool import HpkePool
-from common.operator_token import OperatorToken
-from common.runtime import callers
-from common.runtime.calls import Caller
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.hpke_pool import HpkePool
+from common.crypto.tokens import OperatorToken
+from common.runtime import access as callers
+from common.runtime.access import Caller
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 

@@ -5,15 +5,15 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import analyzer.staging
-import analyzer.store
-import shuffler.submission_table
-from analyzer.repeats import Repeats
-from analyzer.verdict import judge
-from common.batch import BatchManifest
+import analyzer.storage.store
+import shuffler.storage.submissions
+from analyzer.batch_checks import judge
+from analyzer.deduplication import Repeats
+from common.crypto.hpke import SealContext
 from common.errors import BatchConflictError
-from common.hpke import SealContext
-from common.inclusion import BatchCommitment, InclusionProof
-from common.submission import Outcome
+from common.messages.batch import BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.messages.submission import Outcome
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from shuffler.collection import Collection
@@ -79,7 +79,7 @@ def manifest_unchecked() -> AbstractContextManager[None]:
 
 def second_batch_taken() -> AbstractContextManager[None]:
     """Plant an analyzer that takes a second batch of a task without a word."""
-    honest: Any = analyzer.store._begin_batch
+    honest: Any = analyzer.storage.store._begin_batch
 
     def other(*arguments: Any) -> bool:
         try:
@@ -92,7 +92,7 @@ def second_batch_taken() -> AbstractContextManager[None]:
 
 def second_batch_instead() -> AbstractContextManager[None]:
     """Plant an analyzer that takes a second batch of a task in the place of the first."""
-    honest: Any = analyzer.store._begin_batch
+    honest: Any = analyzer.storage.store._begin_batch
 
     def other(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:
         connection.execute(
@@ -106,7 +106,7 @@ def second_batch_instead() -> AbstractContextManager[None]:
 
 def tokens_forgotten() -> AbstractContextManager[None]:
     """Plant a shuffler that remembers no token."""
-    return planting.function(shuffler.submission_table._tokens, lambda *_: None)
+    return planting.function(shuffler.storage.submissions._tokens, lambda *_: None)
 
 
 DELIVERIES: Final = (

@@ -7,9 +7,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.randomizer import Reports
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Reports
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.weights import ResponseWeights
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from user_agent.contribution import Answer, Contributor, draw_dummy_counts, pad

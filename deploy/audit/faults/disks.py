@@ -12,19 +12,19 @@ from typing import Any, Final
 import numpy as np
 
 import analyzer.intake
-import analyzer.store
+import analyzer.storage.store
 import common.runtime.database
-from analyzer.ledger import charge
-from analyzer.store import Store
-from common.hpke_pool import in_order
-from common.runtime.state import StateDirectory
-from common.submission import Submission, unpack
-from common.task import Task
+from analyzer.storage.ledger import charge
+from analyzer.storage.store import Store
+from common.crypto.hpke_pool import in_order
+from common.messages.submission import Submission, unpack
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
-from shuffler.batch_key import BatchKey
 from shuffler.permutation import permute
-from shuffler.spool import Spool
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.spool import Spool
 
 _CONSTANT: Final = b"no-nonce-yet"
 _OWNER_ONLY: Final = 0o600
@@ -149,7 +149,7 @@ def staged_reports_kept() -> AbstractContextManager[None]:
         connection.execute("INSERT INTO results VALUES (?, ?, ?)", row)
         charge(connection, manifest, cost)
 
-    return planting.attribute(analyzer.store, "_release", other)
+    return planting.attribute(analyzer.storage.store, "_release", other)
 
 
 def opened_reports_kept() -> AbstractContextManager[None]:

@@ -12,23 +12,23 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-import shuffler.spool
-from common.accounting.coalitions import Terms, claimed_release
-from common.accounting.release import Release
-from common.hpke import HpkePrivateKey, HpkePublicKey, SealContext
-from common.hpke_pool import seal_each
-from common.key_ring import KeyEntry, KeyRing, Schedule
-from common.shuffler_spec import ShufflerSpec
-from common.signing import SigningIdentity
-from common.suites import DEFAULT_SUITE
-from common.task import SUBMISSION_ID_BYTES, Task
+import shuffler.storage.spool
+from common.accounting.guarantees import Terms, claimed_release
+from common.accounting.releases import Release
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext
+from common.crypto.hpke_pool import seal_each
+from common.crypto.key_ring import KeyEntry, KeyRing, Schedule
+from common.crypto.signing import SigningIdentity
+from common.crypto.suites import DEFAULT_SUITE
+from common.task.shuffler_spec import ShufflerSpec
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
-from shuffler import submission_table
-from shuffler.batch_key import BatchKey
 from shuffler.dummies import draw_item_dummies, draw_kept
-from shuffler.group import Group, form_group, merge_small, open_group
-from shuffler.spool import Spool
+from shuffler.storage import submissions as submission_table
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import Group, form_group, merge_small, open_group
+from shuffler.storage.spool import Spool
 
 _FEW: Final = 64
 """Items of a small domain."""
@@ -67,10 +67,10 @@ def folder_of_no_batch() -> AbstractContextManager[None]:
 
 def rows_numbered() -> AbstractContextManager[None]:
     """Plant a table of submissions whose rows SQLite numbers as they come."""
-    schema: str = vars(shuffler.spool)["_SCHEMA"]
+    schema: str = vars(shuffler.storage.spool)["_SCHEMA"]
     begin = schema.index("CREATE TABLE IF NOT EXISTS submission_groups")
     other = schema[:begin] + schema[begin:].replace("WITHOUT ROWID", "", 1)
-    return planting.attribute(shuffler.spool, "_SCHEMA", other)
+    return planting.attribute(shuffler.storage.spool, "_SCHEMA", other)
 
 
 def _laid(groups: Sequence[Group], reports: bytes, key: BatchKey) -> Group:

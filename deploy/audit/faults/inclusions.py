@@ -7,21 +7,20 @@ from typing import Any, Final
 
 import numpy as np
 
-import common.inclusion
-import common.mechanisms.mechanism
-import common.merkle
+import common.crypto.merkle
+import common.mechanisms.base
+import common.messages.inclusion_proof
 import shuffler.inclusion
 import user_agent.budget
-import user_agent.inclusion
-import user_agent.watch
-from common.batch import BatchManifest
+import user_agent.inclusion_monitor
+from common.crypto.merkle import HASH_BYTES, split
+from common.crypto.signing import PublicIdentity
 from common.errors import ShuffleDpError, ValueRangeError
-from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import HASH_BYTES, split
+from common.messages.batch import BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime import logs
-from common.shuffler_spec import KEEP_SUM
-from common.signing import PublicIdentity
-from common.task import Task
+from common.task.shuffler_spec import KEEP_SUM
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
@@ -29,9 +28,8 @@ from deploy.audit.stand_ins.still_clock import StillClock
 from shuffler.inclusion import Inclusions
 from user_agent.agent import Agent
 from user_agent.contribution import Answer, Contributor
-from user_agent.inclusion import MOST_ASKED
-from user_agent.token_file import TokenFile
-from user_agent.watch import Watch
+from user_agent.credentials import TokenFile
+from user_agent.inclusion_monitor import MOST_ASKED, Watch
 
 _OTHERS_SIGNED: Final = "analyzer signed other reports than were sent"
 _LONG: Final = 1_000
@@ -52,7 +50,7 @@ def any_depth() -> AbstractContextManager[None]:
     honest = BatchCommitment.check
 
     def other(self: BatchCommitment, identity: PublicIdentity, digest: TaskDigest) -> None:
-        with planting.attribute(common.inclusion, "bits_for", lambda _: self.bits):
+        with planting.attribute(common.messages.inclusion_proof, "bits_for", lambda _: self.bits):
             honest(self, identity, digest)
 
     return planting.attribute(BatchCommitment, "check", other)
@@ -60,7 +58,7 @@ def any_depth() -> AbstractContextManager[None]:
 
 def two_commitments() -> AbstractContextManager[None]:
     """Plant devices that take a proof under another commitment than they were shown first."""
-    honest = user_agent.inclusion.counted
+    honest = user_agent.inclusion_monitor.counted
 
     def other(
         leaf: bytes,
@@ -76,7 +74,7 @@ def two_commitments() -> AbstractContextManager[None]:
 
 def narrow_buckets() -> AbstractContextManager[None]:
     """Plant trees so deep that a bucket holds hardly more than a leaf."""
-    return planting.attribute(common.merkle, "BUCKET_LEAVES", 1)
+    return planting.attribute(common.crypto.merkle, "BUCKET_LEAVES", 1)
 
 
 def proofs_of_own_length() -> AbstractContextManager[None]:
@@ -133,8 +131,8 @@ def asked_at_once() -> AbstractContextManager[None]:
 
 def given_up_early() -> AbstractContextManager[None]:
     """Plant devices that wait for a proof until two weeks before the deadline."""
-    patience = user_agent.watch._PATIENCE_SECONDS
-    return planting.attribute(user_agent.watch, "_PATIENCE_SECONDS", -patience)
+    patience = user_agent.inclusion_monitor._PATIENCE_SECONDS
+    return planting.attribute(user_agent.inclusion_monitor, "_PATIENCE_SECONDS", -patience)
 
 
 def others_signed_unseen() -> AbstractContextManager[None]:
@@ -185,7 +183,7 @@ def forgetting_not_begun() -> AbstractContextManager[None]:
 
 def first_ones_asked() -> AbstractContextManager[None]:
     """Plant devices that ask for the first of their reports, in their order."""
-    honest = user_agent.inclusion.to_ask
+    honest = user_agent.inclusion_monitor.to_ask
     return planting.function(honest, lambda leaves, _: split(leaves)[:MOST_ASKED])
 
 
@@ -228,7 +226,7 @@ def tokens_of_others() -> AbstractContextManager[None]:
 
 def value_repeated() -> AbstractContextManager[None]:
     """Plant devices whose refusal of a value repeats it."""
-    honest = common.mechanisms.mechanism.check_value
+    honest = common.mechanisms.base.check_value
 
     def other(value: int, domain_size: int) -> None:
         try:

@@ -6,12 +6,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.dummy_spec import DummySpec
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Reports, Vector
-from common.mechanisms.response_weights import ResponseWeights
-from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.base import Mechanism, Reports, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.weights import ResponseWeights
+from common.task.dummy_spec import DummySpec
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from deploy.audit.privacy.messages import Sent, scores

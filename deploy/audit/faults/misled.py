@@ -7,21 +7,22 @@ from typing import Final
 
 import numpy as np
 
-from analyzer import planning
-from common.accounting.coalitions import Terms, analyzer_guarantee, claimed_guarantee
-from common.estimate import Estimate, Histogram
-from common.guarantee import Guarantee
-from common.ledger_entry import ChainHead, LedgerEntry, verify
-from common.ledger_wire import ledger_from_wire
-from common.mechanisms.response_weights import ResponseWeights
-from common.signing import PublicIdentity, SignedTask
-from common.task import Task
+from common.accounting.guarantees import Terms, analyzer_guarantee, claimed_guarantee
+from common.crypto.signing import PublicIdentity, SignedTask
+from common.mechanisms.weights import ResponseWeights
+from common.messages.estimate import Estimate, Histogram
+from common.messages.guarantee import Guarantee
+from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy import operator_client, result_check
+from common.wire.ledger import ledger_from_wire
 from deploy.audit.faults import planting
-from deploy.estimate_columns import Columns, columns_of
-from deploy.operator_client import OperatorClient
+from deploy.clients import analyzer as operator_client
+from deploy.clients.analyzer import OperatorClient
 from deploy.pages import live_server
+from deploy.planning import planner as planning
+from deploy.results import verification as result_check
+from deploy.results.estimate_columns import Columns, columns_of
 from protos.shuffledp.v1 import analyzer_pb2
 from user_agent import policy
 

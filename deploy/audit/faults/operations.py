@@ -9,16 +9,17 @@ from typing import Any, Final
 
 import analyzer.server
 import shuffler.server
-from analyzer import sentinel_table, store, verdict
-from analyzer.lookout import Sightings
+from analyzer import batch_checks as verdict
 from analyzer.release import Releases
-from common.batch import BatchManifest
+from analyzer.sentinel_matching import Sightings
+from analyzer.storage import sentinel_table, store
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import SignatureError
-from common.runtime import certificates, process
-from common.runtime.key_store import KeyStore
-from common.runtime.rotation import Rotation
-from common.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.task import Task
+from common.messages.batch import BatchManifest
+from common.runtime import certificates
+from common.runtime import service as process
+from common.runtime.key_store import KeyStore, Rotation
+from common.task.task import Task
 from deploy.audit.faults import misled, planting
 from deploy.audit.faults.fault import Fault
 

@@ -9,14 +9,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.hpke import report_context
+from common.crypto.hpke import report_context
 from common.task_digest import TaskDigest
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
-from shuffler import group, mixing
+from shuffler import shuffle as mixing
 from shuffler.dummies import draw_kept
-from shuffler.mixing import Mixed, Mixing
 from shuffler.permutation import ExternalShuffle, Reports, permute
+from shuffler.shuffle import Mixed, Mixing
+from shuffler.storage import group
 
 _CHUNK: Final = 1000
 _SMALL_CHUNK: Final = 10

@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from common.accounting import coalitions, composition
+from common.accounting import composition
+from common.accounting import guarantees as coalitions
 from common.accounting.amplification import epsilon_upper
-from common.accounting.coalitions import Terms
 from common.accounting.gaussian import gaussian_delta, gaussian_mu
-from common.accounting.release import CrowdRelease
-from common.draft import TaskDraft
-from common.draft_wire import draft_from_wire
-from common.dummy_spec import DummySpec
-from common.guarantee import Guarantee, claimed
+from common.accounting.guarantees import Terms
+from common.accounting.releases import CrowdRelease
+from common.messages.guarantee import Guarantee, claimed
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.wire.tasks import draft_from_wire
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 

@@ -8,30 +8,29 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-import analyzer.spending
+import analyzer.budgets
 import analyzer.staging
-import analyzer.store
-from analyzer import ledger
-from analyzer.conclusion import mixture_of
-from analyzer.estimation import of_every_kind
+import analyzer.storage.store
+from analyzer.batch_checks import judge, judge_refusals
+from analyzer.budgets import Spent
+from analyzer.estimation import dispatch as of_every_kind
 from analyzer.estimation.histogram import estimate
+from analyzer.finalize import mixture_of
 from analyzer.intake import Intake
-from analyzer.lookout import Sightings
 from analyzer.release import Releases
-from analyzer.spending import Spent
-from analyzer.store import Store
-from analyzer.verdict import judge, judge_refusals
-from common.batch import BatchManifest
+from analyzer.sentinel_matching import Sightings
+from analyzer.storage import ledger
+from analyzer.storage.store import Store
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.errors import LedgerError
-from common.estimate import Histogram
-from common.inclusion import BatchCommitment
-from common.ledger_entry import ChainHead, LedgerEntry, verify
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Counts
-from common.result import Result
-from common.result_wire import result_to_wire
-from common.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.task import Task
+from common.mechanisms.base import Counts, Mechanism, Mixture
+from common.messages.batch import BatchManifest
+from common.messages.estimate import Histogram
+from common.messages.inclusion_proof import BatchCommitment
+from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.result import Result
+from common.task.task import Task
+from common.wire.results import result_to_wire
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 
@@ -89,7 +88,7 @@ def few_releases_found() -> AbstractContextManager[None]:
 
 def newest_delta() -> AbstractContextManager[None]:
     """Plant an analyzer that judges every budget at the newest task's δ."""
-    honest = analyzer.spending._require
+    honest = analyzer.budgets._require
 
     def other(together: Sequence[Spent]) -> None:
         delta = together[-1].budget_delta
@@ -121,7 +120,7 @@ def charged_apart() -> AbstractContextManager[None]:
 
 def given_up_taken_again() -> AbstractContextManager[None]:
     """Plant an analyzer that takes another batch in the place of one that it has given up."""
-    honest = analyzer.store._give_up
+    honest = analyzer.storage.store._give_up
 
     def other(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:
         honest(connection, manifest, failure)

@@ -12,22 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.accounting.composition import composed_claims
-from common.guarantee import rounded_down, rounded_up
-from common.hpke import SealContext
-from common.mechanisms.coins import exact_coins
-from common.mechanisms.placement import Placement
-from common.mechanisms.response_weights import ResponseWeights
-from common.mechanisms.string_hashing import StringHashing
-from common.receipt import receipt_holds
-from common.signing import SignedTask
-from common.task import Task
+from common.crypto.hpke import SealContext
+from common.crypto.receipt import receipt_holds
+from common.crypto.signing import SignedTask
+from common.mechanisms.hashing.placement import Placement
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.sampling import exact_coins
+from common.mechanisms.weights import ResponseWeights
+from common.messages.guarantee import rounded_down, rounded_up
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.faults import planting
 from user_agent import budget
 from user_agent.agent import Acknowledgement, Agent
 from user_agent.contribution import Answer, Contributor
 from user_agent.evidence import Inclusion
-from user_agent.inclusion import conclusion
+from user_agent.inclusion_monitor import conclusion
 from user_agent.policy import Claim, Policy, check, check_totals
 
 _LATE: Final = 30 * 24 * 3600
@@ -288,7 +288,7 @@ def roles_unbound() -> AbstractContextManager[None]:
 
 def constant_hybrid_half() -> AbstractContextManager[None]:
     """Plant a hybrid suite whose keys share their second half."""
-    from common import suites  # noqa: PLC0415  # private names of it
+    from common.crypto import suites
 
     honest = suites._hybrid_halves
 

@@ -11,21 +11,21 @@ from typing import Any, Final
 import numpy as np
 from randomgen import ChaCha
 
-import analyzer.conclusion
+import analyzer.finalize
 import user_agent.agent
-from common.accounting.coalitions import guarantees
-from common.batch import BatchManifest, BatchState
-from common.randomness import secure_generator
+from common.accounting.guarantees import guarantees
+from common.crypto.randomness import secure_generator
+from common.messages.batch import BatchManifest, BatchState
+from common.messages.submission import Outcome, Submission, unpack
 from common.runtime import logs
-from common.runtime.state import StateDirectory
-from common.submission import Outcome, Submission, unpack
-from common.task import Task
-from common.wire import manifest_to_wire
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
+from common.wire.batches import manifest_to_wire
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from protos.shuffledp.v1 import analyzer_pb2
-from shuffler.batch import Event, asked_to_close, due
 from shuffler.collection import Collection
+from shuffler.states import Event, asked_to_close, due
 from user_agent.agent import Agent
 from user_agent.budget import SavedSubmission
 
@@ -104,7 +104,7 @@ def planned_users() -> AbstractContextManager[None]:
         del n_users
         return guarantees(task, task.target_size, n_refused)
 
-    return planting.attribute(analyzer.conclusion, "guarantees", other)
+    return planting.attribute(analyzer.finalize, "guarantees", other)
 
 
 def batch_key_kept() -> AbstractContextManager[None]:

@@ -10,36 +10,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import shuffler.batch
-import shuffler.batch_files
 import shuffler.dummies
-import shuffler.group
-import shuffler.spool
-from common.batch import BatchState
-from common.dummy_spec import DummySpec
+import shuffler.states
+import shuffler.storage.batch_files
+import shuffler.storage.group
+import shuffler.storage.spool
+from common.crypto.hpke import KeyId
+from common.crypto.hpke_pool import Opened
+from common.crypto.signing import SignedTask
+from common.crypto.tokens import serial_of
 from common.errors import DamagedStorageError, ShuffleDpError, SignatureError
-from common.hpke import KeyId
-from common.hpke_pool import Opened
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Reports
+from common.mechanisms.base import Mechanism, Reports
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome
 from common.runtime import logs
-from common.shuffler_spec import ShufflerSpec
-from common.signing import SignedTask
 from common.sorted_index import SortedIndex
-from common.submission import Outcome
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from common.user_token import serial_of
 from deploy.audit.faults import planting
-from shuffler.batch import Event, Terms
-from shuffler.batch_files import BatchFiles
-from shuffler.batch_key import BatchKey
+from shuffler.active_batches import PastRound, Round, Rounds
+from shuffler.admission import TokenCheck
 from shuffler.collection import Collection
-from shuffler.group import Group, form_from_opened, form_group
 from shuffler.inclusion import Sent
-from shuffler.mixing import Mixed, Mixing
-from shuffler.rounds import PastRound, Round, Rounds
-from shuffler.spool import StoredBatch
-from shuffler.token_check import TokenCheck
+from shuffler.shuffle import Mixed, Mixing
+from shuffler.states import Event, Terms
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import Group, form_from_opened, form_group
+from shuffler.storage.spool import StoredBatch
 from user_agent.contribution import draw_dummies
 
 _Planted = AbstractContextManager[None]
@@ -134,12 +133,14 @@ def seconds_of_all() -> _Planted:
 
 def expired_in_a_race() -> _Planted:
     """Plant a spool that drops a batch to which users came since it was read."""
-    return planting.function(shuffler.spool._set_last_state, shuffler.spool._set_state)
+    return planting.function(
+        shuffler.storage.spool._set_last_state, shuffler.storage.spool._set_state
+    )
 
 
 def spool_task_unchecked() -> _Planted:
     """Plant a spool that believes the task on its disk."""
-    honest: Any = shuffler.spool._stored
+    honest: Any = shuffler.storage.spool._stored
 
     def other(row: Any) -> StoredBatch:
         batch_id, _, task, *rest = row
@@ -208,7 +209,7 @@ def serial_remembered() -> _Planted:
 
 def target_under_minimum() -> _Planted:
     """Plant batches that close at their task's target, however few the operator thinks it."""
-    honest: Any = shuffler.batch.due
+    honest: Any = shuffler.states.due
 
     def other(state: BatchState, n_users: int, terms: Terms, now: float) -> Event | None:
         if state is BatchState.COLLECTING and n_users >= terms.target_size:
@@ -252,12 +253,12 @@ def undelivered_count() -> _Planted:
 def permuted_unflushed() -> _Planted:
     """Plant orders that get their name before they are on the disk."""
     unflushed = SimpleNamespace(fsync=lambda _descriptor: None)
-    return planting.attribute(shuffler.batch_files, "os", unflushed)
+    return planting.attribute(shuffler.storage.batch_files, "os", unflushed)
 
 
 def group_numbers_short() -> _Planted:
     """Plant groups whose numbers are of few bits."""
-    return planting.attribute(shuffler.group, "NUMBER_BITS", 16)
+    return planting.attribute(shuffler.storage.group, "NUMBER_BITS", 16)
 
 
 def bucket_leaves_left() -> _Planted:

@@ -8,24 +8,24 @@ from typing import Any, Final
 import numpy as np
 
 from common.accounting.clones import CloneReduction
+from common.crypto.signing import SignedTask
 from common.errors import ValueRangeError
-from common.mechanisms.coded_number import CodedNumber
-from common.mechanisms.mean_est import MeanEst
-from common.mechanisms.number import Numbers, to_unit
-from common.mechanisms.priv_kv import PrivKv
-from common.mechanisms.randomizer import Reports
-from common.mechanisms.rappor import Rappor
-from common.mechanisms.rappor_chances import RapporChances
+from common.mechanisms.base import Reports
+from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.numeric.coded_number import CodedNumber
+from common.mechanisms.numeric.mean_est import MeanEst
+from common.mechanisms.numeric.number import Numbers, to_unit
+from common.mechanisms.rappor.probabilities import RapporChances
+from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.reduction import MatchCountReduction
-from common.signing import SignedTask
-from common.task import Task
+from common.messages.value import Value
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.value import Value
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
-from user_agent import layout
+from user_agent import encoding as layout
 from user_agent.contribution import Answer, Contributor
-from user_agent.layout import lasting_scope
+from user_agent.encoding import lasting_scope
 from user_agent.policy import Policy, check
 
 _RANGE: Final = layout._check_range  # the rule that is broken

@@ -7,20 +7,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms import permanent
 from common.mechanisms.band_response import BandResponse
-from common.mechanisms.duchi import Duchi
-from common.mechanisms.mean_est import MeanEst
-from common.mechanisms.number import Moments, Numbers, to_grid
-from common.mechanisms.pair_estimates import ABSENT, OwnersMeans, PairEstimates
-from common.mechanisms.pairs import Pairs
-from common.mechanisms.permanent import Packed
-from common.mechanisms.priv_kv import PrivKv
-from common.mechanisms.randomizer import Counts, Reports, Vector
-from common.mechanisms.rappor import Rappor
-from common.mechanisms.response_weights import ResponseWeights
-from common.mechanisms.sampled_coordinates import SampledCoordinates
-from common.mechanisms.spread import Spread, Totals
+from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.key_value.estimator import ABSENT, OwnersMeans, PairEstimates
+from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.numeric.coded_number import Spread, Totals
+from common.mechanisms.numeric.coordinate_sampling import SampledCoordinates
+from common.mechanisms.numeric.duchi import Duchi
+from common.mechanisms.numeric.mean_est import MeanEst
+from common.mechanisms.numeric.number import Moments, Numbers, to_grid
+from common.mechanisms.rappor import permanent_response as permanent
+from common.mechanisms.rappor.permanent_response import Packed
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.weights import ResponseWeights
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 

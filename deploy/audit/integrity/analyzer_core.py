@@ -9,24 +9,24 @@ from typing import Final, Self
 
 import numpy as np
 
+from analyzer.budgets import Spending
 from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.release import Releases
 from analyzer.sentinels import Sentinels
-from analyzer.spending import Spending
 from analyzer.staging import Staging
-from analyzer.store import Store
-from analyzer.task_table import TaskLine
-from common.batch import BatchId, BatchManifest
+from analyzer.storage.store import Store
+from analyzer.storage.task_table import TaskLine
+from common.crypto.key_ring import DAY, Schedule
+from common.crypto.signing import SignedTask
 from common.errors import NotReleasedError
-from common.inclusion import BatchCommitment
-from common.key_ring import DAY, Schedule
-from common.result import Result
-from common.runtime.state import StateDirectory
-from common.runtime.vitals import Vitals
-from common.signing import SignedTask
-from common.task import NONCE_BYTES, Task
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.inclusion_proof import BatchCommitment
+from common.messages.result import Result
+from common.runtime.process_metrics import Vitals
+from common.runtime.state_directory import StateDirectory
+from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.audit.integrity.rehearsed import published_under
 from deploy.audit.stand_ins.in_place import InPlace
@@ -133,13 +133,13 @@ class AnalyzerCore:
         return await self.releases.deliver(manifest, in_chunks(reports))
 
     async def get_task(self, digest: TaskDigest) -> SignedTask:
-        """Give a task; see shuffler.client.Analyzer."""
+        """Give a task; see shuffler.analyzer_client.Analyzer."""
         return await self.registry.get(digest)
 
     async def deliver(
         self, manifest: BatchManifest, chunks: AsyncIterator[bytes]
     ) -> BatchCommitment | None:
-        """Take a delivery; see shuffler.client.Analyzer."""
+        """Take a delivery; see shuffler.analyzer_client.Analyzer."""
         return await self.releases.deliver(manifest, chunks)
 
     async def result(self, digest: TaskDigest) -> Result:

@@ -4,9 +4,9 @@ from typing import Final
 
 import numpy as np
 
+from common.crypto.signing import SigningIdentity
 from common.errors import SignatureError, TaskError
-from common.signing import SigningIdentity
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.integrity.playthrough import refused, taken

@@ -10,14 +10,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from analyzer.ledger import Charge
-from analyzer.spending import Spending
-from common.accounting.coalitions import Terms, claimed_guarantee, claimed_release
+from analyzer.budgets import Spending
+from analyzer.storage.ledger import Charge
 from common.accounting.composition import composed_epsilon
-from common.dummy_spec import DummySpec
+from common.accounting.guarantees import Terms, claimed_guarantee, claimed_release
 from common.errors import BudgetError, UnusableBatchError
-from common.guarantee import Guarantee, sum_upper
-from common.task import Task
+from common.messages.guarantee import Guarantee, sum_upper
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome

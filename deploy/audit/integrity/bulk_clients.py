@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from common.crypto.hpke import envelope_context
+from common.crypto.receipt import bulk_receipt_holds, receipt_holds
+from common.crypto.tokens import TOKEN_BYTES, TokenIssuer, serial_of
 from common.errors import TokenUsedError
-from common.hpke import envelope_context
-from common.receipt import bulk_receipt_holds, receipt_holds
-from common.submission import Outcome as Became
-from common.task import SUBMISSION_ID_BYTES, Task
-from common.user_token import TOKEN_BYTES, TokenIssuer, serial_of
-from common.wire import outcomes_from_wire
+from common.messages.submission import Outcome as Became
+from common.task.task import SUBMISSION_ID_BYTES, Task
+from common.wire.batches import outcomes_from_wire
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome
@@ -23,8 +23,8 @@ from deploy.audit.integrity.shuffler_site import ShufflerSite, users
 from deploy.audit.integrity.spool_file import rows, written_anywhere
 from deploy.audit.raw_bytes import changed, found, hashed, written
 from protos.shuffledp.v1 import shuffler_pb2
-from shuffler.batch_key import BatchKey
-from shuffler.group import TAGS, open_group, open_tags
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.group import TAGS, open_group, open_tags
 
 _SCENARIO: Final = "bulk-clients"
 

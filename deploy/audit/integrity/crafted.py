@@ -6,13 +6,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.grr import Grr
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Reports, Vector
-from common.mechanisms.string_hashing import DIGEST_BYTES, StringHashing, bucket_of
+from common.mechanisms.base import Mechanism, Reports, Vector
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import DIGEST_BYTES, StringHashing, bucket_of
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.unary import UnaryEncoding
-from common.plain_report import plain_reports
+from common.messages.submission import plain_reports
 
 Items = NDArray[np.int64]
 

@@ -6,13 +6,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import estimate
-from common.mechanisms.mechanism import Mechanism, Mixture
-from common.mechanisms.randomizer import Counts, Reports
-from common.mechanisms.string_hashing import StringHashing
+from analyzer.finalize import mixture_of
+from common.mechanisms.base import Counts, Mechanism, Mixture, Reports
+from common.mechanisms.hashing.string_hashing import StringHashing
 from common.protocols import Refinement
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.integrity.bounded_sum import BoundedSum
 from deploy.audit.integrity.leverage import Leverage, leverage

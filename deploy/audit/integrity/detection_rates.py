@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from analyzer.lookout import Sentinel, look
-from analyzer.repeats import Repeats
-from analyzer.verdict import judge
-from common.batch import BatchId
+from analyzer.batch_checks import judge
+from analyzer.deduplication import Repeats
+from analyzer.sentinel_matching import Sentinel, look
+from common.crypto.merkle import HASH_BYTES, SALT_BYTES, Tree, leaf, split
+from common.crypto.signing import SigningIdentity
 from common.errors import SuspectBatchError
-from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import HASH_BYTES, SALT_BYTES, Tree, leaf, split
-from common.shuffler_spec import KEEP_SUM
-from common.signing import SigningIdentity
-from common.task import Task
+from common.messages.batch import BatchId
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.task.shuffler_spec import KEEP_SUM
+from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.audited import Effort
 from deploy.audit.checks import Checks
@@ -27,7 +27,7 @@ from deploy.audit.integrity.known_limit import known_limit
 from deploy.audit.raw_bytes import pieces
 from deploy.audit.significance import TEST_LEVEL
 from user_agent.evidence import Inclusion
-from user_agent.inclusion import conclusion, counted, to_ask
+from user_agent.inclusion_monitor import conclusion, counted, to_ask
 
 _REPORT_BYTES: Final = 64
 _BATCHES: Final = 10

@@ -9,6 +9,8 @@ from typing import Final, Self
 
 import numpy as np
 
+from common.crypto.signing import SignedTask
+from common.crypto.tokens import TOKEN_BYTES, TokenIssuer
 from common.errors import (
     BatchStateError,
     SealError,
@@ -17,13 +19,11 @@ from common.errors import (
     UserTokenError,
     WireError,
 )
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism
-from common.signing import SignedTask
-from common.submission import Outcome as Became
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.mechanisms.base import Mechanism
+from common.mechanisms.registry import mechanism_of
+from common.messages.submission import Outcome as Became
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.user_token import TOKEN_BYTES, TokenIssuer
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome

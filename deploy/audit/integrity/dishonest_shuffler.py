@@ -5,16 +5,15 @@ from pathlib import Path
 
 import numpy as np
 
-from common.batch import BatchManifest
-from common.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
-from common.inclusion import BatchCommitment, InclusionProof
-from common.mechanisms.catalogue import mechanism_of
-from common.merkle import SALT_BYTES, Tree, leaves_of
-from common.plain_report import plain_reports
-from common.receipt import sign_receipt
-from common.signing import SignedTask, SigningIdentity
-from common.submission import unpack
-from common.task import Task
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
+from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
+from common.crypto.receipt import sign_receipt
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchManifest
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.messages.submission import plain_reports, unpack
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, manifest_of
 from deploy.audit.raw_bytes import pieces

@@ -9,17 +9,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.conclusion import conclude, mixture_of
 from analyzer.estimation.histogram import gather
+from analyzer.finalize import conclude, mixture_of
 from analyzer.intake import Intake
-from common.batch import BATCH_ID_BYTES
-from common.dummy_spec import DummySpec
+from common.crypto.merkle import leaf
 from common.errors import BatchConflictError, UnusableBatchError
-from common.mechanisms.catalogue import mechanism_of
-from common.merkle import leaf
-from common.result import RefusalCause
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
-from common.task import Task
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BATCH_ID_BYTES
+from common.messages.result import RefusalCause
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

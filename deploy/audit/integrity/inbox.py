@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from common.batch import BatchManifest
+from common.crypto.signing import SignedTask
 from common.errors import PeerError
-from common.inclusion import BatchCommitment
-from common.signing import SignedTask
+from common.messages.batch import BatchManifest
+from common.messages.inclusion_proof import BatchCommitment
 from common.task_digest import TaskDigest
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.spool_file import rows
@@ -15,7 +15,7 @@ from deploy.audit.integrity.spool_file import rows
 
 @dataclass(slots=True, kw_only=True)
 class Inbox:
-    """Answers a shuffler in an analyzer's place; see shuffler.client.Analyzer."""
+    """Answers a shuffler in an analyzer's place; see shuffler.analyzer_client.Analyzer."""
 
     tasks: AnalyzerCore
     """Which tasks there are."""

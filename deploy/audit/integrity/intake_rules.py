@@ -13,20 +13,20 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.conclusion import conclude
+from analyzer.batch_checks import judge, of_users_alone
+from analyzer.finalize import conclude
 from analyzer.intake import Intake, take_in
-from analyzer.lookout import Sentinel, look
-from analyzer.verdict import judge, of_users_alone
-from common.accounting.coalitions import Terms, guarantees_under
+from analyzer.sentinel_matching import Sentinel, look
+from common.accounting.guarantees import Terms, guarantees_under
+from common.crypto.hpke import HpkePrivateKey, SealContext
+from common.crypto.hpke_pool import Opened
+from common.crypto.merkle import SALT_BYTES, leaf
+from common.crypto.suites import suite_named
 from common.errors import BatchConflictError, SuspectBatchError, UnusableBatchError
-from common.hpke import HpkePrivateKey, SealContext
-from common.hpke_pool import Opened
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import null_reports
-from common.merkle import SALT_BYTES, leaf
-from common.result import RefusalCause, Result
-from common.suites import suite_named
-from common.task import Task
+from common.mechanisms.base import null_reports
+from common.mechanisms.registry import mechanism_of
+from common.messages.result import RefusalCause, Result
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

@@ -15,7 +15,7 @@ import numpy as np
 from analyzer.server import start
 from analyzer.settings import AnalyzerSettings
 from common.errors import LedgerError, ShuffleDpError
-from common.ledger_entry import LedgerEntry
+from common.messages.ledger_entry import LedgerEntry
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome

@@ -19,15 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_toeplitz
 
-from common.mechanisms.grr import Grr
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Reports, Vector
+from common.mechanisms.base import Mechanism, Reports, Vector
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import UnaryEncoding
-from common.plain_report import plain_reports
-from common.task import Task
+from common.messages.submission import plain_reports
+from common.task.task import Task
 from deploy.audit.integrity.crafted import Items, blunt, crafted, supported
 
 

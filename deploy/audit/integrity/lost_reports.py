@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome

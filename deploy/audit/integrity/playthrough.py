@@ -7,8 +7,8 @@ from typing import Any, Final
 import numpy as np
 
 from common.errors import ShuffleDpError, UnusableBatchError
-from common.result import RefusalCause, Result
-from common.task import Task
+from common.messages.result import RefusalCause, Result
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

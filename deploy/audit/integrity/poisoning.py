@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from common.mechanisms.randomizer import Reports
+from common.mechanisms.base import Reports
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome

@@ -12,8 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from common.hpke import HpkePrivateKey
-from common.task import Task
+from common.crypto.hpke import HpkePrivateKey
+from common.task.task import Task
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.dishonest_shuffler import DishonestShuffler
 from deploy.audit.integrity.rehearsed import SENTINELS, people
@@ -21,10 +21,10 @@ from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.contribution import Contributor
+from user_agent.credentials import PersonalSecrets
 from user_agent.evidence import Inclusion
-from user_agent.personal_secrets import PersonalSecrets
+from user_agent.inclusion_monitor import Watch
 from user_agent.policy import Policy
-from user_agent.watch import Watch
 
 _PAUSE = 10.0
 

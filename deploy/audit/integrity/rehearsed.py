@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Final
 
 from common.accounting.claims import claimable_epsilon
-from common.accounting.coalitions import Terms, claimed_guarantee
-from common.dummy_spec import DummySpec
+from common.accounting.guarantees import Terms, claimed_guarantee
 from common.errors import AccountingError, TaskError
-from common.task import Task
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task
 
 SENTINELS: Final = 16
 """More than the thirteen from which on an order that was kept shows."""

@@ -5,15 +5,15 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.lookout import Sentinel, look
-from analyzer.verdict import FALSE_ALARM, judge, of_users_alone
-from common.accounting.coalitions import claimed_release
+from analyzer.batch_checks import FALSE_ALARM, judge, of_users_alone
+from analyzer.sentinel_matching import Sentinel, look
 from common.accounting.composition import composed_epsilon
+from common.accounting.guarantees import claimed_release
+from common.crypto.merkle import leaf
 from common.errors import BatchStateError, SuspectBatchError, UnusableBatchError
-from common.guarantee import claimed
-from common.merkle import leaf
-from common.result import Result
-from common.task import Task
+from common.messages.guarantee import claimed
+from common.messages.result import Result
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.checks import Checks
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, in_chunks, manifest_of

@@ -8,31 +8,30 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.hpke import HpkePublicKey, envelope_context, report_context
-from common.key_ring import DAY, Schedule
+from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from common.crypto.key_ring import DAY, Schedule
+from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
+from common.crypto.tokens import TokenIdentity
+from common.messages.submission import Submission, pack
 from common.runtime.identity import load_identity
 from common.runtime.key_store import KeyStore
-from common.runtime.state import StateDirectory
-from common.runtime.vitals import Vitals
-from common.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.submission import Submission, pack
-from common.task import Task
-from common.task_rules import MAX_SHUFFLER_DUMMIES
-from common.user_token import TokenIdentity
+from common.runtime.process_metrics import Vitals
+from common.runtime.state_directory import StateDirectory
+from common.task.composition import MAX_SHUFFLER_DUMMIES
+from common.task.task import Task
 from deploy.audit.stand_ins.in_place import InPlace
 from deploy.audit.stand_ins.still_clock import StillClock
-from shuffler.client import Analyzer
+from shuffler.active_batches import Rounds
+from shuffler.admission import ConnectionCount, TokenCheck
+from shuffler.analyzer_client import Analyzer
 from shuffler.collection import Collection
-from shuffler.connection_count import ConnectionCount
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
 from shuffler.receipts import Receipts
 from shuffler.refusals import Refusals
-from shuffler.rounds import Rounds
 from shuffler.servicer import ShufflerServicer
-from shuffler.spool import Spool
-from shuffler.token_check import TokenCheck
+from shuffler.storage.spool import Spool
 
 SPOOL_FILE: Final = "spool.sqlite"
 _SCHEDULE: Final = Schedule(lifetime=90 * DAY, overlap=2 * DAY, keep=30 * DAY)

@@ -9,12 +9,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from common.hpke import HpkePublicKey, Sealer, envelope_context
-from common.submission import Submission, pack
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.crypto.hpke import HpkePublicKey, Sealer, envelope_context
+from common.crypto.tokens import TokenIdentity
+from common.messages.submission import Submission, pack
+from common.task.composition import MAX_SHUFFLER_DUMMIES
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.task_rules import MAX_SHUFFLER_DUMMIES
-from common.user_token import TokenIdentity
 from deploy.audit.integrity.analyzer_core import AnalyzerCore
 from deploy.audit.integrity.inbox import Inbox
 from deploy.audit.integrity.shuffler_core import SPOOL_FILE, ShufflerCore

@@ -11,14 +11,14 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from common.batch import BATCH_ID_BYTES, BatchManifest
-from common.hpke import HpkePublicKey, report_context
-from common.inclusion import BatchCommitment
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import null_reports
-from common.result import Result
-from common.signing import SignedTask
-from common.task import Task
+from common.crypto.hpke import HpkePublicKey, report_context
+from common.crypto.signing import SignedTask
+from common.mechanisms.base import null_reports
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BATCH_ID_BYTES, BatchManifest
+from common.messages.inclusion_proof import BatchCommitment
+from common.messages.result import Result
+from common.task.task import Task
 from deploy.audit.integrity.analyzer_core import AnalyzerCore, manifest_of
 from deploy.audit.sample_task import sample_task
 from deploy.audit.stand_ins.still_clock import StillClock

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BatchState
 from common.errors import BatchStateError, ShareError
-from common.submission import Outcome as Became
-from common.task import Task
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome as Became
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome

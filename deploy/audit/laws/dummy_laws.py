@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import stats
 
-from common.dummy_spec import DummySpec
-from common.mechanisms.randomizer import Vector
-from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.mechanisms.base import Vector
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 
 
 def law_of_extra(spec: DummySpec) -> Vector:

@@ -10,13 +10,11 @@ from functools import cache
 from typing import Any, Final
 
 from common.accounting.claims import claimable_epsilon
-from common.draft import NumberDraft, PairDraft, TextDraft
-from common.mechanism_specs import spec_as
-from common.mechanisms.hybrid import Hybrid
-from common.mechanisms.piecewise import Piecewise
-from common.number_spec import NumberSpec
-from common.rappor_spec import RapporSpec
-from common.task import Task
+from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.numeric.piecewise import Piecewise
+from common.task.draft import NumberDraft, PairDraft, TextDraft
+from common.task.specs import NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
 from deploy.audit.sample_task import sample_task
 
 N_MIN: Final = 30

@@ -5,13 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from common.key_value_spec import KeyValueSpec
-from common.mechanism_specs import spec_as
-from common.mechanisms.multi_rphm import projection
-from common.number_spec import NumberSpec
-from common.rappor_spec import RapporSpec
-from common.task import Task
-from common.value import Value
+from common.mechanisms.numeric.multi_rphm import projection
+from common.messages.value import Value
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
 from deploy.audit.laws.value_laws import bit_law
 
 USUAL: Final = (-0.73, 0.31)

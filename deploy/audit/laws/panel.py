@@ -7,9 +7,9 @@ They are small so that whatever can be drawn is drawn often enough to be counted
 from functools import cache
 from typing import Any, Final
 
-from common.dummy_spec import DummySpec
-from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from common.task import Task
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.task.task import Task
 from deploy.audit.sample_task import sample_task
 
 _NONE: Final = float("inf")

@@ -15,8 +15,7 @@ import numpy as np
 from scipy import optimize
 
 from analyzer.estimation.refinement import Evidence
-from common.mechanisms.mechanism import Channel
-from common.mechanisms.randomizer import Counts, Vector
+from common.mechanisms.base import Channel, Counts, Vector
 from common.protocols import Refinement
 
 _CLOSE: Final = 1e-6

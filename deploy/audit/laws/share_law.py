@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mixture
-from common.mechanisms.randomizer import Vector
-from common.task import Task
+from common.mechanisms.base import Mixture, Vector
+from common.mechanisms.registry import mechanism_of
+from common.task.task import Task
 from deploy.audit.laws.support_law import support_law
 
 

@@ -8,7 +8,7 @@ its weights cannot be wrong together unnoticed.
 import math
 from dataclasses import dataclass
 
-from common.task import Task
+from common.task.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,15 @@ from typing import Final
 
 import numpy as np
 
-from common.key_value_spec import KeyValueSpec
-from common.mechanisms.randomizer import Vector
-from common.number_spec import MIX_SUM, NumberSpec
-from common.rappor_spec import INSTANT_SUM, PERMANENT_SUM, RapporSpec
+from common.mechanisms.base import Vector
+from common.task.specs import (
+    INSTANT_SUM,
+    MIX_SUM,
+    PERMANENT_SUM,
+    KeyValueSpec,
+    NumberSpec,
+    RapporSpec,
+)
 
 _CUT: Final = 64
 """Scales beyond the ends at which Laplace noise is cut."""

@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 
 from common.accounting.assumptions import ENCRYPTED
-from common.accounting.coalitions import analyzer_guarantee, local_guarantee, skippers_guarantee
-from common.guarantee import rounded_up
-from common.mechanisms.randomizer import Reports
+from common.accounting.guarantees import analyzer_guarantee, local_guarantee, skippers_guarantee
+from common.mechanisms.base import Reports
+from common.messages.guarantee import rounded_up
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.accounting.coalitions import analyzer_guarantee, local_guarantee
-from common.guarantee import Guarantee, rounded_up
+from common.accounting.guarantees import analyzer_guarantee, local_guarantee
+from common.messages.guarantee import Guarantee, rounded_up
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
 from deploy.audit.game import Played

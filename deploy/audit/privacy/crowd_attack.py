@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from common.accounting.attack import epsilon_lower
-from common.accounting.coalitions import Terms
-from common.accounting.crowd import Crowd
-from common.accounting.release import CrowdRelease
+from common.accounting.anonymity_set import Crowd
+from common.accounting.guarantees import Terms
+from common.accounting.reference.attack import epsilon_lower
+from common.accounting.releases import CrowdRelease
 
 FEW: Final = 100
 """Users among whom the attack is computed though the number of dummies is random: with more of

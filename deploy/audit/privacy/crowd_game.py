@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
 from deploy.audit.audited import Audited
 from deploy.audit.game import Played, play
 from deploy.audit.privacy.messages import (

@@ -15,10 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.dummy_spec import DummySpec
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Reports, Vector
-from common.task import Task
+from common.mechanisms.base import Mechanism, Reports, Vector
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task
 from shuffler.dummies import draw_item_dummies, draw_kept
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 

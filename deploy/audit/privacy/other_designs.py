@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.shuffler_spec import RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game_rows import not_reached

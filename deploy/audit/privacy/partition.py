@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from common.accounting.coalitions import claimed_guarantee
-from common.guarantee import rounded_up
+from common.accounting.guarantees import claimed_guarantee
+from common.messages.guarantee import rounded_up
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome

@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.coalitions import guarantees_under, local_guarantee
-from common.guarantee import Coalition
-from common.mechanisms.randomizer import Vector
-from common.shuffler_spec import PERMUTES
+from common.accounting.guarantees import guarantees_under, local_guarantee
+from common.mechanisms.base import Vector
+from common.messages.guarantee import Coalition
+from common.task.shuffler_spec import PERMUTES
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from common.accounting.anonymity_set import Crowd
 from common.accounting.assumptions import HONEST_SHUFFLER
-from common.accounting.crowd import Crowd
 from common.accounting.published import od_hp_theorem_1
-from common.guarantee import REPLACE_ONE
-from common.mechanisms.randomizer import Vector
-from common.mechanisms.response_weights import ResponseWeights
-from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.base import Vector
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.weights import ResponseWeights
+from common.messages.guarantee import REPLACE_ONE
 from deploy.audit import fit
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome

@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 from scipy import fft
 
-from common.accounting.coalitions import Terms, analyzer_guarantee, local_guarantee
-from common.accounting.crowd import Crowd
-from common.accounting.release import CrowdRelease
-from common.guarantee import rounded_up
-from common.mechanisms.randomizer import Vector
+from common.accounting.anonymity_set import Crowd
+from common.accounting.guarantees import Terms, analyzer_guarantee, local_guarantee
+from common.accounting.releases import CrowdRelease
+from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
+from common.messages.guarantee import rounded_up
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.game import play

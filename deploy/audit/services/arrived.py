@@ -2,8 +2,8 @@
 
 import math
 
-from common.accounting.coalitions import Terms, claimed_guarantee, guarantees_under
-from common.guarantee import claimed, rounded_up, sum_upper
+from common.accounting.guarantees import Terms, claimed_guarantee, guarantees_under
+from common.messages.guarantee import claimed, rounded_up, sum_upper
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.services.contents import refusals

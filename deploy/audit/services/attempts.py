@@ -7,16 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.coalitions import claimed_release
 from common.accounting.composition import composed_epsilon
-from common.batch import BATCH_ID_BYTES, BatchId, BatchManifest
+from common.accounting.guarantees import claimed_release
+from common.crypto.signing import SignedTask
 from common.errors import ShuffleDpError
+from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchManifest
+from common.messages.submission import Outcome
 from common.runtime.rpc import SHORT_DEADLINE, open_channel, reply
-from common.signing import SignedTask
-from common.submission import Outcome
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.wire import MAX_CHUNK_BYTES, chunk_to_wire, manifest_to_wire
+from common.wire.batches import MAX_CHUNK_BYTES, chunk_to_wire, manifest_to_wire
 from deploy.audit.services.facts import Fact
 from deploy.audit.services.people import Dishonest, People
 from deploy.audit.services.plan import Plan
@@ -32,7 +32,7 @@ from deploy.audit.services.refusal import (
 from deploy.audit.services.tape import Tape
 from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.trio import Trio
-from deploy.operator_client import OperatorClient
+from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 DAY: Final = 86_400

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from common.runtime.process import GRPC_SILENCE
+from common.runtime.service import GRPC_SILENCE
 from deploy.audit.failure import NotPlayedError, words_of
 from deploy.audit.faults.catalogue import now_planted, planted
 from deploy.audit.log_lines import LogLines

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_toeplitz
 
-from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import gather
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import is_null
-from common.mechanisms.randomizer import Reports
+from analyzer.finalize import mixture_of
+from common.mechanisms.base import Reports, is_null
+from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.support import SupportCounting
 from deploy.audit.checks import Checks

@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
+from common.crypto.signing import SigningIdentity
 from common.errors import BudgetError, PolicyError, SignatureError, TaskError
-from common.signing import SigningIdentity
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.services.facts import Fact
 from deploy.audit.stand_ins.small_device import SmallDevice, central_too_low, local_too_low
 

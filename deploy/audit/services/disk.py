@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from common.batch import BatchId
-from common.merkle import HASH_BYTES
-from common.runtime.state import StateDirectory
+from common.crypto.merkle import HASH_BYTES
+from common.messages.batch import BatchId
+from common.runtime.state_directory import StateDirectory
 from common.task_digest import DIGEST_BYTES
-from shuffler.batch_files import BatchFiles
-from shuffler.batch_key import KEY_BYTES, BatchKey
-from shuffler.group import TAGS, open_group, open_tags
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import KEY_BYTES, BatchKey
+from shuffler.storage.group import TAGS, open_group, open_tags
 
 EXPIRED: Final = f"inclusion/{bytes(DIGEST_BYTES).hex()}"
 """How the names of the files begin that an earlier run has left; no task has this digest."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.checks import Checks
 
 

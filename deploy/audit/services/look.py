@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from common.errors import SettingsError
-from common.runtime.state_key import StateKey, is_sealed
+from common.runtime.state_directory import StateKey, is_sealed
 from deploy.audit.raw_bytes import written
 from deploy.audit.services.tape import Party
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from common.shuffler_spec import ShufflerSpec
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.fit import of_cells, of_chance

@@ -7,16 +7,16 @@ from typing import Final
 import grpc
 import numpy as np
 
+from common.crypto.hpke import HpkePublicKey, envelope_context, report_context
+from common.crypto.signing import SignedTask
 from common.errors import ShuffleDpError
-from common.hpke import HpkePublicKey, envelope_context, report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import is_null
+from common.mechanisms.base import is_null
+from common.mechanisms.registry import mechanism_of
+from common.messages.submission import Outcome, Submission, pack
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
-from common.signing import SignedTask
-from common.submission import Outcome, Submission, pack
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.wire import outcomes_from_wire
+from common.wire.batches import outcomes_from_wire
 from deploy.audit.services.traced import TracedAnswer, TracedContributor
 from deploy.audit.services.trio import Trio
 from protos.shuffledp.v1 import (

@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 
 from analyzer.registry import complete
-from common.accounting.coalitions import Terms, claimed_guarantee
 from common.accounting.epsilon_search import LEAST_EPSILON
-from common.draft import TaskDraft
+from common.accounting.guarantees import Terms, claimed_guarantee
+from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
-from common.hpke import HpkePrivateKey
-from common.task import MAX_TASK_BYTES, Task
+from common.task.draft import TaskDraft
+from common.task.task import MAX_TASK_BYTES, Task
 from deploy.audit.audited import Audited
 
 TOKEN_BYTES: Final = 80

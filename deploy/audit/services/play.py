@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BatchState
+from common.crypto.signing import SignedTask
 from common.errors import ShuffleDpError
-from common.ledger_entry import LedgerEntry
-from common.result import Result
-from common.signing import SignedTask
-from common.task import Task
+from common.messages.batch import BatchState
+from common.messages.ledger_entry import LedgerEntry
+from common.messages.result import Result
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.log_lines import LogLines
 from deploy.audit.services import devices, disk
@@ -32,8 +32,8 @@ from deploy.audit.services.traced import TracedAnswer
 from deploy.audit.services.trio import Trio
 from deploy.audit.services.visits import Visits
 from deploy.audit.services.watch import Watch
-from deploy.operator_client import OperatorClient
-from deploy.shuffler_client import ShufflerClient
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.shuffler import ShufflerClient
 from protos.shuffledp.v1.user_agent_pb2 import ContributeResponse
 from user_agent.budget import Budget
 

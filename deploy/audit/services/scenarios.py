@@ -4,9 +4,9 @@ from typing import Final
 
 import numpy as np
 
-from common.batch import BATCH_ID_BYTES
-from common.merkle import SALT_BYTES
-from common.task import NONCE_BYTES
+from common.crypto.merkle import SALT_BYTES
+from common.messages.batch import BATCH_ID_BYTES
+from common.task.task import NONCE_BYTES
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding, Outcome
 from deploy.audit.scenario import Scenario

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from common.merkle import HASH_BYTES
+from common.crypto.merkle import HASH_BYTES
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.raw_bytes import first_bytes, found, hashed, kinds_found, written

@@ -6,9 +6,9 @@ from typing import cast
 
 import numpy as np
 
-from common.task import SUBMISSION_ID_BYTES, Task
+from common.messages.value import Value
+from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.value import Value
 from deploy.audit.stand_ins.watched import Watched
 from user_agent.contribution import Answer, Contributor
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 import numpy as np
 
-from common.batch import BatchState
+from common.messages.batch import BatchState
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
 from deploy.audit.raw_bytes import found, hashed, written

@@ -14,21 +14,21 @@ import shuffler.server
 import user_agent.agent
 import user_agent.server
 from analyzer.settings import AnalyzerSettings
-from common.hpke import HpkePrivateKey
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.suites import SUITES
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import KeyStore
-from common.runtime.process import Service
-from common.runtime.state import StateDirectory
+from common.runtime.service import Service
+from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import development_files
-from common.suites import SUITES
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.log_lines import WHO
 from deploy.audit.services.disk import leave_expired
 from deploy.audit.services.sources import Sources
 from deploy.audit.services.tape import Party, Tape
 from deploy.audit.services.traced import TracedAnswer, TracedContributor
-from deploy.operator_client import OperatorClient
-from deploy.shuffler_client import ShufflerClient
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.shuffler import ShufflerClient
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
 

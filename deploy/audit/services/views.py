@@ -13,14 +13,13 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from common.batch import BatchManifest
-from common.hpke import HpkePrivateKey, envelope_context, report_context
-from common.mechanisms.mechanism import Mechanism, is_null
-from common.mechanisms.randomizer import Reports
-from common.submission import Outcome, Submission, unpack
-from common.task import Task
+from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
+from common.mechanisms.base import Mechanism, Reports, is_null
+from common.messages.batch import BatchManifest
+from common.messages.submission import Outcome, Submission, unpack
+from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire import chunk_from_wire, manifest_from_wire, outcomes_from_wire
+from common.wire.batches import chunk_from_wire, manifest_from_wire, outcomes_from_wire
 from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.record import Collection
 from deploy.audit.services.tape import Heard

@@ -16,13 +16,13 @@ from typing import Any, Final, Literal, get_args
 import grpc
 
 from analyzer.settings import AnalyzerSettings
+from common.crypto.signing import SignedTask
 from common.errors import SettingsError
-from common.inclusion import PREFIX_BYTES
+from common.messages.inclusion_proof import PREFIX_BYTES
 from common.runtime.clock import SystemClock
 from common.runtime.metrics_endpoint import PAGE_SECONDS
 from common.runtime.rpc import open_channel
 from common.runtime.tls import TlsIdentity, development_files
-from common.signing import SignedTask
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.log_lines import LogLines
 from deploy.audit.services.facts import Fact

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from common.hpke import HpkePrivateKey, HpkePublicKey, SealContext
-from common.hpke_pool import Opened, open_each, seal_each
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, SealContext
+from common.crypto.hpke_pool import Opened, open_each, seal_each
 
 T = TypeVar("T")
 
 
 class InPlace:
-    """A pool without processes; see common.hpke_pool.Pool."""
+    """A pool without processes; see common.crypto.hpke_pool.Pool."""
 
     processes: int = 1
 

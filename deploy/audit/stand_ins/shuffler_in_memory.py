@@ -1,9 +1,9 @@
 """A shuffler that lies in memory, for devices that are tried without services."""
 
+from common.crypto.receipt import sign_receipt
+from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import PeerError, ShuffleDpError
-from common.inclusion import InclusionProof
-from common.receipt import sign_receipt
-from common.signing import SignedTask, SigningIdentity
+from common.messages.inclusion_proof import InclusionProof
 from common.task_digest import TaskDigest
 
 

@@ -8,18 +8,18 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import ShuffleDpError
-from common.signing import SignedTask, SigningIdentity
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.stand_ins.shuffler_in_memory import ShufflerInMemory
 from deploy.audit.stand_ins.still_clock import StillClock
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
+from user_agent.credentials import PersonalSecrets
 from user_agent.evidence import Evidence
-from user_agent.personal_secrets import PersonalSecrets
+from user_agent.inclusion_monitor import Watch
 from user_agent.policy import Policy
-from user_agent.watch import Watch
 
 _NO_LIMIT: Final = 1e9
 """On what is spent; far more than is."""

@@ -5,8 +5,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.mechanism import Mechanism
-from common.mechanisms.randomizer import Randomizer, Reports
+from common.mechanisms.base import Mechanism, Randomizer, Reports
 
 
 class Watched:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, expect
 
-from common.batch import BatchState
-from common.ledger_entry import verify
+from common.messages.batch import BatchState
+from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_page import live_page

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from deploy.estimate_columns import columns_of
 from deploy.pages.result_page import result_page
-from deploy.result_rows import write_csv
+from deploy.results.estimate_columns import columns_of
+from deploy.results.histogram_table import write_csv
 from tests.support.browser import PHONE, SCREENS, Scheme, Watched, show
 from tests.support.contrast import FAINT_TEXT
 from tests.support.result_pages import N_USERS, collected

@@ -1,10 +1,9 @@
 import numpy as np
 
 from analyzer.intake import Intake, take_in
-from common.hpke import report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import null_reports
-from common.mechanisms.randomizer import Reports
+from common.crypto.hpke import report_context
+from common.mechanisms.base import Reports, null_reports
+from common.mechanisms.registry import mechanism_of
 from common.task_digest import TaskDigest
 from tests.support.pools import InlinePool
 from tests.support.tasks import published

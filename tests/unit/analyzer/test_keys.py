@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 
 from analyzer.keys import AnalyzerKeys
-from analyzer.task_table import TaskLine
+from analyzer.storage.task_table import TaskLine
+from common.crypto.hpke import HpkePrivateKey, key_id
+from common.crypto.key_ring import DAY
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.suites import SUITES
+from common.crypto.tokens import OperatorToken
 from common.errors import UnusableBatchError
-from common.hpke import HpkePrivateKey, key_id
-from common.key_ring import DAY
-from common.operator_token import OperatorToken
-from common.runtime.state import StateDirectory
-from common.signing import SignedTask, SigningIdentity
-from common.suites import SUITES
-from common.task import Task
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
 from tests.support.analyzer_core import BATCH, AnalyzerCore, chunks_of
 from tests.support.keys import SCHEDULE
 

@@ -3,13 +3,13 @@ from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 
-from common.batch import BatchId, BatchManifest
+from common.crypto.hpke import HpkePrivateKey, SealContext
+from common.crypto.hpke_pool import Opened
+from common.crypto.merkle import leaves_of
+from common.crypto.signing import SignedTask
 from common.errors import BudgetError, StorageError
-from common.hpke import HpkePrivateKey, SealContext
-from common.hpke_pool import Opened
-from common.merkle import leaves_of
-from common.signing import SignedTask
-from common.task import Task
+from common.messages.batch import BatchId, BatchManifest
+from common.task.task import Task
 from tests.support.analyzer_core import AnalyzerCore, chunks_of
 from tests.support.leaves import some_leaves
 from tests.support.pools import InlinePool

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analyzer.budgets import Spending
 from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry, _budget_epsilon, complete
-from analyzer.spending import Spending
-from analyzer.store import Store
+from analyzer.storage.store import Store
 from common.accounting.epsilon_search import MOST_EPSILON
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.suites import SUITES
+from common.crypto.tokens import OperatorToken
 from common.errors import KeyFormatError, SettingsError, ShuffleDpError, TaskError, UnknownTaskError
-from common.hpke import HpkePrivateKey
-from common.operator_token import OperatorToken
-from common.runtime.state import StateDirectory
-from common.runtime.vitals import Vitals
-from common.suites import SUITES
-from common.task import Task
+from common.runtime.process_metrics import Vitals
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.support.clocks import ManualClock
 from tests.support.keys import SCHEDULE, key_files

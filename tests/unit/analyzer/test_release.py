@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from common.accounting.coalitions import guarantees
-from common.batch import BatchId, BatchManifest
+from common.accounting.guarantees import guarantees
+from common.crypto.hpke import report_context
 from common.errors import (
     BatchConflictError,
     DeliveryUnderWayError,
@@ -14,7 +14,7 @@ from common.errors import (
     UnknownTaskError,
     UnusableBatchError,
 )
-from common.hpke import report_context
+from common.messages.batch import BatchId, BatchManifest
 from common.task_digest import TaskDigest
 from protos.shuffledp.v1 import inclusion_pb2
 from tests.support.analyzer_core import BATCH, AnalyzerCore, chunks_of

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.lookout import Sentinel
+from analyzer.sentinel_matching import Sentinel
+from common.crypto.merkle import leaves_of
 from common.errors import BatchStateError, UnknownTaskError, WireError
-from common.inclusion import BatchCommitment
-from common.merkle import leaves_of
+from common.messages.inclusion_proof import BatchCommitment
 from common.task_digest import TaskDigest
 from tests.support.analyzer_core import AnalyzerCore, chunks_of
 from tests.support.leaves import commitment_over, some_leaves

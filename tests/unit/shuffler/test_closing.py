@@ -2,8 +2,8 @@
 
 import pytest
 
-from common.batch import BatchState
 from common.errors import BatchStateError, UnknownTaskError
+from common.messages.batch import BatchState
 from tests.support.shuffler_core import DIGEST, Shuffler
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from common.crypto.hpke import HpkePrivateKey, envelope_context
+from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import (
     BatchStateError,
     DamagedStorageError,
@@ -19,10 +21,8 @@ from common.errors import (
     UnknownTaskError,
     WireError,
 )
-from common.hpke import HpkePrivateKey, envelope_context
-from common.runtime.state import StateDirectory
-from common.signing import SignedTask, SigningIdentity
-from common.submission import Outcome
+from common.messages.submission import Outcome
+from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding

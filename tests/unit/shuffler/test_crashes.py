@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 import pytest
 
-from common.batch import BatchId, BatchState
 from common.errors import StorageError
-from common.submission import Outcome
-from shuffler.batch_files import BatchFiles
-from shuffler.batch_key import BatchKey
+from common.messages.batch import BatchId, BatchState
+from common.messages.submission import Outcome
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import BatchKey
 from tests.support.disks import disk_of
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from common.batch import BatchState
 from common.errors import BatchStateError, SettingsError
-from common.task import Task
+from common.messages.batch import BatchState
+from common.task.task import Task
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 

@@ -2,16 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from common.batch import BatchState
+from common.crypto.hpke import key_id
+from common.crypto.key_ring import DAY, KeyState
+from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import BatchStateError, TaskError, UnknownKeyError
-from common.hpke import key_id
-from common.key_ring import DAY, KeyState
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome
 from common.runtime.key_store import KeyStore
-from common.runtime.state import StateDirectory
-from common.runtime.state_key import is_sealed
-from common.submission import Outcome
-from common.suites import DEFAULT_SUITE, SUITES
-from common.task import Task
+from common.runtime.state_directory import StateDirectory, is_sealed
+from common.task.task import Task
 from shuffler.server import publish_keys
 from tests.support.keys import SCHEDULE
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler

@@ -6,20 +6,20 @@ from pathlib import Path, PosixPath
 
 import pytest
 
-from common.batch import BatchManifest, BatchState
+from common.crypto.merkle import Tree, leaf, leaves_of, salted
+from common.crypto.signing import SigningIdentity
 from common.errors import DamagedStorageError, ProofError, StorageError, WireError
-from common.evidence_wire import (
+from common.messages.batch import BatchManifest, BatchState
+from common.messages.inclusion_proof import BatchCommitment, InclusionProof
+from common.task.shuffler_spec import ShufflerSpec
+from common.task_digest import TaskDigest
+from common.wire.evidence import (
     commitment_to_wire,
     prefix_to_wire,
     proof_from_wire,
 )
-from common.inclusion import BatchCommitment, InclusionProof
-from common.merkle import Tree, leaf, leaves_of, salted
-from common.shuffler_spec import ShufflerSpec
-from common.signing import SigningIdentity
-from common.task_digest import TaskDigest
 from shuffler import inclusion
-from shuffler.connection_count import ConnectionCount
+from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions, Sent
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer

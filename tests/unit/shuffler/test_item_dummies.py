@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from common.batch import BatchState
-from common.hpke import report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.randomizer import Reports
-from common.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from common.crypto.hpke import report_context
+from common.mechanisms.base import Reports
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchState
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import PublishedTask, published
 

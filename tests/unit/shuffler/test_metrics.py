@@ -3,10 +3,10 @@ import sqlite3
 
 import pytest
 
-from common.batch import BatchId, BatchState
 from common.errors import StorageError
-from common.runtime.incidents import WINDOW
-from common.submission import Outcome
+from common.messages.batch import BatchId, BatchState
+from common.messages.submission import Outcome
+from common.runtime.failure_counters import WINDOW
 from tests.support.scrapes import Series, by_batches, series_in, value
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

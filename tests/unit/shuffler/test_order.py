@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from common.batch import BatchState
-from shuffler.group import open_group
+from common.messages.batch import BatchState
+from shuffler.storage.group import open_group
 from tests.support.order import neighbours, rank_correlation
 from tests.support.shuffler_core import Shuffler
 from tests.support.tasks import published

@@ -1,8 +1,8 @@
 import pytest
 
-from common.receipt import bulk_receipt_holds, receipt_holds
-from common.signing import SigningIdentity
-from common.submission import Outcome
+from common.crypto.receipt import bulk_receipt_holds, receipt_holds
+from common.crypto.signing import SigningIdentity
+from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
 from shuffler.receipts import Receipts
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from common.batch import BatchId
 from common.errors import StorageError
-from common.submission import REFUSALS, Outcome
-from shuffler import refusal_table
+from common.messages.batch import BatchId
+from common.messages.submission import REFUSALS, Outcome
 from shuffler.refusals import Refusals
-from shuffler.spool import Spool
+from shuffler.storage import refusal_table
+from shuffler.storage.spool import Spool
 from tests.support.tasks import published
 
 _BATCH = BatchId(b"b" * 16)

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from common.batch import BatchState
+from common.crypto.tokens import TokenIdentity, TokenIssuer
 from common.errors import BatchStateError, OverloadError, TokenUsedError, UserTokenError
-from common.submission import Outcome
-from common.user_token import TokenIdentity, TokenIssuer
-from shuffler.connection_count import ConnectionCount
-from shuffler.token_check import TokenCheck
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome
+from shuffler.admission import ConnectionCount, TokenCheck
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 _ISSUER = TokenIssuer(TokenIssuer.generate())

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.crypto.tokens import TOKEN_BYTES, TokenIssuer
 from common.errors import (
     BudgetError,
     PeerError,
@@ -17,16 +18,14 @@ from common.errors import (
     ValueRangeError,
     WireError,
 )
-from common.user_token import TOKEN_BYTES, TokenIssuer
 from tests.support.clocks import ManualClock
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
-from user_agent.personal_secrets import PersonalSecrets
+from user_agent.credentials import PersonalSecrets, TokenFile
 from user_agent.policy import Policy
-from user_agent.token_file import TokenFile
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.draft import TextDraft
-from common.hpke import envelope_context, report_context
-from common.submission import unpack
+from common.crypto.hpke import envelope_context, report_context
+from common.messages.submission import unpack
+from common.task.draft import TextDraft
 from tests.support.clocks import ManualClock
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
@@ -17,7 +17,7 @@ from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
 from user_agent.budget import Budget
-from user_agent.personal_secrets import PersonalSecrets
+from user_agent.credentials import PersonalSecrets
 
 _ONE_TIME: Final = TextDraft(bits=64, cohorts=8, unset=0.0, set=1.0)
 """A report is the permanent response itself: 64 bits, of which half are coins."""

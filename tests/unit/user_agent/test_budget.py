@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from common.crypto.signing import SigningIdentity
 from common.errors import BudgetError, DamagedStorageError
-from common.signing import SigningIdentity
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget
 from user_agent.contribution import Answer

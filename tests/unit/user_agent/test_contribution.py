@@ -2,14 +2,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.dummy_spec import DummySpec
+from common.crypto.hpke import envelope_context, report_context
 from common.errors import ValueRangeError
-from common.hpke import envelope_context, report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import is_null
-from common.mechanisms.randomizer import Reports
+from common.mechanisms.base import Reports, is_null
+from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
-from common.submission import unpack
+from common.messages.submission import unpack
+from common.task.dummy_spec import DummySpec
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor, draw_dummy_counts, pad
 

@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from common.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from common.hpke import envelope_context
-from common.mechanisms.catalogue import mechanism_of
-from common.submission import unpack
+from common.crypto.hpke import envelope_context
+from common.mechanisms.registry import mechanism_of
+from common.messages.submission import unpack
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from tests.support.mechanisms import Scripted, example
 from tests.support.tasks import published
 from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from common.hpke import HpkePublicKey, report_context
-from common.hpke_pool import seal_each
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import null_reports
-from common.plain_report import plain_reports
+from common.crypto.hpke import HpkePublicKey, report_context
+from common.crypto.hpke_pool import seal_each
+from common.mechanisms.base import null_reports
+from common.mechanisms.registry import mechanism_of
+from common.messages.submission import plain_reports
 from common.protocols import protocols_of
-from common.task import Task
+from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.dummies import draw_item_dummies
 from tests.support.mechanisms import EXAMPLES, example

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from common.draft import TextDraft
+from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import BudgetError, PolicyError, SignatureError, TaskError
-from common.signing import SignedTask, SigningIdentity
+from common.task.draft import TextDraft
 from common.task_digest import TaskDigest
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous

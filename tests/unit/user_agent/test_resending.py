@@ -14,7 +14,7 @@ from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 from user_agent.agent import Agent
 from user_agent.budget import Budget, SubmissionState
-from user_agent.personal_secrets import PersonalSecrets
+from user_agent.credentials import PersonalSecrets
 
 _CASE = published()
 _DIGEST = _CASE.signed.digest()

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.counts import (
+from common.accounting.anonymity_set import Crowd
+from common.accounting.count_distributions import (
     Binomial,
     CountLaw,
     Groups,
     NegativeBinomial,
     Poisson,
 )
-from common.accounting.crowd import Crowd
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.weights import ResponseWeights
 from tests.support.reductions import reduction_for
 
 _VECTORS = json.loads(

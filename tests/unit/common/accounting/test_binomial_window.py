@@ -3,8 +3,7 @@ from fractions import Fraction
 
 import pytest
 
-from common.accounting.binomial_window import BinomialWindow
-from common.accounting.counts import Binomial
+from common.accounting.count_distributions import Binomial, BinomialWindow
 
 
 @pytest.mark.parametrize("chance", [0.5, 0.125, 0.0009765625])

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.coalitions import claimed_release
+from common.accounting.guarantees import claimed_release
 from tests.support.tasks import published
 
 _CASES: list[dict[str, Any]] = [

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
+from common.accounting.anonymity_set import Crowd
 from common.accounting.clones import CloneReduction, clones_2021, clones_2023, shortfall
-from common.accounting.crowd import Crowd
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from deploy.audit.code.enumeration import grr_law, true_delta

@@ -8,15 +8,15 @@ import pytest
 from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
+from common.accounting.anonymity_set import Crowd
 from common.accounting.composition import (
     composed_claims,
     composed_epsilon,
     in_parallel,
 )
-from common.accounting.crowd import Crowd
-from common.accounting.release import CrowdRelease
+from common.accounting.releases import CrowdRelease
 from common.errors import AccountingError
-from common.mechanisms.randomizer import Vector
+from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
 

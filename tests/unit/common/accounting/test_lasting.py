@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from common.accounting.coalitions import Terms, guarantees
+from common.accounting.assumptions import LOCAL
 from common.accounting.composition import composed_epsilon
-from common.accounting.release import LastingRelease, LocalRelease
-from common.accounting.theorems import LOCAL
-from common.guarantee import REPLACE_LASTING
-from common.mechanisms.randomizer import Vector
+from common.accounting.guarantees import Terms, guarantees
+from common.accounting.releases import LastingRelease, LocalRelease
+from common.mechanisms.base import Vector
+from common.messages.guarantee import REPLACE_LASTING
 from tests.support.kind_tasks import kind_task, lasting_task
 
 

@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 
 from common.accounting.amplification import delta_upper
-from common.accounting.crowd import Crowd
-from common.mechanisms.duchi import Duchi
-from common.mechanisms.harmony import Harmony
-from common.mechanisms.mean_est import MeanEst
-from common.mechanisms.piecewise import Piecewise
+from common.accounting.anonymity_set import Crowd
+from common.mechanisms.numeric.coordinate_sampling import Harmony
+from common.mechanisms.numeric.duchi import Duchi
+from common.mechanisms.numeric.mean_est import MeanEst
+from common.mechanisms.numeric.piecewise import Piecewise
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.weights import ResponseWeights
 from deploy.audit.code.enumeration import Law, true_delta
 
 _3_TO_1 = ResponseWeights(true=3, other=1)

@@ -6,8 +6,12 @@ from typing import Any, Final
 
 import pytest
 
+from common.accounting.anonymity_set import Crowd
+from common.accounting.assumptions import LOCAL
 from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.coalitions import (
+from common.accounting.composition import composed_epsilon
+from common.accounting.count_distributions import Conditioned
+from common.accounting.guarantees import (
     Terms,
     claimed_guarantee,
     claimed_release,
@@ -15,16 +19,12 @@ from common.accounting.coalitions import (
     guarantees_under,
     published_claim,
 )
-from common.accounting.composition import composed_epsilon
-from common.accounting.counts import Conditioned
-from common.accounting.crowd import Crowd
-from common.accounting.theorems import LOCAL
-from common.dummy_spec import DummySpec
 from common.errors import AccountingError
-from common.guarantee import Guarantee, claimed
 from common.mechanisms.reduction import MatchCountReduction
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
-from common.task import Task
+from common.messages.guarantee import Guarantee, claimed
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.task import Task
 from tests.support.tasks import published
 
 _EACH_ITEM: Final = DummySpec(

@@ -5,8 +5,8 @@ from typing import get_args
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.counts import Binomial, Poisson
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
+from common.accounting.count_distributions import Binomial, Poisson
 from common.accounting.published import (
     PUBLISHED,
     Bound,
@@ -18,11 +18,11 @@ from common.accounting.published import (
     od_hp_theorem_1,
     pure_dump,
 )
-from common.dummy_spec import DummySpec
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import PublishedBound
-from common.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 
 
 def _hashing(buckets: int, local_epsilon: float) -> MatchCountReduction:

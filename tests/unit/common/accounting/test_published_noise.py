@@ -2,13 +2,13 @@ import math
 
 import pytest
 
-from common.accounting.counts import Binomial
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
+from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
-from common.accounting.item_noise_calibration import sageo_spec_published, sbin_trials_published
 from common.accounting.published_noise import aue, sageo, sbin
 from common.errors import AccountingError, BoundRangeError
-from common.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from deploy.planning.noise_calibration import sageo_spec_published, sbin_trials_published
 
 
 def _coins(trials: int, kept: float = 1.0) -> ShufflerSpec:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from common.mechanisms.band import Band
+from common.mechanisms.square_wave import Band
 
 _SHAPES = pytest.mark.parametrize(
     ("items", "width"),

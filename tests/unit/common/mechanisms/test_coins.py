@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from common.mechanisms.coins import exact_coins
+from common.mechanisms.sampling import exact_coins
 from tests.support.mechanisms import Scripted
 
 _ALL = np.arange(2**16)

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import ReportError
-from common.mechanisms.hash_family import HashFamily
-from common.mechanisms.local_hashing import LocalHashing
-from common.mechanisms.mechanism import Mixture, is_null, null_reports
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Mixture, is_null, null_reports
+from common.mechanisms.hashing.finite_field import HashFamily
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.square_wave import SquareWave
-from common.mechanisms.string_hashing import StringHashing
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.unary import SymmetricUnary
+from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import EXAMPLES, NONCE, example
 
 _EVERY = pytest.mark.parametrize("name", EXAMPLES)

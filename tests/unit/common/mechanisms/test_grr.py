@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from common.errors import ReportError, ValueRangeError
-from common.mechanisms.grr import Grr
-from common.mechanisms.mechanism import is_null, null_reports
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import is_null, null_reports
+from common.mechanisms.randomized_response import Grr
+from common.mechanisms.weights import ResponseWeights
 
 _GRR = Grr(5, ResponseWeights.for_epsilon(1.5))
 

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from common.accounting.amplification import delta_upper
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
 from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanism_spec import MechanismSpec
-from common.mechanisms.mechanism import Mixture, is_null, null_reports
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Mixture, Wanted, is_null, null_reports
 from common.mechanisms.square_wave import SquareWave, best_reach
-from common.mechanisms.wanted import Wanted
+from common.mechanisms.weights import ResponseWeights
+from common.task.specs import MechanismSpec
 from deploy.audit.code.enumeration import Law, true_delta, uniform_law
 from tests.support.mechanisms import Scripted
 

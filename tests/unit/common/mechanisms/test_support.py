@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from common.mechanisms.grr import Grr
-from common.mechanisms.mechanism import Mixture
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Mixture
+from common.mechanisms.randomized_response import Grr
 from common.mechanisms.support import debias, expected_mse, variance
+from common.mechanisms.weights import ResponseWeights
 
 _GRR = Grr(4, ResponseWeights.for_epsilon(1.0))
 _MIXTURE = Mixture(n_real=1000, n_dummies=500)

@@ -6,12 +6,11 @@ from decimal import Context, Decimal
 import numpy as np
 import pytest
 
-from common.accounting.randomizers import optimized_unary, symmetric_unary, unary
+from common.accounting.reference.randomizers import optimized_unary, symmetric_unary, unary
 from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.mechanism import is_null, null_reports
-from common.mechanisms.randomizer import Counts, Reports
-from common.mechanisms.response_weights import ResponseWeights
+from common.mechanisms.base import Counts, Reports, is_null, null_reports
 from common.mechanisms.unary import MAX_BITS, OptimizedUnary, SymmetricUnary, UnaryEncoding
+from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
 from tests.support.report_laws import unary_law
 

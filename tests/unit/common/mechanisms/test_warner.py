@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from common.errors import TaskError
-from common.mechanisms.response_weights import ResponseWeights
-from common.mechanisms.warner import Warner
+from common.mechanisms.randomized_response import Warner
+from common.mechanisms.weights import ResponseWeights
 from tests.support.mechanisms import Scripted
 
 

@@ -4,8 +4,8 @@ from contextlib import ExitStack
 import pytest
 
 from common.errors import OverloadError, ShareError, SideCallError
+from common.runtime.access import CallKind
 from common.runtime.admission import Line, Places
-from common.runtime.calls import CallKind
 
 _LONG = 60.0
 """Seconds that no test waits."""

@@ -4,12 +4,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, report_context
+from common.crypto.key_ring import DAY, KeyState
+from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import KeyFormatError, SettingsError, StorageError, UnknownKeyError
-from common.hpke import HpkePrivateKey, HpkePublicKey, report_context
-from common.key_ring import DAY, KeyState
 from common.runtime.key_store import RING_FILE, KeyStore
-from common.runtime.state import StateDirectory
-from common.suites import DEFAULT_SUITE, SUITES
+from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
 from tests.support.keys import SCHEDULE, key_files, store_holding
 

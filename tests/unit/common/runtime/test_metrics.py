@@ -4,11 +4,10 @@ from pathlib import Path
 import pytest
 
 from common.errors import OverloadError, ShareError, SideCallError, StorageError, TaskError
-from common.runtime.incidents import WINDOW, Incidents
+from common.runtime.failure_counters import WINDOW, Incidents
 from common.runtime.metric_table import PARTIES, TABLE, MetricKind, MetricName, Row
 from common.runtime.metrics import Metrics
-from common.runtime.usage import memory_limit
-from common.runtime.vitals import Vitals
+from common.runtime.process_metrics import Vitals, memory_limit
 from tests.support.clocks import ManualClock
 from tests.support.scrapes import series_in, value
 

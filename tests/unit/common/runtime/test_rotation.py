@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from common.hpke import KeyId
-from common.key_ring import DAY
-from common.runtime.key_store import KeyStore
-from common.runtime.rotation import Rotation
-from common.runtime.state import StateDirectory
-from common.suites import DEFAULT_SUITE
+from common.crypto.hpke import KeyId
+from common.crypto.key_ring import DAY
+from common.crypto.suites import DEFAULT_SUITE
+from common.runtime.key_store import KeyStore, Rotation
+from common.runtime.state_directory import StateDirectory
 from tests.support.clocks import ManualClock
 from tests.support.keys import SCHEDULE
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from analyzer.settings import AnalyzerSettings
+from common.crypto.key_ring import Schedule
 from common.errors import SettingsError
-from common.key_ring import Schedule
 from common.runtime.settings import ServiceSettings, load
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings

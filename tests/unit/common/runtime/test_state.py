@@ -8,13 +8,13 @@ from typing import Final
 import pytest
 
 from common.errors import SettingsError, StorageError
-from common.runtime.state import StateDirectory, write_whole
+from common.runtime.state_directory import StateDirectory, write_whole
 from tests.support.disks import disk_of
 
 _HOLD: Final = """
 import sys
 from pathlib import Path
-from common.runtime.state import StateDirectory
+from common.runtime.state_directory import StateDirectory
 with StateDirectory.open(Path(sys.argv[1])).held():
     pass
 """
@@ -121,7 +121,7 @@ def test_the_state_key_may_be_a_link(tmp_path: Path) -> None:
 
 def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even if the name that is written first were known: nobody's file is cut or filled."""
-    monkeypatch.setattr("common.runtime.state.secrets.randbits", lambda _bits: 7)
+    monkeypatch.setattr("common.runtime.state_directory.secrets.randbits", lambda _bits: 7)
     (tmp_path / "others").write_bytes(b"another's")
     (tmp_path / ".file.7").symlink_to(tmp_path / "others")
 

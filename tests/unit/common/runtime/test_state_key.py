@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.state import StateDirectory, _write_new
-from common.runtime.state_key import StateKey, is_sealed
+from common.runtime.state_directory import StateDirectory, StateKey, _write_new, is_sealed
 
 
 def _state(path: Path) -> StateDirectory:

@@ -8,7 +8,7 @@ import numpy as np
 from deploy.audit.finding import Finding
 from deploy.audit.report import AuditReport
 from deploy.audit.report_json import as_json
-from deploy.result_json import dumps
+from deploy.terminal.json_output import dumps
 from tests.support.audit_reports import (
     demo_report,
     demo_task,

@@ -16,7 +16,7 @@ from deploy.audit.playing import Job, play, play_all
 from deploy.audit.report_json import as_json
 from deploy.audit.run import Rehearsed, audit, rehearse, scenarios_named
 from deploy.audit.scenario import Scenario
-from deploy.result_json import dumps
+from deploy.terminal.json_output import dumps
 from shuffler.permutation import permute
 from tests.support.audits import audited
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task

@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 import pytest
 
+from common.accounting.anonymity_set import Crowd
 from common.accounting.clones import CloneReduction
-from common.accounting.crowd import Crowd
-from common.mechanisms.number_integers import number_spec
-from common.task import Task
+from common.mechanisms.numeric.number import number_spec
+from common.task.task import Task
 from deploy.audit.catalogue import SCENARIOS
 from deploy.audit.code.value_claims import clones_by_hand
 from deploy.audit.code.value_reports import law_of_one, numbers_of

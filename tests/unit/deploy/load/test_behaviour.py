@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import PlanError
-from common.submission import Outcome
+from common.messages.submission import Outcome
 from deploy.load.behaviour import (
     ENVELOPES,
     FLOOD,

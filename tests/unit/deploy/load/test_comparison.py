@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from common.submission import Outcome
+from common.messages.submission import Outcome
 from deploy.load.behaviour import FLOOD, Behaviour
 from deploy.load.comparison import (
     Row,

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.crypto.hpke import envelope_context, report_context
 from common.errors import SettingsError, TaskError
-from common.hpke import envelope_context, report_context
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.mechanism import Mechanism
-from common.submission import unpack
+from common.mechanisms.base import Mechanism
+from common.mechanisms.registry import mechanism_of
+from common.messages.submission import unpack
 from deploy.datasets.choice import dataset
 from deploy.load import prepared_file
 from deploy.load.behaviour import ENVELOPES, Behaviour

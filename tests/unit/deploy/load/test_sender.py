@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from common.crypto.hpke import envelope_context
+from common.crypto.tokens import TokenIssuer
 from common.errors import (
     PeerRefusalError,
     ShuffleDpError,
     SignatureError,
     UnknownKeyError,
 )
-from common.hpke import envelope_context
-from common.submission import Outcome
-from common.user_token import TokenIssuer
+from common.messages.submission import Outcome
 from deploy.load.sender import outcome_of
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 

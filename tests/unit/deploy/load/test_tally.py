@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from common.submission import Outcome
+from common.messages.submission import Outcome
 from deploy.load.tally import Tally, latencies
 
 

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from common.errors import PeerError
 from common.runtime.metrics_endpoint import MetricsEndpoint
+from deploy.clients.analyzer import OperatorClient
+from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
 from deploy.load import prepared_file
 from deploy.load.connection import Destination
@@ -22,8 +24,6 @@ from deploy.load.sealing import prepare
 from deploy.load.tally import Tally
 from deploy.load.target import Target
 from deploy.load.usage import Taken, remote_source
-from deploy.operator_client import OperatorClient
-from deploy.shuffler_client import ShufflerClient
 from tests.support.clocks import ManualClock
 from tests.support.tasks import published
 

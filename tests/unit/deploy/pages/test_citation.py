@@ -4,10 +4,10 @@ import math
 import numpy as np
 import pytest
 
-from common.draft import TextDraft
-from common.estimate import BitTable
-from common.result import Result
-from common.task import Task
+from common.messages.estimate import BitTable
+from common.messages.result import Result
+from common.task.draft import TextDraft
+from common.task.task import Task
 from deploy.pages.citation import bibtex, citation, title_of
 from deploy.pages.result_page import result_page
 from tests.support.kind_results import result_of

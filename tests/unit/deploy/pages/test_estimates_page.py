@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.draft import PairDraft, TextDraft
 from common.errors import WireError
-from common.estimate import BitTable, KeyValues, Means
+from common.messages.estimate import BitTable, KeyValues, Means
 from common.protocols import Kind
+from common.task.draft import PairDraft, TextDraft
 from common.task_digest import TaskDigest
-from deploy.comparison import compare
-from deploy.estimate_table import EstimateTable, Line
+from deploy.datasets.sample_people import SamplePeople
 from deploy.pages.collection_story import story
 from deploy.pages.estimates_page import estimates_page
 from deploy.pages.parameters import parameter_groups
-from deploy.read_out import read_out
-from deploy.sample_people import SamplePeople
+from deploy.results.estimate_table import EstimateTable, Line
+from deploy.results.result_tables import read_out
+from deploy.results.truth_comparison import compare
 from tests.support.kind_results import (
     CANDIDATES,
     PROTOCOL_OF,

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common.estimate import Histogram, interval_reach
+from common.messages.estimate import Histogram, interval_reach
 from deploy.pages import histogram_data as module
 from deploy.pages.histogram_data import histogram_data
 

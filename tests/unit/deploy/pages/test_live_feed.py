@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from common.batch import BatchState
 from common.errors import PeerError, PeerRefusalError, UnknownTaskError
+from common.messages.batch import BatchState
 from deploy.pages.live_feed import LiveFeed
 from tests.support.batch_progress import progress
 from tests.support.clocks import ManualClock

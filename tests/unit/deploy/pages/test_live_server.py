@@ -11,8 +11,8 @@ from contextlib import suppress
 
 import pytest
 
-from common.batch import BatchProgress
 from common.errors import PeerError, SettingsError
+from common.messages.batch import BatchProgress
 from common.task_digest import TaskDigest
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_server import LivePage, LiveServer, serve_live_page

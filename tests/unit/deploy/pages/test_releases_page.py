@@ -1,4 +1,4 @@
-from common.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from deploy.pages.releases_page import releases_page
 from tests.support.budgets import population_budgets
 from tests.support.ledger_entries import first_entry

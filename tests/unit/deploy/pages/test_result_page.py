@@ -11,7 +11,7 @@ from deploy.pages import collection_story
 from deploy.pages.collection_story import refinement_in_words, story
 from deploy.pages.parameters import parameter_groups
 from deploy.pages.result_page import result_page
-from deploy.result_rows import TOO_FEW
+from deploy.results.histogram_table import TOO_FEW
 from tests.support.result_pages import collected
 from tests.support.tasks import published
 

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from analyzer.planning import central_gaussian_mse
-from analyzer.wishes import Wishes
 from common.accounting.gaussian import gaussian_delta
 from common.errors import AccountingError, ValueRangeError
-from common.guarantee import REPLACE_ONE
-from deploy.simulate.central.guarantee import CentralGuarantee
-from deploy.simulate.central.histogram import CentralHistogram
-from deploy.simulate.central.mean import CentralMean
-from deploy.simulate.central.noise import GaussianNoise, LaplaceNoise
+from common.messages.guarantee import REPLACE_ONE
+from deploy.planning.planner import central_gaussian_mse
+from deploy.planning.requirements import Wishes
+from deploy.simulate.baselines.central_guarantee import CentralGuarantee
+from deploy.simulate.baselines.central_histogram import CentralHistogram
+from deploy.simulate.baselines.central_mean import CentralMean
+from deploy.simulate.baselines.noise import GaussianNoise, LaplaceNoise
 
 _EPSILONS = pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 3.3, 20.0, 100.0])
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import AccountingError, ValueRangeError
-from deploy.simulate.central.choices import (
+from deploy.simulate.baselines.choices import (
     most_frequent,
     part_of,
     quantile,
@@ -18,7 +18,7 @@ from deploy.simulate.central.choices import (
     regret,
     top,
 )
-from deploy.simulate.central.selection import Method, Selection, expected_gap_bound
+from deploy.simulate.baselines.selection import Method, Selection, expected_gap_bound
 
 _METHODS: Final[tuple[Method, ...]] = get_args(Method)
 _2_LN_2: Final = 2 * math.log(2)

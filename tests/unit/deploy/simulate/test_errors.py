@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from common.estimate import Histogram
+from common.messages.estimate import Histogram
 from deploy.simulate.errors import Errors, Summary
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from common.errors import PlanError
 from common.protocols import Kind
-from deploy.sample_people import SamplePeople, sample_people
-from deploy.simulate.central.histogram import CentralHistogram
+from deploy.datasets.sample_people import SamplePeople, sample_people
+from deploy.simulate.baselines.central_histogram import CentralHistogram
 from deploy.simulate.kind_table import as_csv, show
 from deploy.simulate.kinds import KindRow, KindSweep, best, central_errors, run_kinds
 from tests.support.kind_tasks import OTHER_KINDS

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from common.guarantee import rounded_up
+from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import Dataset
-from deploy.simulate.central.reference import Reference
+from deploy.simulate.baselines.central_error import Reference
 from deploy.simulate.row import Accounting
 from deploy.simulate.sweep import Sweep, central_lines, reference
 from deploy.simulate.table import show

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.local_hashing import LocalHashing
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from deploy.audit.catalogue import SCENARIOS
 from deploy.audit.code.orders import in_buckets, in_memory

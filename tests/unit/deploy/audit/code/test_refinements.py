@@ -5,10 +5,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from analyzer.conclusion import mixture_of
 from analyzer.estimation.histogram import gather
 from analyzer.estimation.refinement import refine
-from common.mechanisms.catalogue import mechanism_of
+from analyzer.finalize import mixture_of
+from common.mechanisms.registry import mechanism_of
 from common.protocols import Refinement
 from deploy.audit.laws.refinements import is_right
 from deploy.audit.sample_task import sample_task

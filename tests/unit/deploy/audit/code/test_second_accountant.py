@@ -5,7 +5,7 @@ import math
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.crowd import Crowd
+from common.accounting.anonymity_set import Crowd
 from common.mechanisms.reduction import MatchCountReduction
 from deploy.audit.checks import Checks
 from deploy.audit.code.accountant import check_arrived, check_task

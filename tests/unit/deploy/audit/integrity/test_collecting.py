@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import shuffler.deduplication
-from common.batch import BatchState
+import shuffler.storage.deduplication
+from common.messages.batch import BatchState
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding
 from deploy.audit.integrity.scenarios import SCENARIOS
-from shuffler.batch_key import BatchKey
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
-from shuffler.spool import Spool
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.spool import Spool
 from tests.support.protocol_tasks import protocol_task
 
 _PLAYS = {scenario.name: scenario.play for scenario in SCENARIOS}
@@ -59,12 +59,12 @@ def test_submissions_that_are_compared_with_their_own_group_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that stands in the shares of two workers counts twice."""
-    honest: Any = shuffler.deduplication._compared
+    honest: Any = shuffler.storage.deduplication._compared
 
     def other(tags: bytes, known: dict[bytes, bytes], *rest: Any, **named: Any) -> Any:
         return honest(tags, dict(known), *rest, **named)
 
-    monkeypatch.setattr(shuffler.deduplication, "_compared", other)
+    monkeypatch.setattr(shuffler.storage.deduplication, "_compared", other)
 
     assert "what stands several times in one call counts once" in _said("bulk-clients")
 

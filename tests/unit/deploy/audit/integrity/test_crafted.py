@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.local_hashing import REPORT_DTYPE, LocalHashing
+from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, LocalHashing
+from common.mechanisms.registry import mechanism_of
 from deploy.audit.integrity.crafted import blunt, crafted, supported, uniform
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from common.mechanisms.band import Band
-from common.mechanisms.catalogue import mechanism_of
-from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.registry import mechanism_of
+from common.mechanisms.square_wave import Band, SquareWave
 from deploy.audit.integrity.leverage import leverage
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 

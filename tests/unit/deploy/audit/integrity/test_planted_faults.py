@@ -7,14 +7,13 @@ import pytest
 
 import analyzer.release
 import analyzer.staging
-import analyzer.store
+import analyzer.storage.store
 import common.mechanisms.support
-from common.hpke import SealContext
-from common.hpke_pool import Opened, open_each
-from common.inclusion import InclusionProof
-from common.mechanisms.mechanism import Mixture
-from common.mechanisms.randomizer import Counts, Vector
+from common.crypto.hpke import SealContext
+from common.crypto.hpke_pool import Opened, open_each
+from common.mechanisms.base import Counts, Mixture, Vector
 from common.mechanisms.support import SupportProbabilities
+from common.messages.inclusion_proof import InclusionProof
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding
 from deploy.audit.integrity.leverage import Leverage

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from common.task import Task
+from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.finding import Finding
 from deploy.audit.integrity.rehearsed import SENTINELS, people, rehearsed

@@ -6,16 +6,16 @@ import math
 import numpy as np
 import pytest
 
-from common.accounting import coalitions
+from common.accounting import guarantees as coalitions
 from common.accounting.amplification import epsilon_upper
-from common.accounting.attack import epsilon_lower
+from common.accounting.anonymity_set import Crowd
 from common.accounting.composition import composed_epsilon
-from common.accounting.crowd import Crowd
-from common.accounting.release import CrowdRelease
-from common.guarantee import Guarantee
-from common.mechanisms.catalogue import mechanism_of
+from common.accounting.reference.attack import epsilon_lower
+from common.accounting.releases import CrowdRelease
+from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.string_hashing import StringHashing
+from common.mechanisms.registry import mechanism_of
+from common.messages.guarantee import Guarantee
 from deploy.audit.finding import Finding
 from deploy.audit.privacy import colluders
 from deploy.audit.privacy.alone import play_n_minus_one, play_skippers

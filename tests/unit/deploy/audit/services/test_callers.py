@@ -2,7 +2,7 @@
 
 import pytest
 
-from common.runtime.calls import CALLS, Caller
+from common.runtime.access import CALLS, Caller
 from deploy.audit.services.callers import RULES, Who
 from deploy.audit.services.tape import METHODS, Party
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from common.runtime.database import Database
-from common.runtime.state import StateDirectory
+from common.runtime.state_directory import StateDirectory
 from deploy.audit.raw_bytes import found, kinds_found
 from deploy.audit.services.inventory import (
     missing_tables,

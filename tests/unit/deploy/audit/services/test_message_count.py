@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from common.dummy_spec import DummySpec
-from common.shuffler_spec import ShufflerSpec
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.audit.fit import of_cells
 from deploy.audit.laws.dummy_laws import law_of_extra
 from deploy.audit.services.message_count import of_added

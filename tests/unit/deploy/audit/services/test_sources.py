@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from randomgen import ChaCha
 
-from common.randomness import secure_generator
+from common.crypto.randomness import secure_generator
 from deploy.audit.finding import Finding
 from deploy.audit.services.sources import Asked, Sources, finding
 from deploy.audit.services.tape import METHODS

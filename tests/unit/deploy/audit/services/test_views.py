@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from common.batch import BatchId, BatchManifest
-from common.hpke import HpkePrivateKey
-from common.mechanisms.catalogue import mechanism_of
+from common.crypto.hpke import HpkePrivateKey
+from common.mechanisms.registry import mechanism_of
+from common.messages.batch import BatchId, BatchManifest
 from common.task_digest import TaskDigest
 from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.tape import Heard

@@ -1,0 +1,329 @@
+"""The analyzer's file: tasks, staged batches, cell counts, results and the ledger."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from analyzer.sentinel_matching import Sentinel
+from analyzer.storage import ledger, sentinel_table, task_table
+from analyzer.storage.task_table import StoredTask, TaskLine
+from common.crypto.signing import SignedTask
+from common.errors import BatchConflictError
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.ledger_entry import ChainHead, LedgerEntry
+from common.runtime.database import Database
+from common.task_digest import TaskDigest
+from common.wire.ledger import MAX_LEDGER_ENTRIES
+
+_SCHEMA: Final = (
+    task_table.SCHEMA
+    + """
+CREATE TABLE IF NOT EXISTS batches (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    batch_id BLOB NOT NULL UNIQUE,
+    n_users INTEGER NOT NULL,
+    n_reports INTEGER NOT NULL,
+    staged INTEGER NOT NULL DEFAULT 0,
+    failure TEXT
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS chunks (
+    batch_id BLOB NOT NULL,
+    position INTEGER NOT NULL,
+    sealed_reports BLOB NOT NULL,
+    PRIMARY KEY (batch_id, position)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS staged_hashes (
+    batch_id BLOB PRIMARY KEY,
+    staged_hash BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS results (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    cells BLOB NOT NULL,
+    result BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS commitments (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    commitment BLOB NOT NULL
+) WITHOUT ROWID;
+"""
+    + ledger.SCHEMA
+    + sentinel_table.SCHEMA
+)
+
+
+BatchEnd = Literal["staged", "released", "unusable"]
+"""How far a batch is at the analyzer."""
+
+
+class Store:
+    """Everything that the analyzer keeps. Each method is one durable transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = Database(path, _SCHEMA)
+
+    async def add_task(self, signed: SignedTask, line: TaskLine | None) -> None:
+        """Keep a published task, and its line; None for one that this version cannot read."""
+        await self._database.run(task_table.add, signed, line)
+
+    async def add_line(self, digest: TaskDigest, line: TaskLine) -> None:
+        """Keep the line of a task that has none yet."""
+        await self._database.run(task_table.add_line, digest, line)
+
+    async def task(self, digest: TaskDigest) -> SignedTask | None:
+        """Look up a published task."""
+        return await self._database.run(task_table.find, digest)
+
+    async def tasks_without_line(self) -> list[TaskDigest]:
+        """List tasks that have no line: an earlier version published them."""
+        return await self._database.run(task_table.without_line)
+
+    async def stored_task(self, digest: TaskDigest) -> StoredTask | None:
+        """Look up a task that has a line, and how far its batch is."""
+        return await self._database.run(task_table.stored, digest)
+
+    async def tasks_after(self, after: TaskDigest, at_most: int) -> list[StoredTask]:
+        """List tasks that have a line, with digests above `after` or any, in ascending order."""
+        return await self._database.run(task_table.after, after, at_most)
+
+    async def deadlines(self) -> dict[TaskDigest, int]:
+        """Give the deadlines of tasks that have a line and may still have a result."""
+        return await self._database.run(task_table.deadlines)
+
+    async def awaited_tasks(self, since: float) -> list[bytes]:
+        """List the bytes of tasks whose batch is staged, or may come: not due before `since`."""
+        return await self._database.run(task_table.awaited, since)
+
+    async def begin_batch(self, manifest: BatchManifest) -> bool:
+        """
+        Begin to stage a batch, forgetting an earlier delivery that broke off.
+
+        Returns:
+            Whether it is still to be received; False if it is staged or released already.
+
+        Raises:
+            BatchConflictError: Another batch was delivered for this task, or the same one under
+                another manifest.
+        """
+        return await self._database.run(_begin_batch, manifest)
+
+    async def add_chunks(self, batch_id: BatchId, position: int, chunks: Sequence[bytes]) -> None:
+        """Stage consecutive chunks, the first of them at `position`."""
+        await self._database.run(_add_chunks, batch_id, position, chunks)
+
+    async def finish_batch(
+        self, batch_id: BatchId, staged_hash: bytes | None = None, commitment: bytes | None = None
+    ) -> None:
+        """Mark a batch as staged whole, and keep its hash and what was signed of it, at once."""
+        await self._database.run(_finish_batch, batch_id, staged_hash, commitment)
+
+    async def staged_hash(self, batch_id: BatchId) -> bytes | None:
+        """Look up the hash of a staged batch; None where an earlier version staged it."""
+        return await self._database.run(_staged_hash, batch_id)
+
+    async def commitment(self, digest: TaskDigest) -> bytes | None:
+        """Look up what was signed of a task's batch; None where an earlier version staged it."""
+        return await self._database.run(_commitment, digest)
+
+    async def add_sentinels(
+        self, digest: TaskDigest, sentinels: Sequence[bytes], most: int, *, acknowledged: bool
+    ) -> None:
+        """Register sentinels, before the batch is staged; see `sentinel_table.register`."""
+        await self._database.run(
+            sentinel_table.register, digest, sentinels, most, acknowledged=acknowledged
+        )
+
+    async def sentinels(self, digest: TaskDigest) -> list[Sentinel]:
+        """List a task's sentinels in the order in which they were registered."""
+        return await self._database.run(sentinel_table.registered, digest)
+
+    async def staged(self) -> list[BatchManifest]:
+        """List batches that are staged and not yet released."""
+        return await self._database.run(_staged)
+
+    async def chunk(self, batch_id: BatchId, position: int) -> bytes | None:
+        """Give one staged chunk; None past the last."""
+        return await self._database.run(_chunk, batch_id, position)
+
+    async def release(
+        self, manifest: BatchManifest, cells: bytes, result: bytes, cost: ledger.Charge
+    ) -> None:
+        """Keep cells and result, charge the ledger, and drop the staged reports, at once."""
+        await self._database.run(_release, manifest, cells, result, cost)
+        await self._database.empty_log()
+
+    async def check_ledger(self) -> ChainHead:
+        """
+        Walk the ledger's chain, and give its head.
+
+        Raises:
+            LedgerError: It is broken.
+        """
+        return await self._database.run(ledger.check)
+
+    async def ledger(self, after: int) -> list[LedgerEntry]:
+        """List entries of the ledger with numbers above `after`: at most MAX_LEDGER_ENTRIES."""
+        return await self._database.run(ledger.entries_after, after, MAX_LEDGER_ENTRIES)
+
+    async def releases_to(self, population: str) -> list[LedgerEntry]:
+        """List every release to a population."""
+        return await self._database.run(ledger.entries_of, population)
+
+    async def populations(self) -> list[str]:
+        """List the populations to which something was released."""
+        return await self._database.run(ledger.populations)
+
+    async def batch_states(self) -> dict[TaskDigest, BatchEnd]:
+        """Tell how far every batch is that ever came whole, or was given up. Run at start."""
+        return await self._database.run(_batch_states)
+
+    async def give_up(self, manifest: BatchManifest, failure: str) -> None:
+        """Record why a batch can never be released; what was staged of it is kept."""
+        await self._database.run(_give_up, manifest, failure)
+
+    async def failure(self, digest: TaskDigest) -> str | None:
+        """Look up why a task's batch can never be released."""
+        return await self._database.run(_failure, digest)
+
+    async def result(self, digest: TaskDigest) -> bytes | None:
+        """Look up a released result."""
+        return await self._database.run(_result, digest)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+
+def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> bool:
+    described = (manifest.batch_id, manifest.n_users, manifest.n_reports)
+    known = connection.execute(
+        "SELECT batch_id, n_users, n_reports, staged FROM batches WHERE task_digest = ?",
+        (manifest.task_digest,),
+    ).fetchone()
+    other = connection.execute(
+        "SELECT 1 FROM batches WHERE batch_id = ? AND task_digest != ?",
+        (manifest.batch_id, manifest.task_digest),
+    ).fetchone()
+    if other is not None:
+        raise BatchConflictError("a batch with this batch_id was delivered for another task")
+    if known is not None and known[3]:
+        if tuple(known[:3]) != described:
+            raise BatchConflictError(
+                "another batch was delivered for this task: one task, one release"
+            )
+        return False
+    # Only a batch that came whole holds the task's place; what broke off leaves none behind.
+    if known is not None:
+        connection.execute("DELETE FROM chunks WHERE batch_id = ?", (known[0],))
+        connection.execute("DELETE FROM batches WHERE batch_id = ?", (known[0],))
+    connection.execute(
+        "INSERT INTO batches (task_digest, batch_id, n_users, n_reports) VALUES (?, ?, ?, ?)",
+        (manifest.task_digest, *described),
+    )
+    return True
+
+
+def _add_chunks(
+    connection: sqlite3.Connection, batch_id: BatchId, position: int, chunks: Sequence[bytes]
+) -> None:
+    connection.executemany(
+        "INSERT INTO chunks VALUES (?, ?, ?)",
+        [(batch_id, position + offset, chunk) for offset, chunk in enumerate(chunks)],
+    )
+
+
+def _finish_batch(
+    connection: sqlite3.Connection,
+    batch_id: BatchId,
+    staged_hash: bytes | None,
+    commitment: bytes | None,
+) -> None:
+    connection.execute("UPDATE batches SET staged = 1 WHERE batch_id = ?", (batch_id,))
+    if staged_hash is not None:
+        connection.execute("INSERT INTO staged_hashes VALUES (?, ?)", (batch_id, staged_hash))
+    if commitment is not None:
+        connection.execute(
+            "INSERT INTO commitments SELECT task_digest, ? FROM batches WHERE batch_id = ?",
+            (commitment, batch_id),
+        )
+
+
+def _staged_hash(connection: sqlite3.Connection, batch_id: BatchId) -> bytes | None:
+    row = connection.execute(
+        "SELECT staged_hash FROM staged_hashes WHERE batch_id = ?", (batch_id,)
+    ).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def _commitment(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
+    row = connection.execute(
+        "SELECT commitment FROM commitments WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def _staged(connection: sqlite3.Connection) -> list[BatchManifest]:
+    rows = connection.execute(
+        "SELECT task_digest, batch_id, n_users, n_reports FROM batches "
+        "WHERE staged AND failure IS NULL AND task_digest NOT IN (SELECT task_digest FROM results)"
+    )
+    return [
+        BatchManifest(
+            task_digest=TaskDigest(digest),
+            batch_id=BatchId(batch_id),
+            n_users=n_users,
+            n_reports=n_reports,
+        )
+        for digest, batch_id, n_users, n_reports in rows
+    ]
+
+
+def _batch_states(connection: sqlite3.Connection) -> dict[TaskDigest, BatchEnd]:
+    rows = connection.execute(
+        "SELECT task_digest, CASE WHEN task_digest IN (SELECT task_digest FROM results) "
+        "THEN 'released' WHEN failure IS NOT NULL THEN 'unusable' ELSE 'staged' END "
+        "FROM batches WHERE staged OR failure IS NOT NULL"
+    )
+    return {TaskDigest(digest): state for digest, state in rows}
+
+
+def _chunk(connection: sqlite3.Connection, batch_id: BatchId, position: int) -> bytes | None:
+    row = connection.execute(
+        "SELECT sealed_reports FROM chunks WHERE batch_id = ? AND position = ?",
+        (batch_id, position),
+    ).fetchone()
+    return None if row is None else bytes(row[0])
+
+
+def _release(
+    connection: sqlite3.Connection,
+    manifest: BatchManifest,
+    cells: bytes,
+    result: bytes,
+    cost: ledger.Charge,
+) -> None:
+    connection.execute(
+        "INSERT INTO results VALUES (?, ?, ?)", (manifest.task_digest, cells, result)
+    )
+    ledger.charge(connection, manifest, cost)
+    connection.execute("DELETE FROM chunks WHERE batch_id = ?", (manifest.batch_id,))
+
+
+def _give_up(connection: sqlite3.Connection, manifest: BatchManifest, failure: str) -> None:
+    connection.execute(
+        "UPDATE batches SET failure = ? WHERE task_digest = ?", (failure, manifest.task_digest)
+    )
+
+
+def _failure(connection: sqlite3.Connection, digest: TaskDigest) -> str | None:
+    row = connection.execute(
+        "SELECT failure FROM batches WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+def _result(connection: sqlite3.Connection, digest: TaskDigest) -> bytes | None:
+    row = connection.execute(
+        "SELECT result FROM results WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else bytes(row[0])

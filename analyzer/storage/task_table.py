@@ -1,0 +1,171 @@
+"""
+The tables of published tasks: each whole, as it was signed, and in a line.
+
+A list of tasks is read from the lines, since a task may have two megabytes of labels. Functions of
+a connection, run by the store in its database's thread.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Final, Self
+
+from common.crypto.signing import SignedTask
+from common.task.task import Task
+from common.task_digest import TaskDigest
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS tasks (
+    task_digest BLOB PRIMARY KEY,
+    task BLOB NOT NULL,
+    signature BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS task_lines (
+    task_digest BLOB PRIMARY KEY REFERENCES tasks,
+    protocol TEXT NOT NULL,
+    domain_size INTEGER NOT NULL,
+    population TEXT NOT NULL,
+    n_min INTEGER NOT NULL,
+    target_size INTEGER NOT NULL,
+    deadline INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLine:
+    """What a list says of a task itself, in the order of the table's columns."""
+
+    protocol: str
+    domain_size: int
+    population: str
+    n_min: int
+    target_size: int
+    deadline: int
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Take it from a task."""
+        return cls(
+            protocol=task.protocol,
+            domain_size=task.domain_size,
+            population=task.population,
+            n_min=task.n_min,
+            target_size=task.target_size,
+            deadline=task.deadline,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTask:
+    """A published task in a line, and how far its batch is."""
+
+    task_digest: TaskDigest
+    line: TaskLine
+    staged: bool
+    n_users: int
+    """Of the staged batch; else 0."""
+    released: bool
+    failure: str
+    """Why it can never be released; else empty."""
+
+
+def add(connection: sqlite3.Connection, signed: SignedTask, line: TaskLine | None) -> None:
+    """Keep a task, and its line if there is one."""
+    connection.execute(
+        "INSERT INTO tasks VALUES (?, ?, ?)", (signed.digest(), signed.task_bytes, signed.signature)
+    )
+    if line is not None:
+        add_line(connection, signed.digest(), line)
+
+
+def add_line(connection: sqlite3.Connection, digest: TaskDigest, line: TaskLine) -> None:
+    """Keep the line of a task that is there."""
+    connection.execute(
+        "INSERT INTO task_lines VALUES (?, ?, ?, ?, ?, ?, ?)", (digest, *astuple(line))
+    )
+
+
+def find(connection: sqlite3.Connection, digest: TaskDigest) -> SignedTask | None:
+    """Look up a task."""
+    row = connection.execute(
+        "SELECT task, signature FROM tasks WHERE task_digest = ?", (digest,)
+    ).fetchone()
+    return None if row is None else SignedTask(task_bytes=row[0], signature=row[1])
+
+
+def without_line(connection: sqlite3.Connection) -> list[TaskDigest]:
+    """List tasks of which no line is kept."""
+    rows = connection.execute(
+        "SELECT task_digest FROM tasks WHERE task_digest NOT IN "
+        "(SELECT task_digest FROM task_lines)"
+    )
+    return [TaskDigest(digest) for (digest,) in rows]
+
+
+_STORED: Final = (
+    "SELECT task_digest, protocol, domain_size, population, n_min, target_size, deadline, "
+    "coalesce(staged, 0), coalesce(n_users, 0), "
+    "EXISTS (SELECT 1 FROM results WHERE results.task_digest = task_lines.task_digest), "
+    "coalesce(failure, '') FROM task_lines LEFT JOIN batches USING (task_digest) "
+)
+
+
+def stored(connection: sqlite3.Connection, digest: TaskDigest) -> StoredTask | None:
+    """Look up a task's line, and how far its batch is."""
+    row = connection.execute(f"{_STORED} WHERE task_digest = ?", (digest,)).fetchone()
+    return None if row is None else _stored(row)
+
+
+def after(connection: sqlite3.Connection, last: TaskDigest, at_most: int) -> list[StoredTask]:
+    """List tasks with digests above `last`, which may be empty, in ascending order."""
+    query = f"{_STORED} WHERE task_digest > ? ORDER BY task_digest LIMIT ?"
+    return [_stored(row) for row in connection.execute(query, (last, at_most))]
+
+
+def _stored(row: Sequence[Any]) -> StoredTask:
+    digest, protocol, size, population, n_min, target, deadline, *batch = row
+    staged, n_users, released, failure = batch
+    return StoredTask(
+        task_digest=TaskDigest(digest),
+        line=TaskLine(
+            protocol=protocol,
+            domain_size=size,
+            population=population,
+            n_min=n_min,
+            target_size=target,
+            deadline=deadline,
+        ),
+        staged=bool(staged),
+        n_users=n_users if staged else 0,
+        released=bool(released),
+        failure=failure,
+    )
+
+
+_UNFINISHED: Final = (
+    "FROM tasks LEFT JOIN task_lines USING (task_digest) LEFT JOIN batches USING (task_digest) "
+    "WHERE failure IS NULL AND task_digest NOT IN (SELECT task_digest FROM results)"
+)
+"""They may still have a result."""
+
+
+def deadlines(connection: sqlite3.Connection) -> dict[TaskDigest, int]:
+    """Give the deadlines of tasks that have a line and may still have a result."""
+    rows = connection.execute(
+        f"SELECT task_digest, deadline {_UNFINISHED} AND deadline IS NOT NULL"
+    )
+    return {TaskDigest(digest): deadline for digest, deadline in rows}
+
+
+def awaited(connection: sqlite3.Connection, since: float) -> list[bytes]:
+    """
+    List the bytes of tasks that may still have a result.
+
+    They have a staged batch, or a deadline after `since`, or none that is known.
+    """
+    rows = connection.execute(
+        f"SELECT task {_UNFINISHED} AND (coalesce(staged, 0) OR deadline IS NULL OR deadline > ?)",
+        (since,),
+    )
+    return [task for (task,) in rows]

@@ -1,0 +1,164 @@
+"""From an operator's draft to its mechanism's integers, for every kind of value. Pure."""
+
+from fractions import Fraction
+from typing import Final, get_args
+
+from common.errors import TaskError
+from common.mechanisms.hashing.local_hashing import optimal_buckets
+from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
+from common.mechanisms.numeric.number import WantedNumbers
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.registry import number_mechanism_named, specify
+from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
+from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.specs import AnySpec, KeyValueSpec, MechanismSpec, NumberSpec, RapporSpec
+from common.task.task import MAX_LOCAL_EPSILON
+
+LEAST_EPSILON: Final = 1e-6
+"""Of numbers and pairs: with less, no number of people would tell anything."""
+_BITS: Final = 32
+"""Of a filter, where a draft says nothing."""
+_OWN_TABLE: Final[dict[Kind, str]] = {
+    "categorical": "",
+    "string": "texts",
+    "mean": "numbers",
+    "vector": "numbers",
+    "key-value": "pairs",
+}
+"""What of a draft belongs to a kind of value."""
+
+
+def specification(draft: TaskDraft) -> AnySpec:
+    """
+    Work out a mechanism's integers. Run by the analyzer.
+
+    Raises:
+        TaskError: The draft breaks a rule, or says something of another kind of value.
+    """
+    protocol = protocol_named(draft.protocol)
+    _check_tables(draft, protocol)
+    if not draft.local_epsilon and protocol.kind != "string":
+        raise TaskError(
+            f"local_epsilon is 0 or left out; a task of the protocol {protocol.name} needs it"
+        )
+    if protocol.kind == "categorical":
+        return _of_items(draft, protocol)
+    if draft.buckets:
+        raise TaskError(
+            f"the protocol {protocol.name} does not hash items; buckets is {draft.buckets}, and "
+            "must be 0"
+        )
+    if protocol.kind == "string":
+        return _of_texts(draft)
+    if not LEAST_EPSILON <= draft.local_epsilon <= MAX_LOCAL_EPSILON:
+        raise TaskError(
+            f"local_epsilon is {draft.local_epsilon}; {protocol.kind} data always goes with noise, "
+            f"and it must be from {LEAST_EPSILON} to {MAX_LOCAL_EPSILON}"
+        )
+    return _of_pairs(draft) if protocol.kind == "key-value" else _of_numbers(draft, protocol)
+
+
+def local_claim(draft: TaskDraft, spec: AnySpec) -> float:
+    """
+    Give the local ε that a task claims: the draft's, or what the chances of RAPPOR come to.
+
+    Raises:
+        TaskError: A draft for texts asks for less than its chances give away.
+    """
+    if not isinstance(spec, RapporSpec):
+        return draft.local_epsilon
+    found = Rappor.of(spec, draft.labels).local_epsilon
+    if not draft.local_epsilon:
+        return found
+    if draft.local_epsilon < found:
+        raise TaskError(
+            f"local_epsilon is {draft.local_epsilon}; one report with these chances gives away "
+            f"{found}. Leave it out, or raise permanent or unset, or lower set"
+        )
+    return draft.local_epsilon
+
+
+def _check_tables(draft: TaskDraft, protocol: Protocol) -> None:
+    for name in ("numbers", "texts", "pairs"):
+        if getattr(draft, name) is not None and name != _OWN_TABLE[protocol.kind]:
+            raise TaskError(
+                f"the draft has a table [{name}]; the protocol {protocol.name} is for "
+                f"{protocol.kind} data"
+            )
+
+
+def _of_items(draft: TaskDraft, protocol: Protocol) -> MechanismSpec:
+    buckets = _buckets(draft, protocol)
+    return specify(
+        protocol.mechanism_for(domain_size=draft.domain_size, buckets=buckets),
+        domain_size=draft.domain_size,
+        buckets=buckets,
+        local_epsilon=draft.local_epsilon,
+    )
+
+
+def _buckets(draft: TaskDraft, protocol: Protocol) -> int:
+    """Give what a draft hashes into; where it says nothing, what is best without a shuffler."""
+    if protocol.buckets and draft.buckets not in {0, protocol.buckets}:
+        raise TaskError(
+            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the draft says "
+            f"{draft.buckets}"
+        )
+    if draft.buckets or not protocol.hashes or protocol.amplified:
+        return draft.buckets
+    return protocol.buckets or optimal_buckets(draft.local_epsilon, draft.domain_size)
+
+
+def _of_texts(draft: TaskDraft) -> RapporSpec:
+    texts = draft.texts or TextDraft()
+    if draft.labels and texts.cohorts not in {1, TextDraft().cohorts}:
+        raise TaskError(
+            f"cohorts is {texts.cohorts}; with labels, a bit each, there is one: leave cohorts out"
+        )
+    return Rappor.specify(
+        encoding="labels" if draft.labels else "bloom",
+        bits=texts.bits or len(draft.labels) or _BITS,
+        hashes=texts.hashes,
+        cohorts=1 if draft.labels else texts.cohorts,
+        f=_chance("permanent", texts.permanent),
+        p=_chance("unset", texts.unset),
+        q=_chance("set", texts.set),
+        most_bytes=texts.most_bytes,
+        question=texts.question,
+    )
+
+
+def _chance(name: str, value: float) -> Fraction:
+    """Take a chance for the shortest decimal that reads as it."""
+    if not 0 <= value <= 1:
+        raise TaskError(f"{name} is {value}; it must lie between 0 and 1")
+    return Fraction(repr(float(value)))
+
+
+def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
+    numbers = draft.numbers or NumberDraft()
+    names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
+    [name] = [name for name in names if name == protocol.mechanism]
+    wanted = WantedNumbers(
+        name=name,
+        dimensions=draft.domain_size,
+        low=numbers.low,
+        high=numbers.high,
+        local_epsilon=draft.local_epsilon,
+    )
+    return number_mechanism_named(name).specify(wanted)
+
+
+def _of_pairs(draft: TaskDraft) -> KeyValueSpec:
+    pairs = draft.pairs or PairDraft()
+    return PrivKv.specify(
+        WantedPairs(
+            name="priv-kv",
+            keys=draft.domain_size,
+            low=pairs.low,
+            high=pairs.high,
+            local_epsilon=draft.local_epsilon,
+            key_share=pairs.key_share,
+            fakes=pairs.fakes,
+        )
+    )

@@ -1,0 +1,118 @@
+"""How many uniform messages surround a victim: M = 1 + Bin(n_h, γ) + D, in bins."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from common.accounting.anonymity_set import Crowd
+from common.accounting.binomial import RELATIVE_ERROR
+from common.accounting.count_distributions import (
+    MAX_COUNT,
+    Binomial,
+    CountLaw,
+    interval_masses,
+    quantile,
+    upper_quantile,
+)
+from common.mechanisms.base import Vector
+
+_TAIL: Final = 1e-24
+"""Probability below the first bin; it is charged to δ all the same."""
+_UPPER_TAIL: Final = 1e-9
+"""Probability above which the last bin is left open."""
+_MOST_BINS: Final = 768
+_FEW: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Bins of a count by their low edges; the last is open."""
+
+    edges: Vector
+
+    @classmethod
+    def of(cls, law: CountLaw, number: int) -> "Bins":
+        """Spread bins over what the law can reach; every whole number if there are few."""
+        return cls.between(quantile(law, _TAIL), upper_quantile(law, _UPPER_TAIL), number)
+
+    @classmethod
+    def between(cls, low: float, high: float, number: int) -> "Bins":
+        """Spread bins from low to high; every whole number if there are few."""
+        if high - low <= _FEW:
+            return cls(np.arange(low, max(low, high) + 1))
+        even = np.linspace(low, high, number)
+        # A law with a long tail, such as a geometric one, is decided near its low end.
+        growing = low + np.geomspace(1, high - low, number) - 1
+        return cls(np.unique(np.floor(np.concatenate([even, growing]))))
+
+    def masses(self, law: CountLaw) -> tuple[Vector, float]:
+        """Give the probability of each bin, and of everything below the first; rounded up."""
+        missed, _ = law.tails(self.edges[:1] - 1)
+        _, last = law.tails(self.edges[-1:] - 1)
+        inside = np.concatenate([interval_masses(self.edges, law), last])
+        return inside * (1 + RELATIVE_ERROR), float(missed[0]) * (1 + RELATIVE_ERROR)
+
+    def refined(self, losses: Vector, allowed: float) -> "Bins":
+        """
+        Cut bins so that what charging their low edge costs comes down to about `allowed`.
+
+        A bin that costs a loss is cut into pieces in proportion to its root: then the fewest
+        bins do.
+        """
+        widths = np.diff(self.edges)
+        roots = np.sqrt(np.maximum(losses, 0))
+        pieces = np.ceil(roots * roots.sum() / max(allowed, 1e-6 * float(losses.sum()), 1e-300))
+        pieces = np.clip(pieces, 1, np.minimum(widths, _MOST_BINS)).astype(int)
+        if pieces.sum() > _MOST_BINS:
+            pieces = np.maximum(1, pieces * _MOST_BINS // pieces.sum())
+        cut = [
+            np.linspace(start, end, count, endpoint=False)
+            for start, end, count in zip(self.edges[:-1], self.edges[1:], pieces, strict=True)
+        ]
+        return Bins(np.unique(np.floor(np.concatenate([*cut, self.edges[-1:]]))))
+
+
+class Surroundings:
+    """The law of M around a victim in a crowd."""
+
+    def __init__(self, crowd: Crowd, blanket: float) -> None:
+        """
+        Put the law together.
+
+        Args:
+            crowd: Honest users and dummies.
+            blanket: γ, the share of the others' reports that are uniform.
+        """
+        self._others = Binomial(crowd.others, min(blanket, 1.0))
+        self._least = 1 + max(0, crowd.dummies - crowd.known_dummies)
+        self._lost = max(0, crowd.known_dummies - crowd.dummies)
+        self._random = crowd.random_dummies or Binomial(0, 0.0)
+
+    def first_bins(self, number: int) -> tuple[Bins, Bins]:
+        """Spread bins over M, and over the random dummies that M is the sum with."""
+        random = Bins.of(self._random, number)
+        others = Bins.of(self._others, number)
+        lowest = self._sizes(random)[0] + others.edges[0]
+        highest = min(self._sizes(random)[-1] + others.edges[-1], 4.0 * MAX_COUNT)
+        return Bins.between(lowest, highest, number), random
+
+    def _sizes(self, random: Bins) -> Vector:
+        """Give M without the others' reports, at the low edge of each bin of random dummies."""
+        return self._least + np.maximum(random.edges - self._lost, 0)
+
+    def masses(self, bins: Bins, random: Bins) -> tuple[Vector, Vector, float]:
+        """
+        Give the law of M, from below: each bin of random dummies counts as its low edge.
+
+        Returns:
+            The probability of each bin of M given each bin of random dummies, shape (random
+            bins, bins); of each bin of random dummies; and of what lies below any first bin.
+        """
+        weights, missed = random.masses(self._random)
+        rows, below = [], missed
+        for size, weight in zip(self._sizes(random), weights, strict=True):
+            row, lower = Bins(bins.edges - size).masses(self._others)
+            rows.append(row)
+            below += weight * lower
+        return np.array(rows), weights, below

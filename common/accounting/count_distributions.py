@@ -1,0 +1,269 @@
+"""Laws of a random number of reports: how many others are blanket, how many dummies there are."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from scipy import special, stats
+
+from common.accounting import binomial
+from common.accounting.binomial import RELATIVE_ERROR, masses_between, smaller_tail
+from common.errors import AccountingError
+from common.mechanisms.base import Vector
+
+MAX_COUNT: Final = 10**9
+"""Largest number of users, and of dummies, that the bounds have been checked for."""
+
+
+class CountLaw(Protocol):
+    """The law of a whole number X ≥ 0."""
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Give P(X ≤ outcome) and P(X > outcome), elementwise; the smaller to full precision."""
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+
+    def thinned(self, share: float) -> "CountLaw | None":
+        """Give the law if each unit is kept with probability share; None if it is no such law."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binomial:
+    """Each of `trials` independent units is there with probability `chance`."""
+
+    trials: int
+    chance: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.trials <= MAX_COUNT:
+            raise AccountingError(f"{self.trials} trials; there must be 0 .. {MAX_COUNT}")
+        if not 0 <= self.chance <= 1:
+            raise AccountingError(f"a chance is {self.chance}; it must lie between 0 and 1")
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Give P(X ≤ outcome) and P(X > outcome)."""
+        return binomial.tails(outcome, np.asarray(float(self.trials)), self.chance)
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        return stats.binom.pmf(outcome, self.trials, self.chance)
+
+    def thinned(self, share: float) -> "Binomial":
+        """Binomial again."""
+        return Binomial(self.trials, self.chance * share)
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Poisson with the given mean."""
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        _check_mean(self.mean)
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """P(X ≤ k) is the upper incomplete gamma function of the mean at k+1 [DLMF, 8.4.10]."""
+        inside = outcome >= 0
+        return smaller_tail(
+            special.gammaincc,
+            special.gammainc,
+            (outcome + 1, self.mean),
+            inside=inside,
+            low=outcome < self.mean,
+            below=np.zeros(outcome.shape),
+        )
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        return stats.poisson.pmf(outcome, self.mean)
+
+    def thinned(self, share: float) -> "Poisson":
+        """Poisson again."""
+        return Poisson(self.mean * share)
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeBinomial:
+    """Negative binomial with r > 0 (users' own r add up) and the given mean."""
+
+    r: float
+    mean: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.r <= MAX_COUNT:
+            raise AccountingError(f"r is {self.r}; it must be above 0 and at most {MAX_COUNT}")
+        _check_mean(self.mean)
+
+    @property
+    def _success(self) -> float:
+        return self.r / (self.r + self.mean)
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """P(X ≤ k) is the incomplete beta function of r/(r + mean) at (r, k+1) [DLMF, 8.17.24]."""
+        inside = outcome >= 0
+        return smaller_tail(
+            special.betainc,
+            special.betaincc,
+            (self.r, outcome + 1, self._success),
+            inside=inside,
+            low=outcome < self.mean,
+            below=np.zeros(outcome.shape),
+        )
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        return stats.nbinom.pmf(outcome, self.r, self._success)
+
+    def thinned(self, share: float) -> "NegativeBinomial":
+        """Negative binomial again, with the same r."""
+        return NegativeBinomial(self.r, self.mean * share)
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`size` units for each unit of another law: users who add all their dummies or none."""
+
+    law: CountLaw
+    size: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= MAX_COUNT:
+            raise AccountingError(f"a group has {self.size}; it must have 1 .. {MAX_COUNT}")
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Those of the other law, at ⌊outcome / size⌋."""
+        return self.law.tails(np.floor(outcome / self.size))
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Give P(X = outcome), elementwise; whole numbers."""
+        whole = outcome % self.size == 0
+        return np.where(whole, self.law.probabilities(np.floor(outcome / self.size)), 0.0)
+
+    def thinned(self, share: float) -> CountLaw | None:
+        """Only groups of one stay a law of this file."""
+        return self.law.thinned(share) if self.size == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Conditioned:
+    """
+    Another law given an event of probability at least 1 - missing: bounded, not known.
+
+    P(X = k | event) ≤ P(X = k) / (1 - missing), whatever the event, so every expectation of
+    something that is not negative is at most that of the law divided by 1 - missing. Tails and
+    probabilities are these bounds: they add up to more than 1.
+    """
+
+    law: CountLaw
+    missing: float
+    """Rounded up."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.missing < 1:
+            raise AccountingError(
+                f"missing is {self.missing}; it must be at least 0 and below 1, or nothing is known"
+            )
+
+    def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
+        """Bound P(X ≤ outcome) and P(X > outcome)."""
+        below, above = self.law.tails(outcome)
+        return below / (1 - self.missing), above / (1 - self.missing)
+
+    def probabilities(self, outcome: Vector) -> Vector:
+        """Bound P(X = outcome), elementwise; whole numbers."""
+        bound: Vector = self.law.probabilities(outcome) / (1 - self.missing)
+        return bound
+
+    def thinned(self, share: float) -> None:  # noqa: ARG002
+        """Nothing: which units the event took is not known."""
+        return
+
+
+def interval_masses(edges: Vector, law: CountLaw) -> Vector:
+    """Give P(edges[j] ≤ X < edges[j+1])."""
+    return masses_between(*law.tails(edges - 1))
+
+
+def quantile(law: CountLaw, chance: float) -> float:
+    """Give the least outcome with P(X ≤ outcome) ≥ chance."""
+    return _first(lambda outcome: float(law.tails(outcome)[0][0]) >= chance)
+
+
+def upper_quantile(law: CountLaw, chance: float) -> float:
+    """Give the least outcome with P(X > outcome) ≤ chance."""
+    return _first(lambda outcome: float(law.tails(outcome)[1][0]) <= chance)
+
+
+def _first(holds: Callable[[Vector], bool]) -> float:
+    """Find the least outcome from which something holds, by doubling and halving."""
+    if holds(np.zeros(1)):
+        return 0.0
+    low, high = 0.0, 1.0
+    while not holds(np.array([high])):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = math.floor((low + high) / 2)
+        if holds(np.array([middle])):
+            high = float(middle)
+        else:
+            low = float(middle)
+    return high
+
+
+def _check_mean(mean: float) -> None:
+    if not 0 <= mean <= MAX_COUNT:
+        raise AccountingError(f"a mean is {mean}; it must lie between 0 and {MAX_COUNT}")
+
+
+ROUNDING: Final = 2.0**-52
+"""Twice what one operation on floating-point numbers may add, relatively."""
+_SPARE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BinomialWindow:
+    """P(X = k) for k = first .. first + len(masses) - 1, rounded up, and what lies beyond."""
+
+    first: int
+    masses: Vector
+    """At least the true ones, by a relative 4·len·ROUNDING or so at most."""
+    below: float
+    """P(X < first), rounded up."""
+    above: float
+    """P(X > last), rounded up."""
+
+    @classmethod
+    def of(cls, law: Binomial, tail: float) -> "BinomialWindow":
+        """
+        Lay the window out so that at most `tail` lies beyond either side.
+
+        Masses grow from the mode outward by P(X = k+1) / P(X = k) = (n-k)·c / ((k+1)(1-c)), which
+        needs no special function: after j steps the relative error is below 5j roundings, and
+        dividing by the sum, which is at most 1 in truth, can only enlarge them.
+        """
+        first, last = quantile(law, tail), upper_quantile(law, tail)
+        mode = min(max(float(np.floor((law.trials + 1) * law.chance)), first), last)
+        rising, falling = np.arange(mode, last), np.arange(mode, first, -1)
+        odds = law.chance / (1 - law.chance) if law.chance < 1 else np.inf
+        up = np.cumprod((law.trials - rising) / (rising + 1) * odds)
+        down = np.cumprod(falling / (law.trials - falling + 1) / odds) if len(falling) else falling
+        masses = np.concatenate([down[::-1], [1.0], up])
+        masses /= masses.sum()
+        masses *= 1 + (8 * len(masses) + _SPARE) * ROUNDING
+        edges = np.array([first - 1, last])
+        below, above = law.tails(edges)
+        return cls(
+            first=int(first),
+            masses=masses,
+            below=float(below[0]) * (1 + RELATIVE_ERROR),
+            above=float(above[1]) * (1 + RELATIVE_ERROR),
+        )
+
+    @property
+    def outcomes(self) -> Vector:
+        """The whole numbers k of the masses."""
+        return self.first + np.arange(len(self.masses), dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Bounds and attacks for comparison only; no service imports them."""

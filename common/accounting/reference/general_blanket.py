@@ -1,0 +1,368 @@
+"""Pairs of inputs, seen through the blanket: what the general privacy blanket needs to know.
+
+A blanket is a law U and a chance γ with R_x ≥ γU for every input x. All that a pair x, x' does to
+privacy is in the joint law, under U, of the two ratios R_x/U and R_x'/U: a list of atoms. A
+continuous law becomes one by *mean-preserving splits*: on a cell where one ratio is constant, the
+other one's mass goes to the cell's two ends so that its mean is kept. That raises the expectation
+of every convex function of R_x - e^ε·R_x', whatever ε: the bound stays one.
+
+The proofs that the pairs below are the least private ones stand in common/accounting/README.md.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, optimize, special, stats
+
+from common.accounting.anonymity_set import Crowd
+from common.accounting.binomial import RELATIVE_ERROR
+from common.accounting.blanket_size import Bins
+from common.accounting.count_distributions import Binomial
+from common.accounting.epsilon_search import least_epsilon
+from common.accounting.reference.randomizers import rappor_chances
+from common.errors import AccountingError
+from common.mechanisms.base import Vector
+from common.mechanisms.reduction import MatchCountReduction
+
+_CELLS: Final = 1000
+"""Cells on either side of 0 between the two inputs of a Laplace pair."""
+_SUM_ERROR: Final = 1e-12
+MAX_LAPLACE_EPSILON: Final = 20.0
+MAX_HASHES: Final = 16
+"""As many as RAPPOR can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlanketPair:
+    """Atoms of U with the two ratios, each shape (atoms,); all three laws sum to 1."""
+
+    blanket: float
+    """γ: chance that a report is a draw from U, whatever its input. A dummy always is."""
+    local_epsilon: float
+    chances: Vector
+    """Under U."""
+    first: Vector
+    """R_x / U."""
+    second: Vector
+    """R_x' / U."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.blanket <= 1:
+            raise AccountingError(f"the blanket is {self.blanket}; it must lie between 0 and 1")
+        if not self.local_epsilon > 0:
+            raise AccountingError(f"local epsilon is {self.local_epsilon}; it must be above 0")
+        for name, law in (
+            ("U", self.chances),
+            ("R_x", self.chances * self.first),
+            ("R_x'", self.chances * self.second),
+        ):
+            if (law < 0).any() or abs(float(law.sum()) - 1) > _SUM_ERROR:
+                raise AccountingError(f"the chances of {name} sum to {law.sum()}; it must be 1")
+
+
+def match_count_pair(reduction: MatchCountReduction) -> BlanketPair:
+    """Describe a match-count mechanism: which of its two values a blanket report supports."""
+    one, both = 1 / reduction.answers, reduction.collision / reduction.answers
+    base, lift = reduction.blanket, reduction.answers * reduction.signal
+    return BlanketPair(
+        blanket=reduction.blanket,
+        local_epsilon=reduction.local_epsilon,
+        chances=np.array([max(0.0, 1 - 2 * one + both), one - both, one - both, both]),
+        first=base + lift * np.array([0.0, 1.0, 0.0, 1.0]),
+        second=base + lift * np.array([0.0, 0.0, 1.0, 1.0]),
+    )
+
+
+def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -> BlanketPair:
+    """
+    Describe one report of RAPPOR with a Bloom filter, within one cohort [EPK14].
+
+    U sets every bit with the chance p* of an unset one; the blanket is ((1-q*)/(1-p*))^hashes.
+
+    Args:
+        f: Share of bits that are replaced for good, as in `rappor`.
+        p: Chance that a report shows an unset bit as 1.
+        q: Chance that a report shows a set bit as 1.
+        hashes: Bits that a word sets, 1 .. 16.
+        shared: Bits that both words set. None is the least private.
+
+    Raises:
+        AccountingError: A number is out of its range.
+    """
+    if not 1 <= hashes <= MAX_HASHES or not 0 <= shared < hashes:
+        raise AccountingError(
+            f"hashes is {hashes} and shared {shared}; it must be 1 .. {MAX_HASHES}, and shared less"
+        )
+    set_chance, unset_chance = rappor_chances(f, p, q)
+    if not 0 < unset_chance < set_chance < 1:
+        raise AccountingError(f"bits are set with {unset_chance} and {set_chance}, without noise")
+    up, down = set_chance / unset_chance, (1 - set_chance) / (1 - unset_chance)
+    own = hashes - shared
+    rows = list(itertools.product(range(own + 1), range(own + 1), range(shared + 1)))
+    ones, others, common = np.array(rows, dtype=np.float64).T
+    weights = (
+        stats.binom.pmf(ones, own, unset_chance)
+        * stats.binom.pmf(others, own, unset_chance)
+        * stats.binom.pmf(common, shared, unset_chance)
+    )
+    return BlanketPair(
+        blanket=down**hashes,
+        local_epsilon=own * math.log(up / down),
+        chances=np.asarray(weights, dtype=np.float64),
+        first=up ** (ones + common) * down ** (hashes - ones - common),
+        second=up ** (others + common) * down ** (hashes - others - common),
+    )
+
+
+def laplace_pair(local_epsilon: float, *, first: float = 1.0, second: float = -1.0) -> BlanketPair:
+    """
+    Describe a number in -1 .. 1 with Laplace noise of scale b = 2/ε.
+
+    U is the noise around 0 and γ = e^(-ε/2). R_x/U = exp((|y| - |y-x|)/b) is constant but between
+    0 and x.
+
+    Args:
+        local_epsilon: Between 0 and MAX_LAPLACE_EPSILON; that of the inputs ±1.
+        first: One of the victim's inputs, 0 .. 1.
+        second: The other, -1 .. 0; 1 and -1 are the least private pair of all.
+
+    Raises:
+        AccountingError: A number is out of its range.
+    """
+    if not 0 < local_epsilon <= MAX_LAPLACE_EPSILON:
+        raise AccountingError(
+            f"local epsilon is {local_epsilon}; it must be above 0 and at most "
+            f"{MAX_LAPLACE_EPSILON}"
+        )
+    if not -1 <= second <= 0 <= first <= 1 or first == second:
+        raise AccountingError(
+            f"the inputs are {first} and {second}; they must be in 0 .. 1 and -1 .. 0, and differ"
+        )
+    rate = local_epsilon / 2
+    right_chances, right_ratios = _laplace_side(first, rate)
+    left_chances, left_ratios = _laplace_side(-second, rate)
+    away_from_first = np.full(len(left_ratios), math.exp(-first * rate))
+    away_from_second = np.full(len(right_ratios), math.exp(second * rate))
+    return BlanketPair(
+        blanket=math.exp(-rate),
+        local_epsilon=(first - second) * rate,
+        chances=np.concatenate([right_chances, left_chances]),
+        first=np.concatenate([right_ratios, away_from_first]),
+        second=np.concatenate([away_from_second, left_ratios]),
+    )
+
+
+def _laplace_side(value: float, rate: float) -> tuple[Vector, Vector]:
+    """
+    Give chances and ratios R_value/U on the half line y > 0, for value ≥ 0.
+
+    Up to the value the ratio is e^(rate·(2y - value)), beyond it e^(rate·value).
+    """
+    edges = np.linspace(0, value, _CELLS + 1)
+    ratios: Vector = np.exp(rate * (2 * edges - value))
+    masses = -np.exp(-rate * edges[:-1]) * np.expm1(-rate * np.diff(edges)) / 2
+    means = np.exp(rate * (edges[:-1] - value)) * np.expm1(rate * np.diff(edges)) / 2
+    width = np.diff(ratios)
+    above = np.divide(
+        means - masses * ratios[:-1], width, out=np.zeros_like(width), where=width > 0
+    )
+    to_upper = np.clip(above, 0, masses)
+    chances = np.zeros(_CELLS + 1)
+    chances[:-1] += masses - to_upper
+    chances[1:] += to_upper
+    chances[-1] += math.exp(-rate * value) / 2
+    return chances, ratios
+
+
+_CELLS_PER_DEVIATION: Final = 24.0
+"""Grid cells in one root mean square of L: splits then cost some 1e-4 of ε."""
+_WINDOW: Final = 9.0
+"""Half the window, in standard deviations of the tilted sum; one term's range is added."""
+_MIN_SIZE: Final = 1 << 14
+_MAX_SIZE: Final = 1 << 22
+"""Sizes of the transform. Beyond about 10^8 blanket reports the grid is coarser, to 1e-3 of ε."""
+_BINS: Final = 48
+_MANY: Final = 16.0
+"""Mean number of blanket reports up to which every M has a bin of its own."""
+_UNIT: Final = 4 * float(np.finfo(np.float64).eps)
+"""Rounding of a transform's coefficient, for each doubling of its size."""
+_NOTHING: Final = -80.0
+"""Logarithm below which the modulus of a sum's spectrum is not evaluated, only allowed for."""
+_TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 20)])
+"""Tilts at which Chernoff's bound is tried, in inverse standard deviations above θ."""
+
+
+def blanket_delta(pair: BlanketPair, crowd: Crowd, epsilon: float) -> float:
+    """
+    Bound δ from above for one pair of the victim's inputs.
+
+    Args:
+        pair: The pair, as the blanket sees it.
+        crowd: Honest users, and dummies that are draws from U. A random number of dummies is not
+            counted; it can only help.
+        epsilon: Central ε, at least 0.
+
+    Raises:
+        AccountingError: epsilon is negative or not a number.
+
+    Cost: one transform, up to 2^22; with dummies one pass over it for each of 48 bins. Some
+    10 ms at 10^6 users, most of a second at 10^9.
+    """
+    if not epsilon >= 0:
+        raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
+    possible = pair.chances > 0
+    chances = pair.chances[possible]
+    terms = pair.first[possible] - math.exp(epsilon) * pair.second[possible]
+    if epsilon >= pair.local_epsilon or not (terms > 0).any():
+        return 0.0
+    dummies = max(0, crowd.dummies - crowd.known_dummies)
+    users = crowd.others + 1
+    if dummies == 0 and users * pair.blanket > _MANY:
+        total = _Sum(terms, chances, share=pair.blanket, least=users, most=users)
+        return min(1.0, total.mean_excess(users) / (users * pair.blanket))
+    others = Binomial(crowd.others, pair.blanket)
+    bins = Bins.of(others, _BINS)
+    masses, missed = bins.masses(others)
+    sizes = bins.edges + 1 + dummies
+    least, most = int(sizes[0]), int(sizes[-1])
+    total = _Sum(terms, chances, share=1.0, least=least, most=most)
+    given = np.array([total.mean_excess(int(size)) for size in sizes]) / sizes
+    return min(1.0, missed + float(masses @ given))
+
+
+def blanket_epsilon(pair: BlanketPair, crowd: Crowd, delta: float) -> float:
+    """
+    Bound the central ε from above for one pair of the victim's inputs; at most the local ε.
+
+    Raises:
+        AccountingError: delta is not between MIN_DELTA and 1.
+
+    Cost: some ten δ.
+    """
+    crowding = 1 + crowd.others * pair.blanket + max(0, crowd.dummies - crowd.known_dummies)
+    variance = float(pair.chances @ (pair.first - pair.second) ** 2) / crowding
+    return least_epsilon(
+        lambda epsilon: blanket_delta(pair, crowd, epsilon),
+        delta=delta,
+        local_epsilon=pair.local_epsilon,
+        guess=math.sqrt(variance * max(1.0, -2 * math.log(delta))) if delta > 0 else 1.0,
+    )
+
+
+class _Sum:
+    """Sums of independent terms on one grid, tilted so that their mean is 0."""
+
+    def __init__(
+        self, terms: Vector, chances: Vector, *, share: float, least: int, most: int
+    ) -> None:
+        """Terms with their chances, each there with probability share; least .. most of them."""
+        top = float(terms.max())
+        terms = np.maximum(terms, -most * top)  # below that no sum is positive anyhow
+        reach = top - float(terms.min())
+        law = np.log(np.append(chances * share, max(1 - share, 1e-300)), dtype=np.float64)
+        tilt = _mean_zero_tilt(np.append(terms, 0.0), law)
+        active = np.exp(law[:-1] + tilt * (terms - top))
+        deviation = math.sqrt(float(active @ terms**2) / float(active.sum()))
+        window = min(_WINDOW * math.sqrt(most * share) * deviation + reach, most * reach)
+        step = min(deviation / _CELLS_PER_DEVIATION, 2 * window / _MIN_SIZE)
+        while True:
+            places = self._lay(terms / step, chances * share, 1 - share, step)
+            tilted = np.exp(self._log_law + self._tilt * self._values - self._cumulant)
+            deviation = math.sqrt(float(tilted @ self._values**2))
+            window = max(reach, min(_WINDOW * math.sqrt(most) * deviation + reach, most * reach))
+            if 2 * window <= step * _MAX_SIZE:
+                break
+            step = 2.1 * window / _MAX_SIZE
+        size = fft.next_fast_len(int(2 * window / step) + 8, real=True)
+        size += size % 2
+        self._size, self._top = size, step * (size // 2)
+        tilts = self._tilt + _TILTS / (math.sqrt(most) * deviation)
+        self._tilts = np.append(tilts[tilts * self._top >= 1], self._tilt + 1 / self._top)
+        self._cumulants = np.array([self._cumulant_at(float(tilt)) for tilt in self._tilts])
+        self._transform(tilted, places % size, step, least)
+
+    def _lay(self, scaled: Vector, chances: Vector, idle: float, step: float) -> NDArray[np.int64]:
+        """Put one term on the grid, 0 with the idle chance, and tilt it; give the places taken."""
+        places, law = _on_grid(scaled, chances)
+        law[-int(places[0])] += idle
+        places, law = places[law > 0], law[law > 0]
+        self._values, self._log_law = places.astype(np.float64) * step, np.log(law)
+        self._tilt = _mean_zero_tilt(self._values, self._log_law)
+        self._cumulant = self._cumulant_at(self._tilt)
+        return places
+
+    def _transform(
+        self, tilted: Vector, places: NDArray[np.int64], step: float, least: int
+    ) -> None:
+        """
+        Take the spectra of one term's law and of s·e^(-θs), s > 0, which the sum is weighed with.
+
+        Frequencies that no sum of `least` terms has left are put into one allowance.
+        """
+        size = self._size
+        cyclic = np.zeros(size)
+        np.add.at(cyclic, places, tilted)
+        spectrum: NDArray[np.complex128] = fft.rfft(cyclic)
+        sums = step * np.arange(1, size // 2)
+        weights = np.zeros(size)
+        weights[1 : size // 2] = sums * np.exp(-self._tilt * sums)
+        weigh: NDArray[np.complex128] = fft.rfft(weights)
+        self._unit = _UNIT * math.log2(size)
+        weights_error = self._unit * math.sqrt(float(weights @ weights))
+        twice = np.full(len(spectrum), 2.0)
+        twice[[0, -1]] = 1.0
+        modulus = np.maximum(np.abs(spectrum), 1e-300)
+        upper = np.log(modulus + self._unit * (1 + modulus))
+        kept = least * upper > _NOTHING
+        largest = twice * (np.abs(weigh) + weights_error)
+        self._dropped = float(largest[~kept] @ np.exp(least * upper[~kept]))
+        self._log_modulus, self._angle = np.log(modulus[kept]), np.angle(spectrum[kept])
+        self._log_upper = upper[kept]
+        self._weights, self._largest = (twice * weigh)[kept], largest[kept]
+        self._weights_error = weights_error * twice[kept]
+
+    def mean_excess(self, count: int) -> float:
+        """Bound E(S)_+ from above for the sum S of `count` terms."""
+        power, angle = np.exp(count * self._log_modulus), count * self._angle
+        waves = self._weights.real * np.cos(angle) + self._weights.imag * np.sin(angle)
+        excess = count * (self._log_upper - self._log_modulus)
+        error = np.exp(count * self._log_upper) * -np.expm1(-excess)
+        rounding = float(self._largest @ error + self._weights_error @ power) + self._dropped
+        total = max(0.0, float(power @ waves)) + rounding
+        beyond = float(np.min(count * self._cumulants - self._tilts * self._top))
+        scale = math.exp(count * (self._cumulant + self._unit)) / self._size
+        return total * scale * (1 + RELATIVE_ERROR) + self._top * math.exp(min(700.0, beyond))
+
+    def _cumulant_at(self, tilt: float) -> float:
+        return float(special.logsumexp(self._log_law + tilt * self._values))
+
+
+def _mean_zero_tilt(values: Vector, log_law: Vector) -> float:
+    """Give θ ≥ 0 at which the tilted mean is 0; any θ is correct, this one is accurate."""
+    top = float(values.max())
+
+    def mean(tilt: float) -> float:
+        return float(np.exp(log_law + tilt * (values - top)) @ values)
+
+    if mean(0.0) >= 0:
+        return 0.0
+    high = 1 / top
+    while mean(high) < 0:
+        high *= 2
+    return float(optimize.brentq(mean, 0.0, high, rtol=1e-12))
+
+
+def _on_grid(scaled: Vector, chances: Vector) -> tuple[NDArray[np.int64], Vector]:
+    """Split every atom between its two neighbours among the whole numbers, keeping its mean."""
+    floor = np.floor(scaled)
+    above = chances * (scaled - floor)
+    low, high = min(0, int(floor.min())), max(0, int(floor.max()) + 1)
+    index = (floor - low).astype(np.int64)
+    law = np.zeros(high - low + 1)
+    np.add.at(law, index, chances - above)
+    np.add.at(law, index + 1, above)
+    return np.arange(low, high + 1), law

@@ -1,0 +1,150 @@
+"""
+Randomizers that are neither randomized response nor hashing, and yet match-count.
+
+A unary encoding, RAPPOR with one bit a category, Duchi's bit and the piecewise mechanism each mix
+a blanket law U with U conditioned on a set of reports that "support" the value, a set of the same
+probability 1/l for every value: R_x = γU + (1-γ)U(· | supports x). That is all that formula 1 asks
+for, so it is an upper bound for them too, with a real l. A dummy must be drawn from U.
+
+Proofs stand in common/accounting/README.md. Run by whoever accounts for such a randomizer.
+"""
+
+import math
+
+from common.errors import AccountingError
+from common.mechanisms.reduction import MAX_ANSWERS, MIN_LOCAL_EPSILON, MatchCountReduction
+
+
+def unary(p: float, q: float) -> MatchCountReduction:
+    """
+    Describe a unary encoding: the value's own bit is set with chance p, every other with q < p.
+
+    U sets every bit independently with chance q [WBLJ17]. A report supports the items
+    whose bits are set: γ = (1-p)/(1-q) and l = 1/q. At p = 1 reports carry no noise for whoever
+    sees which is whose.
+
+    Raises:
+        AccountingError: Not 0 < q < p ≤ 1, or q below 1/MAX_ANSWERS, or p and q too close.
+    """
+    if not 0 < q < p <= 1:
+        raise AccountingError(f"a bit is set with p = {p}, q = {q}; it must be 0 < q < p <= 1")
+    ratio = math.log1p((p - q) / (q * (1 - p))) if p < 1 else math.inf
+    return MatchCountReduction.of_independent_bits(
+        answers=1 / q,
+        local_epsilon=_up(ratio),
+        blanket=(1 - p) / (1 - q),
+        signal=(p - q) / (1 - q),
+    )
+
+
+def symmetric_unary(local_epsilon: float) -> MatchCountReduction:
+    """
+    Describe SUE, basic one-time RAPPOR: p = e^(ε/2)/(e^(ε/2)+1), q = 1-p [WBLJ17].
+
+    Each number from its own formula, since 1-p has no digits left at large ε.
+
+    Raises:
+        AccountingError: local_epsilon is out of range.
+    """
+    half = _checked(local_epsilon) / 2
+    return MatchCountReduction.of_independent_bits(
+        answers=math.exp(half) + 1,
+        local_epsilon=_up(local_epsilon),
+        blanket=math.exp(-half),
+        signal=-math.expm1(-half),
+    )
+
+
+def optimized_unary(local_epsilon: float) -> MatchCountReduction:
+    """
+    Describe OUE: p = 1/2, q = 1/(e^ε+1) [WBLJ17].
+
+    Raises:
+        AccountingError: local_epsilon is out of range.
+    """
+    _checked(local_epsilon)
+    return MatchCountReduction.of_independent_bits(
+        answers=math.exp(local_epsilon) + 1,
+        local_epsilon=_up(local_epsilon),
+        blanket=(1 + math.exp(-local_epsilon)) / 2,
+        signal=-math.expm1(-local_epsilon) / 2,
+    )
+
+
+def rappor(f: float, p: float, q: float) -> MatchCountReduction:
+    """
+    Describe one report of basic RAPPOR, one bit a category and one cohort [EPK14].
+
+    With RAPPOR's letters a set bit is reported as 1 with chance q* = f(p+q)/2 + (1-f)q and an unset
+    one with p* = f(p+q)/2 + (1-f)p. Many reports of one person are not covered, Bloom filters with
+    several hashes neither (`common.accounting.reference.general_blanket` has those), nor cohorts: account for
+    each as a crowd of its own.
+
+    Raises:
+        AccountingError: f, p and q are not chances, or not p < q and f < 1.
+    """
+    set_chance, unset_chance = rappor_chances(f, p, q)
+    return unary(set_chance, unset_chance)
+
+
+def rappor_chances(f: float, p: float, q: float) -> tuple[float, float]:
+    """
+    Give (q*, p*): how likely a set and an unset bit is reported as 1 [EPK14].
+
+    Raises:
+        AccountingError: f, p and q are not chances, or not p < q and f < 1.
+    """
+    if not (0 <= f < 1 and 0 <= p < q <= 1):
+        raise AccountingError(f"f, p, q are {f}, {p}, {q}; it must be 0 <= f < 1, 0 <= p < q <= 1")
+    middle = f * (p + q) / 2
+    return middle + (1 - f) * q, middle + (1 - f) * p
+
+
+def duchi(local_epsilon: float) -> MatchCountReduction:
+    """
+    Describe Duchi's one-bit randomizer of a number in -1 .. 1 [DJW18].
+
+    At ±1 it is binary randomized response. Every other input is a mixture of the two, and δ is
+    convex in the pair of the victim's laws: no pair of inputs is less private.
+
+    Raises:
+        AccountingError: local_epsilon is out of range.
+    """
+    return MatchCountReduction.for_epsilon(
+        answers=2, local_epsilon=_checked(local_epsilon), hashed=False
+    )
+
+
+def piecewise(local_epsilon: float) -> MatchCountReduction:
+    """
+    Describe the piecewise mechanism for a number in -1 .. 1 [WXY+19].
+
+    With C = (e^(ε/2)+1)/(e^(ε/2)-1), U is uniform on [-C, C], and a report supports x if it lies in
+    the interval of length C-1 that x maps to: γ = 2C times the lower density = e^(-ε/2), and
+    l = 2C/(C-1) = e^(ε/2) + 1. The intervals of 1 and -1 are disjoint: collision 0, which bounds
+    every pair.
+
+    Raises:
+        AccountingError: local_epsilon is out of range.
+    """
+    half = _checked(local_epsilon) / 2
+    return MatchCountReduction.of_intervals(
+        answers=math.exp(half) + 1,
+        local_epsilon=_up(local_epsilon),
+        blanket=math.exp(-half),
+        signal=-math.expm1(-half),
+    )
+
+
+def _checked(local_epsilon: float) -> float:
+    if not MIN_LOCAL_EPSILON <= local_epsilon < math.log(MAX_ANSWERS - 1):
+        raise AccountingError(
+            f"local epsilon is {local_epsilon}; it must be at least {MIN_LOCAL_EPSILON} and below "
+            f"{math.log(MAX_ANSWERS - 1):.2f}"
+        )
+    return local_epsilon
+
+
+def _up(local_epsilon: float) -> float:
+    """Round up what was computed to the nearest float."""
+    return math.nextafter(local_epsilon, math.inf)

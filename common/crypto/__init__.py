@@ -1,0 +1,1 @@
+"""Encryption, signatures, randomness and hash trees."""

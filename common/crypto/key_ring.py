@@ -1,0 +1,270 @@
+"""
+The life of encryption keys, as a table. Pure: time is an argument, keys are made by the caller.
+
+    pending ─▶ active ─▶ expired ─▶ destroyed
+
+A pending key is published for the overlap, so that nobody is surprised by it. The active key of a
+suite is what new tasks are sealed to. An expired key still opens what was sealed to it; it is
+destroyed when it has been kept long enough and no unfinished task needs it.
+"""
+
+import json
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from common.crypto.hpke import HpkePublicKey, KeyId, key_id
+from common.errors import KeyFormatError, UnknownKeyError
+
+DAY: Final = 86_400.0
+"""Seconds."""
+MOST_DAYS: Final = 36_500
+_FORMAT: Final = 1
+
+
+class KeyState(Enum):
+    """Where a key is in its life."""
+
+    PENDING = "pending"
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    DESTROYED = "destroyed"
+
+
+class KeyEvent(Enum):
+    """What can happen to a key."""
+
+    ACTIVATE = "activate"
+    EXPIRE = "expire"
+    DESTROY = "destroy"
+
+
+TRANSITIONS: Final[Mapping[tuple[KeyState, KeyEvent], KeyState]] = MappingProxyType(
+    {
+        (KeyState.PENDING, KeyEvent.ACTIVATE): KeyState.ACTIVE,
+        (KeyState.ACTIVE, KeyEvent.EXPIRE): KeyState.EXPIRED,
+        (KeyState.EXPIRED, KeyEvent.DESTROY): KeyState.DESTROYED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How long keys live, in seconds."""
+
+    lifetime: float
+    """How long a key is active; infinite where keys are never rotated."""
+    overlap: float
+    """How long a pending key is published before it becomes active."""
+    keep: float
+    """How long an expired key is kept at least."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyEntry:
+    """One key of a ring; the private half is elsewhere."""
+
+    suite: str
+    public: bytes
+    state: KeyState
+    since: float
+    """When it came to this state: seconds since 1970 UTC."""
+
+    @property
+    def key_id(self) -> KeyId:
+        """SHA-256 of suite and public key."""
+        return key_id(self.suite, self.public)
+
+    def after(self, event: KeyEvent, now: float) -> "KeyEntry":
+        """
+        Give the entry that an event leads to.
+
+        Raises:
+            ValueError: The event cannot happen in this state.
+        """
+        if (self.state, event) not in TRANSITIONS:
+            raise ValueError(f"a key that is {self.state.value} cannot {event.value}")
+        return replace(self, state=TRANSITIONS[self.state, event], since=now)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRing:
+    """All keys that a party ever had, oldest first. At most one of a suite is active or pending."""
+
+    entries: tuple[KeyEntry, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len({entry.key_id for entry in self.entries}) < len(self.entries):
+            raise KeyFormatError("a key stands in its ring twice")
+        single = [
+            (entry.suite, entry.state)
+            for entry in self.entries
+            if entry.state in {KeyState.PENDING, KeyState.ACTIVE}
+        ]
+        if len(set(single)) < len(single):
+            raise KeyFormatError("a suite has two active or two pending keys in its ring")
+
+    def in_state(self, suite: str, state: KeyState) -> KeyEntry | None:
+        """Find the active or the pending key of a suite; None if it has none."""
+        for entry in self.entries:
+            if (entry.suite, entry.state) == (suite, state):
+                return entry
+        return None
+
+    def kept(self) -> list[KeyEntry]:
+        """List the keys that are not destroyed."""
+        return [entry for entry in self.entries if entry.state is not KeyState.DESTROYED]
+
+    def require(self, suite: str, public: bytes, *, whose: str) -> KeyId:
+        """
+        Find a kept key.
+
+        Args:
+            suite: The suite that a task names.
+            public: The key that it names.
+            whose: What the task calls it, for the error: analyzer_key or shuffler_key.
+
+        Raises:
+            UnknownKeyError: It is none of this ring's, or it has been destroyed.
+        """
+        wanted = key_id(suite, public)
+        for entry in self.entries:
+            if entry.key_id == wanted:
+                if entry.state is KeyState.DESTROYED:
+                    raise UnknownKeyError(
+                        f"the task's {whose}, {_short(wanted)}, has expired and is destroyed: "
+                        "nothing that is sealed to it can be opened any more"
+                    )
+                return wanted
+        raise UnknownKeyError(f"the task's {whose}, {_short(wanted)}, is none of this party's keys")
+
+    def with_key(self, key: HpkePublicKey, state: KeyState, now: float) -> "KeyRing":
+        """Add a key."""
+        entry = KeyEntry(suite=key.suite, public=key.raw, state=state, since=now)
+        return KeyRing((*self.entries, entry))
+
+    def rotated(
+        self,
+        *,
+        now: float,
+        schedule: Schedule,
+        suites: Sequence[str],
+        needed: Collection[KeyId] | None,
+        make: Callable[[str], HpkePublicKey],
+    ) -> "KeyRing":
+        """
+        Do what is due now.
+
+        Args:
+            now: Seconds since 1970 UTC.
+            schedule: How long keys live.
+            suites: Those that are to have an active key.
+            needed: Keys of unfinished tasks, which are not destroyed however old they are; None if
+                they are not known, and nothing is destroyed.
+            make: Makes a key of a suite. Its private half must be durable when this returns, for
+                the public half is published next.
+
+        Returns:
+            The ring afterwards; this very one if nothing was due.
+        """
+        ring = self
+        for suite in suites:
+            ring = _renewed(ring, suite, now, schedule, make)
+        if needed is None:
+            return ring
+        old = ring.past_keeping(now, schedule)
+        return _replacing(
+            ring,
+            *(entry.after(KeyEvent.DESTROY, now) for entry in old if entry.key_id not in needed),
+        )
+
+    def past_keeping(self, now: float, schedule: Schedule) -> list[KeyEntry]:
+        """List expired keys that nothing but an unfinished task may keep."""
+        return [
+            entry
+            for entry in self.entries
+            if entry.state is KeyState.EXPIRED and now - entry.since >= schedule.keep
+        ]
+
+    def to_json(self) -> str:
+        """Write the ring, for a file. It holds nothing secret."""
+        keys = [
+            {
+                "suite": entry.suite,
+                "public": entry.public.hex(),
+                "state": entry.state.value,
+                "since": entry.since,
+            }
+            for entry in self.entries
+        ]
+        return json.dumps({"version": _FORMAT, "keys": keys}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """
+        Read a ring.
+
+        Raises:
+            KeyFormatError: The text is not one.
+        """
+        try:
+            fields = json.loads(text)
+            if fields["version"] != _FORMAT:
+                raise KeyFormatError(f"this program reads version {_FORMAT} of key rings")
+            return cls(tuple(_entry(key) for key in fields["keys"]))
+        except (
+            *(ValueError, TypeError, KeyError, AttributeError),
+            *(RecursionError, OverflowError),  # lists in lists, and a whole number of 400 digits
+        ) as error:
+            raise KeyFormatError("this is not a key ring") from error
+
+
+def _renewed(
+    ring: KeyRing,
+    suite: str,
+    now: float,
+    schedule: Schedule,
+    make: Callable[[str], HpkePublicKey],
+) -> KeyRing:
+    """Do what is due with the active and the pending key of one suite."""
+    active = ring.in_state(suite, KeyState.ACTIVE)
+    pending = ring.in_state(suite, KeyState.PENDING)
+    if active is None:
+        # Nobody can have been told of another: the first key is active at once.
+        if pending is None:
+            return ring.with_key(make(suite), KeyState.ACTIVE, now)
+        return _replacing(ring, pending.after(KeyEvent.ACTIVATE, now))
+    age = now - active.since
+    if pending is None:
+        if age < schedule.lifetime - schedule.overlap:
+            return ring
+        return ring.with_key(make(suite), KeyState.PENDING, now)
+    if age < schedule.lifetime or now - pending.since < schedule.overlap:
+        return ring
+    # Both at once, so that there is no moment with two active keys or none.
+    return _replacing(
+        ring, active.after(KeyEvent.EXPIRE, now), pending.after(KeyEvent.ACTIVATE, now)
+    )
+
+
+def _replacing(ring: KeyRing, *changed: KeyEntry) -> KeyRing:
+    """Put entries in the place of those of the same key, all at once."""
+    if not changed:
+        return ring
+    by_id = {entry.key_id: entry for entry in changed}
+    return KeyRing(tuple(by_id.get(entry.key_id, entry) for entry in ring.entries))
+
+
+def _entry(fields: dict[str, Any]) -> KeyEntry:
+    since = float(fields["since"])
+    if not math.isfinite(since):
+        raise ValueError("no time")
+    key = HpkePublicKey(fields["suite"], bytes.fromhex(fields["public"]))
+    return KeyEntry(suite=key.suite, public=key.raw, state=KeyState(fields["state"]), since=since)
+
+
+def _short(key: KeyId) -> str:
+    return key.hex()[:16]

@@ -1,0 +1,1 @@
+"""Local hashing over finite fields and over strings."""

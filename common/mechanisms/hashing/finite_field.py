@@ -1,0 +1,261 @@
+"""
+A hash family over a finite field that any two points collide under with probability exactly 1/q,
+decoded by one Fourier transform.
+
+A point is a vector v of F_q^t, q prime, written as an integer in base q. A seed is a uniform
+vector a of the same space, **0 included**, and the hash is ⟨a, v⟩ mod q. So a report of a uniform
+seed and a uniform bucket supports any two points independently, with probability exactly 1/q².
+
+Scaling (a, y) by a nonzero constant changes nothing about what it supports. So reports fall into
+rows (one a canonical seed, whose leading nonzero digit is 1; and one for seed 0) of q cells.
+Seed 0 hashes everything to bucket 0: its reports tell no point from another, but leaving them out
+would bias every estimate by q^-t, and forbidding the seed would break that independence.
+
+Only points whose leading digit is below `slices` are used, as many as there are items: what the
+transform would find elsewhere nobody asks for, and leaving it out saves most of its cost.
+"""
+
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.mechanisms.base import Counts, Vector
+
+Complex = NDArray[np.complex128]
+
+MIN_DIGITS: Final = 2
+"""With one digit there are as many buckets as points, and nothing is hashed."""
+MAX_SEEDS: Final = 2**24
+"""Seeds of the family that the analyzer's transform takes (128 MiB of complex numbers)."""
+
+_CHUNK: Final = 1 << 15
+"""Reports counted at a time, so that the work stays in the cache."""
+_THREADS: Final = os.cpu_count() or 1
+"""The transforms release the interpreter's lock."""
+
+
+@dataclass(frozen=True)
+class HashFamily:
+    """The family of q^t hash functions to 0 .. q-1, on slices·q^(t-1) points."""
+
+    q: int
+    t: int
+    slices: int
+    """Values that a point's leading digit takes, at most q."""
+
+    def __post_init__(self) -> None:
+        check_prime(self.q)
+        if self.t < MIN_DIGITS:
+            raise TaskError(f"digits is {self.t}; hashing needs at least {MIN_DIGITS}")
+        if self.seeds > MAX_SEEDS:
+            raise TaskError(
+                f"{self.t} digits in base {self.q} make {self.seeds} seeds; "
+                f"at most {MAX_SEEDS} can be decoded"
+            )
+        if not 1 <= self.slices <= self.q:
+            raise TaskError(
+                f"the items fill {self.slices} slices of a field of {self.q}; too few digits"
+            )
+
+    @classmethod
+    def holding(cls, items: int, q: int, t: int) -> "HashFamily":
+        """
+        Give the family with the fewest slices that hold so many items.
+
+        Raises:
+            TaskError: q is not prime, or t digits are too few or too many.
+        """
+        return cls(q, t, -(-items // q ** (t - 1)))
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds there are: q^t."""
+        return int(self.q**self.t)
+
+    @property
+    def points(self) -> int:
+        """How many points are used: slices·q^(t-1)."""
+        return int(self.slices * self.q ** (self.t - 1))
+
+    @property
+    def rows(self) -> int:
+        """How many rows of cells there are: (q^t-1)/(q-1) canonical seeds, and seed 0 (row 0)."""
+        return 1 + (self.seeds - 1) // (self.q - 1)
+
+    def hash(self, seeds: NDArray[np.int64], points: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Hash each point with its seed: ⟨a, v⟩ mod q, shape (n,). Cost: t passes over n."""
+        total = np.zeros(np.broadcast_shapes(seeds.shape, points.shape), dtype=np.int64)
+        for _ in range(self.t):
+            seeds, seed_digit = np.divmod(seeds, self.q)
+            points, point_digit = np.divmod(points, self.q)
+            total += seed_digit * point_digit
+        return total % self.q
+
+    # --- counting: run by the analyzer, with tables made when first needed ---------------------
+
+    @cached_property
+    def _multiples(self) -> NDArray[np.int32]:
+        """The vector k·a for every canonical seed a (rows) and k = 1 .. q-1 (columns)."""
+        canonical = np.concatenate(
+            [np.arange(self.q**digit, 2 * self.q**digit) for digit in range(self.t)]
+        )
+        factors = np.arange(1, self.q)
+        multiples = np.zeros((len(canonical), self.q - 1), dtype=np.int32)
+        place = 1
+        for _ in range(self.t):
+            canonical, digit = np.divmod(canonical, self.q)
+            multiples += (digit[:, None] * factors % self.q * place).astype(np.int32)
+            place *= self.q
+        return multiples
+
+    @cached_property
+    def _first_cell(self) -> NDArray[np.int32]:
+        """The first cell of the row that each seed belongs to."""
+        first = np.zeros(self.seeds, dtype=np.int32)
+        first[self._multiples] = np.arange(1, self.rows)[:, None] * self.q
+        return first
+
+    @cached_property
+    def _to_canonical(self) -> NDArray[np.uint32]:
+        """The constant that takes each seed to its canonical multiple; 1 for seed 0."""
+        inverses = np.array([pow(k, -1, self.q) for k in range(1, self.q)])
+        constant = np.ones(self.seeds, dtype=np.uint32)
+        constant[self._multiples] = inverses
+        return constant
+
+    def tally(self, seeds: NDArray[np.uint64], buckets: NDArray[np.uint32]) -> Counts:
+        """
+        Count reports (seed, bucket) by cell.
+
+        Args:
+            seeds: Shape (n,), below q^t.
+            buckets: Shape (n,), below q.
+
+        Returns:
+            Counts of shape (rows · q,): cell y of row r stands at r·q + y.
+
+        Cost: one pass over the reports, two table look-ups each.
+        """
+        first, constant = self._first_cell, self._to_canonical
+        cells = np.empty(len(seeds), dtype=np.int64)
+        for start in range(0, len(seeds), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            seed = seeds[part].astype(np.int64)
+            bucket = constant[seed]
+            bucket *= buckets[part]  # below q² ≤ MAX_SEEDS, so 32 bits hold it
+            bucket %= np.uint32(self.q)
+            np.add(first[seed], bucket, out=cells[part], casting="unsafe")
+        return np.bincount(cells, minlength=self.rows * self.q)
+
+    # --- decoding: what is real has a Hermitian spectrum, so half of it is enough ---------------
+    #
+    # The half spectrum holds the vectors u of F_q^t whose last digit is at most q//2, laid out as
+    # scipy's real transforms want it; the value at any other u is the conjugate of that at -u.
+
+    @property
+    def _half(self) -> int:
+        return self.q // 2 + 1
+
+    def _in_half(self, vectors: NDArray[np.int64]) -> tuple[NDArray[np.int64], Vector]:
+        """Where each vector's value stands in the half spectrum, and the sign of its imaginary."""
+        negated = np.zeros_like(vectors)
+        rest, place = vectors, 1
+        for _ in range(self.t):
+            rest, digit = np.divmod(rest, self.q)
+            negated += (self.q - digit) % self.q * place
+            place *= self.q
+        outside = vectors % self.q >= self._half
+        inside = np.where(outside, negated, vectors)
+        return inside // self.q * self._half + inside % self.q, np.where(outside, -1.0, 1.0)
+
+    @cached_property
+    def _spread(self) -> tuple[NDArray[np.int64], Vector]:
+        """For every row and frequency k = 1 .. q//2: where k·a stands in the half spectrum."""
+        return self._in_half(self._multiples[:, : self._half - 1].astype(np.int64))
+
+    @cached_property
+    def _gather(self) -> tuple[NDArray[np.int64], Vector]:
+        """For every vector u ≠ 0 of the half spectrum: the row and frequency with u = k·a."""
+        heads = np.arange(self.seeds // self.q) * self.q
+        vectors = (heads[:, None] + np.arange(self._half)).ravel()
+        vectors[0] = 1  # u = 0 has no row; its value is put in by hand
+        inverse = np.array([0] + [pow(k, -1, self.q) for k in range(1, self.q)])
+        frequency = inverse[self._to_canonical[vectors]]
+        mirrored = frequency >= self._half
+        frequency = np.where(mirrored, self.q - frequency, frequency)
+        row = self._first_cell[vectors] // self.q - 1
+        return row.astype(np.int64) * self._half + frequency, np.where(mirrored, -1.0, 1.0)
+
+    @cached_property
+    def _phases(self) -> Complex:
+        """ω^(digit·slice) for the leading digit; shape (slices, q)."""
+        turns = np.outer(np.arange(self.slices), np.arange(self.q)) % self.q
+        phases: Complex = np.exp(2j * np.pi * turns / self.q)
+        return phases
+
+    def adjoint(self, cells: Vector) -> Vector:
+        """
+        Sum, for every point, the cells that support it. Shape (rows · q,) -> (points,).
+
+        With F_a the discrete Fourier transform of row a, the sum over rows of cell ⟨a, v⟩ is
+        (1/q) Σ_a Σ_k F_a[k] ω^{k⟨a,v⟩}: the inverse t-dimensional transform of the F_a[k] placed at
+        the vectors k·a. The terms k = 0 add the total of all rows.
+
+        Cost: a transform of every row and one of the points.
+        """
+        table = cells.reshape(self.rows, self.q)
+        rows = scipy.fft.rfft(table[1:], axis=1, workers=_THREADS)
+        source, sign = self._gather
+        spectrum = rows.ravel()[source]
+        spectrum.imag *= sign
+        spectrum[0] = 0
+        slices = self._phases @ spectrum.reshape(self.q, -1)
+        shape = (self.q,) * (self.t - 1)
+        sums = scipy.fft.irfftn(
+            slices.reshape(self.slices, *shape[:-1], self._half),
+            s=shape,
+            axes=range(1, self.t),
+            norm="forward",
+            workers=_THREADS,
+        )
+        supported: Vector = (sums.ravel() + table[1:].sum()) / self.q + table[0, 0]
+        return supported
+
+    def forward(self, theta: Vector) -> Vector:
+        """
+        Sum theta over the points that each cell supports. Shape (points,) -> (rows · q,).
+
+        The transposed map of `adjoint`, at the same cost.
+        """
+        shape = (self.slices,) + (self.q,) * (self.t - 1)
+        slices = scipy.fft.rfftn(theta.reshape(shape), axes=range(1, self.t), workers=_THREADS)
+        spectrum = self._phases.conj().T @ slices.reshape(self.slices, -1)
+        place, sign = self._spread
+        rows = np.empty((self.rows - 1, self._half), dtype=np.complex128)
+        rows[:, 0] = theta.sum()
+        rows[:, 1:] = spectrum.ravel()[place]
+        rows[:, 1:].imag *= sign
+        table = np.zeros((self.rows, self.q))
+        table[1:] = scipy.fft.irfft(rows, n=self.q, axis=1, workers=_THREADS)
+        table[0, 0] = theta.sum()
+        return table.ravel()
+
+
+def check_prime(buckets: int) -> None:
+    """
+    Check that so many buckets make a field. Cost: O(√buckets).
+
+    Raises:
+        TaskError: They are not a prime number.
+    """
+    if buckets < 2 or any(  # noqa: PLR2004
+        buckets % divisor == 0 for divisor in range(2, math.isqrt(buckets) + 1)
+    ):
+        raise TaskError(f"buckets is {buckets}; it must be a prime number")

@@ -1,0 +1,1 @@
+"""PrivKV: mechanisms for key-value pairs."""

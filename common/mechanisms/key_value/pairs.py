@@ -1,0 +1,135 @@
+"""Pairs of a key and a value: which keys each person owns, and with what value, in -1 .. 1 here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ValueRangeError
+from common.mechanisms.base import Vector
+from common.mechanisms.numeric.number import to_unit
+from common.task.specs import MAX_KEYS
+
+_NO_KEY: Final = "a key must be one of the task's"
+
+Owned = NDArray[np.float64]
+"""Values of n people as a table: shape (n, keys), each in -1 .. 1, and NaN of a key not owned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pairs:
+    """
+    What n people own, person by person: as long as all their pairs, however many keys there are.
+
+    Person i's pairs are those at offsets[i] .. offsets[i+1]-1. No message repeats a key or a value:
+    both are secret.
+    """
+
+    offsets: NDArray[np.int64]
+    """Shape (n+1,), from 0, nowhere falling."""
+    keys: NDArray[np.int64]
+    """Shape (offsets[n],), at least 0, ascending within a person."""
+    values: Vector
+    """Same shape, each in -1 .. 1."""
+
+    def __post_init__(self) -> None:
+        counts = np.diff(self.offsets)
+        whole = len(self.offsets) > 0 and self.offsets[0] == 0 and bool((counts >= 0).all())
+        if not whole or not len(self.keys) == len(self.values) == self.offsets[-1]:
+            raise ValueError("offsets must run from 0 to the number of keys, and of values")
+        if (self.keys < 0).any():
+            raise ValueRangeError(_NO_KEY)
+        first = np.zeros(len(self.keys) + 1, dtype=np.bool_)
+        first[self.offsets] = True
+        if not (first[1:-1] | (np.diff(self.keys) > 0)).all():
+            raise ValueRangeError("a person may own a key once, and keys must ascend")
+        if not (np.abs(self.values) <= 1).all():  # what is not a number is not
+            raise ValueRangeError("a value must be a number in the task's range")
+
+    @classmethod
+    def of_person(cls, owned: Mapping[int, float], low: float, high: float) -> Self:
+        """
+        Take one person's pairs, as the device is told them.
+
+        Args:
+            owned: Values in low .. high by key.
+            low: Of the task.
+            high: Of the task.
+
+        Raises:
+            ValueRangeError: A value is outside, or a key is no whole number of at least 0.
+
+        Cost: that of sorting the keys, however many the task has.
+        """
+        if not all(type(key) is int and 0 <= key < MAX_KEYS for key in owned):
+            raise ValueRangeError(_NO_KEY)
+        if not all(_lies_within(value, low, high) for value in owned.values()):
+            raise ValueRangeError(f"a value must be a number from {low} to {high}")
+        keys = sorted(owned)
+        values = np.array([owned[key] for key in keys], dtype=np.float64)
+        return cls(
+            offsets=np.array([0, len(keys)], dtype=np.int64),
+            keys=np.array(keys, dtype=np.int64),
+            values=to_unit(values, low, high),
+        )
+
+    @classmethod
+    def of_table(cls, table: Owned, n_keys: int) -> Self:
+        """
+        Take the pairs of many people from a table with NaN where a key is not owned.
+
+        Raises:
+            ValueRangeError: The table has not n_keys columns, or a value is not in -1 .. 1.
+
+        Cost: a pass over the whole table.
+        """
+        if table.ndim != 2 or table.shape[1] != n_keys:  # noqa: PLR2004  # people, keys
+            raise ValueRangeError(f"a table of pairs must have {n_keys} columns, one a key")
+        held = ~np.isnan(table)
+        return cls(
+            offsets=np.concatenate([[0], np.cumsum(held.sum(axis=1))]).astype(np.int64),
+            keys=np.nonzero(held)[1].astype(np.int64),
+            values=table[held],
+        )
+
+    @property
+    def n_users(self) -> int:
+        """How many people there are, those who own nothing among them."""
+        return len(self.offsets) - 1
+
+    def check_keys(self, n_keys: int) -> None:
+        """
+        Check that nobody owns a key beyond those of the task.
+
+        Raises:
+            ValueRangeError: Somebody does.
+        """
+        if (self.keys >= n_keys).any():
+            raise ValueRangeError(_NO_KEY)
+
+    def look_up(self, asked: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.bool_], Vector]:
+        """
+        Look one key up for each person.
+
+        Args:
+            asked: Keys, shape (n,), each in 0 .. n_keys-1.
+            n_keys: Keys of the task, of which all are that anybody owns.
+
+        Returns:
+            Whether each person owns the key asked of it, and the value of it, 0 where not.
+
+        Cost: a search among all pairs for each person.
+        """
+        persons = np.repeat(np.arange(self.n_users, dtype=np.int64), np.diff(self.offsets))
+        places = persons * n_keys + self.keys  # ascending, as persons and their keys are
+        wanted = np.arange(self.n_users, dtype=np.int64) * n_keys + asked
+        found = np.searchsorted(places, wanted)
+        owned = np.append(places, -1)[found] == wanted
+        return owned, np.where(owned, np.append(self.values, 0.0)[found], 0.0)
+
+
+def _lies_within(value: object, low: float, high: float) -> bool:
+    """Say whether something is a number from low to high: before numpy repeats it in an error."""
+    return isinstance(value, float | int) and low <= value <= high

@@ -1,0 +1,1 @@
+"""Mechanisms for one number and for vectors."""

@@ -1,0 +1,257 @@
+"""Several numbers of which a report tells a few, drawn at random: what Harmony and Multi-HM share.
+
+The coordinates of a report are a uniform set of k out of d, whatever the numbers; each of them is
+answered by a mechanism for one number, at ε/k. A report stands for d/k times what its codes stand
+for, and for 0 in every other coordinate: the expectation is the person's numbers.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.numeric.coded_number import CodedNumber, chunks
+from common.mechanisms.numeric.duchi import Duchi
+from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.numeric.number import (
+    Moments,
+    Numbers,
+    SpecifiedNumbers,
+    WantedNumbers,
+    check_numbers,
+    number_weights,
+    stated,
+)
+from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
+from common.mechanisms.weights import ResponseWeights
+from common.protocols import NumberMechanismName
+from common.task.ranges import within
+from common.task.specs import MAX_DIMENSIONS, NumberSpec
+
+Answer = TypeVar("Answer", bound=CodedNumber)
+
+
+def equal_share(local_epsilon: float, parts: int) -> float:
+    """Give the largest float of which `parts` add to local_epsilon at most, or infinity."""
+    share = local_epsilon / parts
+    if math.isfinite(share) and Fraction(share) * parts > Fraction(local_epsilon):
+        return math.nextafter(share, 0)
+    return share
+
+
+@dataclass(frozen=True)
+class SampledCoordinates(Generic[Answer]):
+    """Tell `sampled` of `dimensions` numbers, each by `answer`."""
+
+    dimensions: int
+    sampled: int
+    answer: Answer
+
+    def __post_init__(self) -> None:
+        within("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        if not 1 <= self.sampled <= self.dimensions:
+            raise TaskError(
+                f"a report tells of {self.sampled} numbers; "
+                f"it must be between 1 and all {self.dimensions}"
+            )
+
+    @property
+    def local_epsilon(self) -> float:
+        """Sum ln(true / other) over the coordinates told, rounded up: each has noise of its own."""
+        each = self.answer.local_epsilon
+        total = self.sampled * each
+        exact = Fraction(each) * self.sampled
+        return total if Fraction(total) >= exact else math.nextafter(total, math.inf)
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether true / other ≤ e^(local_epsilon / k). Run by the user agent."""
+        return self.answer.keeps_promise(equal_share(local_epsilon, self.sampled))
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """The coordinates in rising order, and a code for each; no report is padding."""
+        return np.dtype(
+            [
+                ("coordinates", "<u2", (self.sampled,)),
+                ("codes", self.answer.code_dtype, (self.sampled,)),
+            ]
+        )
+
+    @property
+    def reduction(self) -> Reduction:
+        """
+        Of a single bit of one coordinate: randomized response over two answers, at collision 0.
+
+        U is uniform over coordinates and bits, and people at the corners of the cube support half
+        of it; opposite corners share nothing, and every other person is a mixture of corners. Of
+        anything else only the local ε is used.
+        """
+        if self.sampled == 1 and self.answer.answers == 2:  # noqa: PLR2004  # a bit
+            return MatchCountReduction.for_weights(
+                answers=2, weights=self.answer.weights, hashed=False
+            )
+        return PureReduction(local_epsilon=self.local_epsilon)
+
+    def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
+        """
+        Randomize each person's numbers. Run by the user agent.
+
+        Args:
+            values: Shape (n, dimensions), each in -1 .. 1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports, fields coordinates and codes, each of shape (sampled,).
+
+        Raises:
+            ValueRangeError: A number is not in -1 .. 1, or there are more or fewer.
+        """
+        check_numbers(values, self.dimensions)
+        coordinates = self._subsets(len(values), rng)
+        told = np.take_along_axis(values, coordinates, axis=1)
+        reports = np.empty(len(values), dtype=self.report_dtype)
+        reports["coordinates"] = coordinates
+        reports["codes"] = self.answer.encode(told.ravel(), rng).reshape(told.shape)
+        return reports
+
+    def _subsets(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """
+        Draw sets of coordinates, every one of them as likely [BF87].
+
+        The j-th draw is below d-k+j; where it has been taken already, d-k+j-1 is taken instead,
+        which was not there to be drawn before.
+        """
+        chosen = np.empty((count, self.sampled), dtype=np.int64)
+        for place, last in enumerate(range(self.dimensions - self.sampled, self.dimensions)):
+            draw = rng.integers(0, last + 1, size=count, dtype=np.int64)
+            taken = (chosen[:, :place] == draw[:, np.newaxis]).any(axis=1)
+            chosen[:, place] = np.where(taken, last, draw)
+        chosen.sort(axis=1)
+        return chosen
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which have rising coordinates, and codes that there are. Run by the analyzer."""
+        coordinates = reports["coordinates"].astype(np.int64)
+        rising = np.diff(coordinates, axis=1) > 0
+        known = coordinates < self.dimensions
+        coded = reports["codes"] < self.answer.answers
+        every = np.concatenate([rising, known, coded], axis=1)
+        fine: NDArray[np.bool_] = np.logical_and.reduce(every, axis=1)
+        return fine
+
+    def tally(self, reports: Reports) -> Counts:
+        """
+        Add reports up, coordinate by coordinate. Run by the analyzer.
+
+        Returns:
+            The sums of the codes' parts, shape (dimensions · features,): those of coordinate 0
+            first.
+
+        Raises:
+            ReportError: Coordinates do not rise, or there is no such coordinate or code.
+
+        Cost: a pass over the reports for each part.
+        """
+        if not self.valid(reports).all():
+            raise ReportError(
+                f"coordinates do not rise to below {self.dimensions}, "
+                f"or a code is not below {self.answer.answers}"
+            )
+        cells = np.zeros((self.dimensions, self.answer.features), dtype=np.int64)
+        for chunk in chunks(reports):
+            coordinates = chunk["coordinates"].astype(np.int64)
+            codes = chunk["codes"].astype(np.int64)
+            for place in range(self.sampled):
+                for feature, part in enumerate(self.answer.parts(codes[:, place])):
+                    # Exact: a chunk's sum of parts stays below 2^53.
+                    cells[:, feature] += np.bincount(
+                        coordinates[:, place], weights=part, minlength=self.dimensions
+                    ).astype(np.int64)
+        return cells.ravel()
+
+    def estimate(self, cells: Counts) -> Moments:
+        """Estimate the means, without bias, from what `tally` gave. Run by the analyzer."""
+        totals = self.answer.totals(cells.reshape(self.dimensions, self.answer.features))
+        n_reports = round(float(totals.count.sum()) / self.sampled)
+        return self.answer.spread.moments(totals, n_reports, self.dimensions / self.sampled)
+
+    def variance(self, values: Numbers) -> Vector:
+        """Give the exact variance of the estimated means for these people; (dimensions,)."""
+        return self.answer.spread.variance(values, self.dimensions / self.sampled)
+
+
+@dataclass(frozen=True)
+class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
+    """One coordinate and its bit, which stands for ±d·C."""
+
+    NAME: ClassVar[NumberMechanismName] = "harmony"
+
+    @classmethod
+    def wanting(cls, wanted: WantedNumbers) -> Self:
+        """Take the odds that come closest to e^ε."""
+        return cls(wanted.dimensions, 1, Duchi(ResponseWeights.for_epsilon(wanted.local_epsilon)))
+
+    @classmethod
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+        """Take the odds of a task."""
+        return cls(dimensions, 1, Duchi(number_weights(spec)))
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """State the odds: there is nothing else."""
+        return stated(self.NAME, low, high, self.report_dtype, weights=self.answer.weights)
+
+
+EPSILON_EACH: Final = 2.5
+"""ε that is worth another coordinate [WXY+19]."""
+
+
+def paper_sample(dimensions: int, local_epsilon: float) -> int:
+    """Give how many coordinates a report tells of: k = max(1, min(d, ⌊ε / 2.5⌋))."""
+    return max(1, min(dimensions, int(local_epsilon // EPSILON_EACH)))
+
+
+@dataclass(frozen=True)
+class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
+    """K coordinates, each by the hybrid at ε/k; a report stands for d/k times its codes."""
+
+    NAME: ClassVar[NumberMechanismName] = "multi-hm"
+
+    @classmethod
+    def for_epsilon(cls, dimensions: int, local_epsilon: float) -> Self:
+        """
+        Choose the integers.
+
+        Raises:
+            TaskError: local_epsilon or dimensions are out of range.
+        """
+        sampled = paper_sample(dimensions, local_epsilon)
+        return cls(dimensions, sampled, Hybrid.for_epsilon(equal_share(local_epsilon, sampled)))
+
+    @classmethod
+    def wanting(cls, wanted: WantedNumbers) -> Self:
+        """Take the paper's number of coordinates."""
+        return cls.for_epsilon(wanted.dimensions, wanted.local_epsilon)
+
+    @classmethod
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+        """Take the integers of a task; any number of coordinates will do."""
+        return cls(dimensions, spec.sampled, Hybrid.of_parts(spec))
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """State the integers of the hybrid, and how many coordinates it answers for."""
+        return stated(
+            self.NAME,
+            low,
+            high,
+            self.report_dtype,
+            weights=self.answer.weights,
+            steps=self.answer.steps,
+            reach=self.answer.reach,
+            piecewise_weight=self.answer.piecewise_weight,
+            sampled=self.sampled,
+        )

@@ -1,0 +1,182 @@
+"""
+Discrete Laplace noise on a number in -1 .. 1 [DMNS06], the oldest mechanism and the baseline.
+
+The number goes to a grid, and noise with P(x) ∝ e^(-|x|/scale), in whole steps, is added: the ends
+of the range are `steps` apart, so that no report is more than e^(steps/scale) times as likely from
+one number as from another.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.numeric.number import (
+    STEPS,
+    Moments,
+    Numbers,
+    SpecifiedNumbers,
+    WantedNumbers,
+    check_numbers,
+    check_one_number,
+    rounding_variance,
+    stated,
+    to_grid,
+)
+from common.mechanisms.reduction import PureReduction
+from common.mechanisms.sampling import discrete_laplace
+from common.protocols import NumberMechanismName
+from common.task.specs import MAX_WEIGHT_SUM, NumberSpec
+from common.task.task import MAX_USERS
+
+FAR: Final = 64
+"""
+Scales of noise beyond the ends of the grid at which reports are cut.
+
+What lies farther is reported as the cut: post-processing, which costs no privacy. Noise goes that
+far on either side with a chance below e^-64 < 2e-28, which changes no estimate.
+"""
+
+
+@dataclass(frozen=True)
+class Laplace(SpecifiedNumbers):
+    """Report place i + noise + FAR·scale of a number at grid point i."""
+
+    NAME: ClassVar[NumberMechanismName] = "laplace"
+
+    steps: int
+    scale: int
+    """In steps."""
+
+    def __post_init__(self) -> None:
+        if self.steps < 2 or self.steps % 2:  # noqa: PLR2004  # an end on either side of the middle
+            raise TaskError(f"steps is {self.steps}; a grid has an even number of them, at least 2")
+        if self.scale < 1:
+            raise TaskError(f"scale is {self.scale}; it must be at least 1")
+        if self.places * MAX_USERS > MAX_WEIGHT_SUM:
+            most = (MAX_WEIGHT_SUM // MAX_USERS - self.steps - 1) // (2 * FAR)
+            raise TaskError(
+                f"the noise has a scale of {self.scale} steps: beyond {most} reports could not be "
+                f"added up, and local_epsilon must be at least {self.steps / most:.2g}"
+            )
+
+    @classmethod
+    def wanting(cls, wanted: WantedNumbers) -> Self:
+        """Take the least scale that keeps the promise."""
+        check_one_number(cls.NAME, wanted.dimensions)
+        return cls(STEPS, math.ceil(STEPS / Fraction(wanted.local_epsilon)))
+
+    @classmethod
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+        """Take the grid and the scale of a task."""
+        check_one_number(cls.NAME, dimensions)
+        return cls(spec.steps, spec.scale)
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """State the grid and the scale."""
+        return stated(self.NAME, low, high, self.report_dtype, steps=self.steps, scale=self.scale)
+
+    @property
+    def dimensions(self) -> int:
+        """A person has one number."""
+        return 1
+
+    @property
+    def places(self) -> int:
+        """How many places a report may name."""
+        return self.steps + 1 + 2 * FAR * self.scale
+
+    @property
+    def local_epsilon(self) -> float:
+        """Steps / scale, rounded up."""
+        exact = Fraction(self.steps, self.scale)
+        nearest = float(exact)
+        return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether steps / scale ≤ local_epsilon, exactly. Run by the user agent."""
+        return math.isinf(local_epsilon) or self.steps <= Fraction(local_epsilon) * self.scale
+
+    @property
+    def reduction(self) -> PureReduction:
+        """Only the local ε."""
+        return PureReduction(local_epsilon=self.local_epsilon)
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """One unsigned 64-bit place, far below that of padding."""
+        return np.dtype([("place", "<u8")])
+
+    def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
+        """
+        Randomize each person's number. Run by the user agent.
+
+        Args:
+            values: Shape (n, 1), in -1 .. 1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports, field place.
+
+        Raises:
+            ValueRangeError: A number is not in -1 .. 1.
+        """
+        check_numbers(values, 1)
+        noisy = to_grid(values[:, 0], self.steps, rng)
+        noisy += discrete_laplace(self.scale, 1, len(noisy), rng)
+        reports = np.empty(len(values), dtype=self.report_dtype)
+        reports["place"] = np.clip(noisy + FAR * self.scale, 0, self.places - 1)
+        return reports
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which reports name a place that there is. Run by the analyzer."""
+        fine: NDArray[np.bool_] = reports["place"] < self.places
+        return fine
+
+    def tally(self, reports: Reports) -> Counts:
+        """
+        Add reports up. Run by the analyzer.
+
+        Returns:
+            Their number and the sum of their places, shape (2,).
+
+        Raises:
+            ReportError: There is no such place.
+        """
+        if not self.valid(reports).all():
+            raise ReportError(f"a place is not below {self.places}")
+        places = reports["place"].astype(np.int64)
+        return np.array([len(places), places.sum()], dtype=np.int64)
+
+    def estimate(self, cells: Counts) -> Moments:
+        """
+        Estimate the mean, without bias, from what `tally` gave. Run by the analyzer.
+
+        The variance is the noise's, which is known, and the most that rounding to the grid can add.
+        """
+        n_reports = int(cells[0])
+        if n_reports == 0:
+            return Moments(means=np.zeros(1), variances=np.full(1, np.inf))
+        half = self.steps // 2
+        middle = int(cells[1]) - n_reports * (half + FAR * self.scale)
+        variance = (self._noise_variance + self.steps**-2) / n_reports
+        return Moments(
+            means=np.array([middle / (n_reports * half)]), variances=np.array([variance])
+        )
+
+    def variance(self, values: Numbers) -> Vector:
+        """Give the exact variance of the estimated mean for these people; shape (1,)."""
+        own = self._noise_variance + rounding_variance(values, self.steps)
+        exact: Vector = own.sum(axis=0) / len(values) ** 2
+        return exact
+
+    @property
+    def _noise_variance(self) -> float:
+        """2a/(1-a)² steps², a = e^(-1/scale), in units of -1 .. 1; of noise that is not cut."""
+        in_steps = 0.5 / math.sinh(0.5 / self.scale) ** 2
+        return in_steps * (2 / self.steps) ** 2

@@ -1,0 +1,270 @@
+"""
+Multi-RPHM [Sun+20]: vectors projected at random to fewer dimensions, then Multi-HM.
+
+A vector t becomes x = clip(tR, -1, 1), R of d × q with orthonormal columns, drawn by the task's
+nonce and known to all. The mean of x is estimated and mapped back by Rᵀ.
+
+The estimate is biased: what is perpendicular to R is lost, on average a share 1 - q/d of the means'
+square, and clipping takes a little. It is the mean times q/d on average over R, at the noise of
+Multi-HM times q/d: plain scaling by q/d has that noise and less bias.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from common.errors import TaskError
+from common.mechanisms.base import Counts, Reports, Vector
+from common.mechanisms.numeric.coordinate_sampling import MultiHm
+from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.numeric.number import (
+    Moments,
+    Numbers,
+    WantedNumbers,
+    check_numbers,
+    check_stated,
+    number_spec,
+    stated,
+)
+from common.mechanisms.reduction import Reduction
+from common.protocols import NumberMechanismName
+from common.task.specs import NumberSpec
+from common.task.task import NONCE_BYTES, Task
+
+SHARE: Final = 0.3
+"""q / d [Sun+20]."""
+_LABEL: Final = b"shuffledp v1 projection"
+
+
+def paper_projected(dimensions: int) -> int:
+    """Give q = .3·d to the nearest whole number, at least 1."""
+    return max(1, round(SHARE * dimensions))
+
+
+@lru_cache(maxsize=2)
+def projection(nonce: bytes, dimensions: int, projected: int) -> NDArray[np.float64]:
+    """
+    Draw R from a nonce. Run by every party that needs it, with one result.
+
+    SHAKE-256 of a label and the nonce [FIPS202] gives 53-bit uniform numbers, Φ⁻¹ normal ones, and
+    Gram and Schmidt orthonormal columns: the uniform law over subspaces. No version of any library
+    changes it beyond its rounding, which does not matter: numbers are rounded at random next.
+
+    Args:
+        nonce: Of the task.
+        dimensions: d.
+        projected: q, at most d.
+
+    Returns:
+        Shape (d, q).
+
+    Cost: d·q normal numbers and 2·d·q² multiplications: a second at 2,000 × 600.
+    """
+    stream = hashlib.shake_256(_LABEL + nonce).digest(8 * dimensions * projected)
+    words = np.frombuffer(stream, dtype="<u8") >> np.uint64(11)
+    uniform = (words.astype(np.float64) + 0.5) * 2.0**-53
+    normal = special.ndtri(uniform).reshape(dimensions, projected)
+    columns, upper = np.linalg.qr(normal)
+    # Householder's signs are the library's choice; Gram and Schmidt's are those of their columns.
+    matrix: NDArray[np.float64] = columns * np.where(np.diagonal(upper) < 0, -1.0, 1.0)
+    return matrix
+
+
+MAX_ENTRIES: Final = 2**21
+"""Of a projection: a device makes it in some seconds, once a task."""
+
+
+@dataclass(frozen=True)
+class MultiRphm:
+    """Multi-HM of the projected vector; the mean is mapped back."""
+
+    NAME: ClassVar[NumberMechanismName] = "multi-rphm"
+
+    dimensions: int
+    inner: MultiHm
+    """Over q dimensions."""
+    nonce: bytes
+
+    def __post_init__(self) -> None:
+        if self.dimensions * self.inner.dimensions > MAX_ENTRIES:
+            raise TaskError(
+                f"projected is {self.inner.dimensions} of {self.dimensions}; their product may be "
+                f"at most {MAX_ENTRIES}, what a device projects with"
+            )
+        if self.inner.dimensions > self.dimensions:
+            raise TaskError(
+                f"projected is {self.inner.dimensions}; it must be at most {self.dimensions}, "
+                "the numbers that a person has"
+            )
+
+    @classmethod
+    def for_epsilon(cls, dimensions: int, local_epsilon: float, nonce: bytes) -> Self:
+        """
+        Choose the integers.
+
+        Raises:
+            TaskError: local_epsilon or dimensions are out of range.
+        """
+        inner = MultiHm.for_epsilon(paper_projected(dimensions), local_epsilon)
+        return cls(dimensions, inner, nonce)
+
+    @classmethod
+    def specify(cls, wanted: WantedNumbers) -> NumberSpec:
+        """
+        Take the paper's number of dimensions. Run by the analyzer.
+
+        Raises:
+            TaskError: local_epsilon or dimensions are out of range.
+        """
+        any_nonce = bytes(NONCE_BYTES)
+        mechanism = cls.for_epsilon(wanted.dimensions, wanted.local_epsilon, any_nonce)
+        return mechanism.spec(wanted.low, wanted.high)
+
+    @classmethod
+    def of_spec(cls, spec: NumberSpec, dimensions: int, nonce: bytes) -> Self:
+        """
+        Build it from what a task says of it; any number of dimensions to project to will do.
+
+        Raises:
+            TaskError: The integers describe no such mechanism, or have one that it does not use.
+        """
+        inner = MultiHm(spec.projected, spec.sampled, Hybrid.of_parts(spec))
+        mechanism = cls(dimensions, inner, nonce)
+        check_stated(spec, mechanism.spec(spec.low, spec.high))
+        return mechanism
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """
+        Build it from a task, whose domain_size is the numbers that a person has.
+
+        Raises:
+            TaskError: As of `of_spec`, or the task is not about numbers.
+        """
+        return cls.of_spec(number_spec(task), task.domain_size, task.nonce)
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """State the integers of Multi-HM, and how many dimensions it is given."""
+        answer = self.inner.answer
+        return stated(
+            self.NAME,
+            low,
+            high,
+            self.report_dtype,
+            weights=answer.weights,
+            steps=answer.steps,
+            reach=answer.reach,
+            piecewise_weight=answer.piecewise_weight,
+            sampled=self.inner.sampled,
+            projected=self.inner.dimensions,
+        )
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """R, shape (d, q)."""
+        return projection(self.nonce, self.dimensions, self.inner.dimensions)
+
+    @property
+    def local_epsilon(self) -> float:
+        """Multi-HM's: the projection knows no one's numbers."""
+        return self.inner.local_epsilon
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Say whether Multi-HM keeps it. Run by the user agent."""
+        return self.inner.keeps_promise(local_epsilon)
+
+    @property
+    def reduction(self) -> Reduction:
+        """Multi-HM's: what is projected and clipped is a vector of the cube like any other."""
+        return self.inner.reduction
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """Multi-HM's."""
+        return self.inner.report_dtype
+
+    def project(self, values: Numbers) -> Numbers:
+        """Give each person's clip(tR, -1, 1). Run by the user agent."""
+        return np.clip(values @ self.matrix, -1.0, 1.0)
+
+    def randomize(self, values: Numbers, rng: np.random.Generator) -> Reports:
+        """
+        Project and randomize each person's numbers. Run by the user agent.
+
+        Args:
+            values: Shape (n, dimensions), each in -1 .. 1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports of Multi-HM over the projected dimensions.
+
+        Raises:
+            ValueRangeError: A number is not in -1 .. 1, or there are more or fewer.
+        """
+        check_numbers(values, self.dimensions)
+        return self.inner.randomize(self.project(values), rng)
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which reports Multi-HM can make. Run by the analyzer."""
+        return self.inner.valid(reports)
+
+    def tally(self, reports: Reports) -> Counts:
+        """
+        Add reports up, as Multi-HM does. Run by the analyzer.
+
+        Raises:
+            ReportError: One is not valid.
+        """
+        return self.inner.tally(reports)
+
+    def estimate(self, cells: Counts) -> Moments:
+        """
+        Map the means of the projected vectors back. Run by the analyzer.
+
+        The variances are those of noise only. The covariances between projected dimensions, some
+        1/q of them, are left out, since nothing is known of the products that they come from.
+        """
+        found = self.inner.estimate(cells)
+        return Moments(
+            means=self.matrix @ found.means,
+            variances=self.matrix**2 @ found.variances,
+            unbiased=False,
+        )
+
+    def variance(self, values: Numbers) -> Vector:
+        """
+        Give the exact variance of the estimated means for these people, of noise alone.
+
+        Two projected dimensions of one report are told of together with chance k(k-1)/q(q-1), so
+        that they have the covariance -c·x_i·x_l, c = (q-k)/k(q-1): with Σ over dimensions it takes
+        c·((xRᵀ)² - Σ R²x²) off.
+        """
+        told = self.project(values)
+        k, q = self.inner.sampled, self.inner.dimensions
+        shared = (q - k) / (k * (q - 1)) if q > 1 else 0.0
+        squares = (told**2).sum(axis=0)
+        mapped = ((told @ self.matrix.T) ** 2).sum(axis=0)
+        products = mapped - self.matrix**2 @ squares
+        own = self.matrix**2 @ self.inner.variance(told)
+        exact: Vector = own - shared * products / len(values) ** 2
+        return exact
+
+    def bias(self, values: Numbers) -> Vector:
+        """Give the expected estimate less the mean of these people, clipping included; exact."""
+        expected: Vector = self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0)
+        return expected
+
+    def bias_floor(self, means: Vector) -> float:
+        """
+        Give the mean squared error that no number of people gets below: |(I - RRᵀ)·means|² / d.
+
+        Exact where nothing is clipped; for means that are all alike about (1 - q/d) times their
+        square.
+        """
+        lost = means - self.matrix @ (means @ self.matrix)
+        return float(lost @ lost) / self.dimensions

@@ -1,0 +1,180 @@
+"""
+The piecewise mechanism for a number in -1 .. 1 [WXY+19], on a grid.
+
+It is the square wave's response with another reach: a place near the number's with weight `true`
+each, any other with weight `other`. The paper's band of length C-1 out of 2C, C = (e^(ε/2)+1) /
+(e^(ε/2)-1), is 1/(e^(ε/2)+1) of all places. The expected place is linear in the number, whatever
+the band, and so is the estimate in the place.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.mechanisms.band_response import BandResponse
+from common.mechanisms.base import Counts, Vector
+from common.mechanisms.numeric.coded_number import CodedNumber, Spread, Totals
+from common.mechanisms.numeric.number import (
+    STEPS,
+    SpecifiedNumbers,
+    WantedNumbers,
+    check_one_number,
+    number_weights,
+    stated,
+    to_grid,
+)
+from common.mechanisms.reduction import PureReduction, Reduction
+from common.mechanisms.weights import ResponseWeights
+from common.protocols import NumberMechanismName
+from common.task.specs import MAX_WEIGHT_SUM, NumberSpec
+from common.task.task import MAX_USERS
+
+
+def paper_reach(steps: int, local_epsilon: float) -> int:
+    """
+    Give the reach whose band is nearest to the paper's share of all places [WXY+19].
+
+    A band of w = 2·reach + 1 out of steps + w places is 1/(e^(ε/2)+1) of them at
+    w = steps·e^(-ε/2); here w is the nearest odd number.
+    """
+    return max(0, round((steps * math.exp(-local_epsilon / 2) - 1) / 2))
+
+
+@dataclass(frozen=True)
+class Piecewise(CodedNumber, SpecifiedNumbers):
+    """
+    Report a place around the grid point that the number was rounded to, or any.
+
+    A place i among the first steps+1 is the number 2i/steps - 1 moved by the reach. A report stands
+    for (place - middle) / (signal · steps/2), signal the chance that it was drawn from around its
+    own: a report that was drawn from all places is the middle on average.
+    """
+
+    NAME: ClassVar[NumberMechanismName] = "piecewise"
+
+    steps: int
+    reach: int
+    weights: ResponseWeights
+
+    def __post_init__(self) -> None:
+        if self.steps < 2 or self.steps % 2:  # noqa: PLR2004  # an end on either side of the middle
+            raise TaskError(f"steps is {self.steps}; a grid has an even number of them, at least 2")
+        if self.answers**2 * MAX_USERS > MAX_WEIGHT_SUM:
+            raise TaskError(
+                f"there are {self.answers} places; with more than "
+                f"{math.isqrt(MAX_WEIGHT_SUM // MAX_USERS)} their squares could not be added up"
+            )
+        _ = self.response
+
+    @classmethod
+    def wanting(cls, wanted: WantedNumbers) -> Self:
+        """Take the reach of the paper, and the odds that come closest to e^ε."""
+        check_one_number(cls.NAME, wanted.dimensions)
+        return cls.for_epsilon(wanted.local_epsilon)
+
+    @classmethod
+    def for_epsilon(cls, local_epsilon: float, steps: int = STEPS) -> Self:
+        """
+        Choose the integers.
+
+        Raises:
+            TaskError: local_epsilon is out of range.
+        """
+        weights = ResponseWeights.for_epsilon(local_epsilon)
+        return cls(steps, paper_reach(steps, local_epsilon), weights)
+
+    @classmethod
+    def built(cls, spec: NumberSpec, dimensions: int) -> Self:
+        """Take a grid, a reach and odds as a task has them; any reach will do."""
+        check_one_number(cls.NAME, dimensions)
+        return cls(spec.steps, spec.reach, number_weights(spec))
+
+    def spec(self, low: float, high: float) -> NumberSpec:
+        """State the grid, the reach and the odds."""
+        return stated(
+            self.NAME,
+            low,
+            high,
+            self.report_dtype,
+            weights=self.weights,
+            steps=self.steps,
+            reach=self.reach,
+        )
+
+    @cached_property
+    def response(self) -> BandResponse:
+        """The band around each of the steps+1 points of the grid."""
+        return BandResponse(self.steps + 1, self.reach, self.weights)
+
+    @property
+    def answers(self) -> int:
+        """How many places there are."""
+        return self.steps + 1 + 2 * self.reach
+
+    @property
+    def features(self) -> int:
+        """Reports, their places, and the squares of their places."""
+        return 3
+
+    @property
+    def _middle(self) -> int:
+        return self.steps // 2 + self.reach
+
+    @cached_property
+    def unit(self) -> float:
+        """What one place is worth: 2 / (steps · signal)."""
+        return 2 / (self.steps * self.response.signal)
+
+    @cached_property
+    def spread(self) -> Spread:
+        """
+        Give E[r²] = t²/signal + level, t on the grid.
+
+        In places from the middle: with chance `signal` uniform over w places around t·steps/2, of
+        variance (w²-1)/12, else uniform over all D, of second moment (D²-1)/12.
+        """
+        signal = self.response.signal
+        near, any_ = ((n**2 - 1) / 12 for n in (self.response.width, self.response.places))
+        return Spread(
+            level=(signal * near + (1 - signal) * any_) * self.unit**2,
+            slope=1 / signal,
+            steps=self.steps,
+        )
+
+    @property
+    def reduction(self) -> Reduction:
+        """That of the response; where the bands of the two ends overlap, only the odds."""
+        return self.response.reduction or PureReduction(local_epsilon=self.local_epsilon)
+
+    def encode(self, numbers: Vector, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Round each number to the grid, and answer for its point."""
+        return self.response.randomize(to_grid(numbers, self.steps, rng), rng)
+
+    def decode(self, codes: NDArray[np.int64]) -> Vector:
+        """Give how far places are from the middle, in units of their worth."""
+        stands: Vector = (codes - self._middle).astype(np.float64) * self.unit
+        return stands
+
+    def parts(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Give 1, the place, and its square."""
+        return np.stack([np.ones_like(codes), codes, codes**2])
+
+    def totals(self, sums: Counts) -> Totals:
+        """
+        Move sums to the middle, in whole numbers, and weigh them.
+
+        With D places and n reports no number on the way exceeds D²·n.
+        """
+        count, places, squares = sums[:, 0], sums[:, 1], sums[:, 2]
+        first = (places - self._middle * count).astype(np.float64)
+        second = squares - self._middle * (2 * places - self._middle * count)
+        return Totals(
+            count=count.astype(np.float64),
+            first=first * self.unit,
+            second=second * self.unit**2,
+        )

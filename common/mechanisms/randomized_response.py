@@ -1,0 +1,193 @@
+"""Generalized randomized response (GRR, k-RR) over a small domain [KBR16]."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.base import Channel, Counts, Reports, Vector, Wanted, check_values
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.support import SupportCounting
+from common.mechanisms.weights import OddsOfWeights, ResponseWeights
+from common.messages.submission import PLAIN_REPORT, plain_reports
+from common.task.specs import MechanismSpec
+from common.task.task import Task
+
+
+class _Identity:
+    """Every cell supports one item: its own."""
+
+    def forward(self, theta: Vector) -> Vector:
+        return theta
+
+    def adjoint(self, weights: Vector) -> Vector:
+        return weights
+
+
+@dataclass(frozen=True)
+class Grr(OddsOfWeights, SupportCounting):
+    """Report the own item with weight `true`, each other item with weight `other`."""
+
+    domain_size: int
+    weights: ResponseWeights
+
+    @classmethod
+    def specify(cls, wanted: Wanted) -> MechanismSpec:
+        """
+        Give as many answers as items.
+
+        Raises:
+            TaskError: local_epsilon is out of range.
+        """
+        mechanism = cls(wanted.domain_size, ResponseWeights.for_epsilon(wanted.local_epsilon))
+        return wanted.spec(
+            mechanism.weights, buckets=mechanism.domain_size, dtype=mechanism.report_dtype
+        )
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Build it from a task, which has checked that there are as many answers as items."""
+        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """One unsigned 32-bit item."""
+        return PLAIN_REPORT
+
+    @cached_property
+    def _total(self) -> int:
+        return self.weights.total(self.domain_size)
+
+    @property
+    def p(self) -> float:
+        """Weight true / W."""
+        return self.weights.true / self._total
+
+    @property
+    def q(self) -> float:
+        """Weight other / W; not (1 - p) / (k - 1), which is exactly 0 when p rounds to 1."""
+        return self.weights.other / self._total
+
+    @property
+    def q_dummy(self) -> float:
+        """A dummy is a uniform item."""
+        return 1 / self.domain_size
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """One histogram: no report supports two items."""
+        return MatchCountReduction.for_weights(
+            answers=self.domain_size, weights=self.weights, hashed=False
+        )
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """
+        Randomize each value. Run by the user agent.
+
+        Args:
+            values: Items, shape (n,), each in 0 .. domain_size-1.
+            rng: Source of randomness.
+
+        Returns:
+            n reports, field item (uint32).
+
+        Raises:
+            ValueRangeError: A value lies outside the domain.
+        """
+        check_values(values, self.domain_size)
+        return plain_reports(self.weights.respond(values, self.domain_size, rng))
+
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """Draw `count` uniform items: GRR's blanket. Run by the user agent."""
+        return plain_reports(rng.integers(0, self.domain_size, size=count, dtype=np.int64))
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Say which reports name an item. Run by the analyzer."""
+        inside: NDArray[np.bool_] = reports["item"] < self.domain_size
+        return inside
+
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Say which reports name an item. Run by auditors."""
+        named: NDArray[np.bool_] = reports["item"] == item
+        return named
+
+    def tally(self, reports: Reports) -> Counts:
+        """
+        Count reports by item. Run by the analyzer.
+
+        Returns:
+            Counts of shape (domain_size,).
+
+        Raises:
+            ReportError: An item is out of range.
+        """
+        if not self.valid(reports).all():
+            raise ReportError(f"an item is not below {self.domain_size}")
+        return np.bincount(reports["item"].astype(np.int64), minlength=self.domain_size)
+
+    def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
+        """
+        Draw the counts that users and dummies would come to.
+
+        A report is the truth with probability signal and uniform otherwise: binomial numbers tell
+        the truth, and all the rest spread uniformly.
+
+        Cost: one binomial and one multinomial cell an item.
+        """
+        truthful = rng.binomial(users, self.reduction.signal)
+        rest = int(users.sum() - truthful.sum()) + n_dummies
+        spread = rng.multinomial(rest, np.full(self.domain_size, 1 / self.domain_size))
+        return np.asarray(truthful + spread, dtype=np.int64)
+
+    def support_counts(self, cells: Counts) -> Counts:
+        """Give the cells themselves: a report supports the item it names."""
+        return cells
+
+    def channel(self, real_share: float) -> Channel:
+        """Give the law of a reported item when a share real_share of reports are users' own."""
+        return Channel(
+            incidence=_Identity(),
+            scale=np.ones(self.domain_size),
+            kept=real_share * self.reduction.signal,
+            floor=real_share * self.q + (1 - real_share) * self.q_dummy,
+        )
+
+
+ITEMS: Final = 2
+
+
+@dataclass(frozen=True)
+class Warner(Grr):
+    """Tell the truth about a bit with weight `true`, the opposite with weight `other`."""
+
+    def __post_init__(self) -> None:
+        if self.domain_size != ITEMS:
+            raise TaskError(
+                f"domain_size is {self.domain_size}; Warner's randomized response is for a bit, "
+                "and it must be 2"
+            )
+
+    @classmethod
+    def keeping(cls, chance: Fraction) -> Self:
+        """Tell the truth with this chance, exactly: ε = ln(p / (1-p)); see `keep_weights`."""
+        return cls(ITEMS, keep_weights(chance))
+
+
+def keep_weights(chance: Fraction) -> ResponseWeights:
+    """
+    Give the integer weights of a bit that is kept with chance p.
+
+    Args:
+        chance: p, above 1/2 and at most 1; a fraction, such as Fraction("0.75"), so that the
+            weights are exact.
+
+    Raises:
+        TaskError: p is not above 1/2 and at most 1, or has no weights below 2^63.
+    """
+    if not ITEMS * chance > 1 or chance > 1:
+        raise TaskError(f"a bit is kept with chance {chance}; it must be above 1/2 and at most 1")
+    return ResponseWeights(true=chance.numerator, other=chance.denominator - chance.numerator)

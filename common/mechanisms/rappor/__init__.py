@@ -1,0 +1,1 @@
+"""RAPPOR: Bloom filters with permanent and instantaneous responses."""

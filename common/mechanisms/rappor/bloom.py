@@ -1,0 +1,80 @@
+"""
+Which bits of a filter a text sets, in a cohort: RAPPOR's hashing [EPK14], bit for bit that of the
+public client [GRappor].
+
+The digest is MD5 of the cohort (four bytes, big-endian) and the text. Nothing rests on MD5 being
+hard to invert or to collide: it spreads texts over bits, and privacy holds for any filter.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import TaskError
+from common.mechanisms.base import Vector
+
+_DIGEST_BYTES: Final = 16
+_COHORT_BYTES: Final = 4
+
+
+def check_hashes(bits: int, hashes: int) -> None:
+    """
+    Check that one digest is enough for all hashes.
+
+    Raises:
+        TaskError: It is not: each takes a byte, or two where there are more than 256 bits.
+    """
+    most = _DIGEST_BYTES // hash_bytes(bits)
+    if hashes > most:
+        raise TaskError(f"hashes is {hashes}; a filter of {bits} bits allows at most {most}")
+
+
+def hash_bytes(bits: int) -> int:
+    """Give the bytes of a digest that name one of so many bits: 1 up to 256, 2 up to 65,536."""
+    return ((bits - 1).bit_length() - 1) // 8 + 1 if bits > 1 else 1
+
+
+def positions(text: bytes, cohort: int, bits: int, hashes: int) -> tuple[int, ...]:
+    """
+    Give the bits that a text sets, one a hash: fewer bits than hashes where two are the same.
+
+    The i-th group of bytes of the digest, least significant first, modulo the number of bits.
+
+    Args:
+        text: UTF-8, or any bytes.
+        cohort: 0 or more, below 2^32.
+        bits: k, the length of the filter.
+        hashes: h; as `check_hashes` allows.
+    """
+    width = hash_bytes(bits)
+    message = cohort.to_bytes(_COHORT_BYTES, "big") + text
+    digest = hashlib.new("md5", message, usedforsecurity=False).digest()
+    return tuple(
+        int.from_bytes(digest[start : start + width], "little") % bits
+        for start in range(0, hashes * width, width)
+    )
+
+
+def all_positions(texts: Sequence[bytes], cohorts: int, bits: int, hashes: int) -> NDArray[np.intp]:
+    """
+    Give the bits that each text sets in each cohort, shape (texts, cohorts, hashes).
+
+    Cost: a digest for each text and cohort, some 2 µs.
+    """
+    found = [positions(text, cohort, bits, hashes) for text in texts for cohort in range(cohorts)]
+    return np.array(found, dtype=np.intp).reshape(len(texts), cohorts, hashes)
+
+
+def hash_chances(bits: int) -> Vector:
+    """
+    Give the chance that one hash of a random text names each bit, shape (bits,).
+
+    1/k if k is a power of two; otherwise the first bits come up a little more often.
+    """
+    values = 256 ** hash_bytes(bits)
+    whole, rest = divmod(values, bits)
+    chances: Vector = (whole + (np.arange(bits) < rest)) / values
+    return chances

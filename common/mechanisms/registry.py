@@ -1,0 +1,165 @@
+"""From what a task says of its mechanism to the mechanism, and from a wish to what a task says."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from common.errors import TaskError
+from common.mechanisms.base import Mechanism, Randomizer, Wanted
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.key_value.privkv import PrivKv
+from common.mechanisms.numeric.coordinate_sampling import Harmony, MultiHm
+from common.mechanisms.numeric.duchi import Duchi
+from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.numeric.laplace import Laplace
+from common.mechanisms.numeric.mean_est import MeanEst
+from common.mechanisms.numeric.multi_rphm import MultiRphm
+from common.mechanisms.numeric.number import NumberMechanism
+from common.mechanisms.numeric.piecewise import Piecewise
+from common.mechanisms.randomized_response import Grr, Warner
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from common.protocols import Kind, MechanismName, NumberMechanismName
+from common.task.specs import MechanismSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
+
+
+class Catalogued(Protocol):
+    """A mechanism's way into a task, and out of it again."""
+
+    @classmethod
+    def specify(cls, wanted: Wanted) -> MechanismSpec:
+        """Work out the integers. Run by the analyzer."""
+
+    @classmethod
+    def of(cls, task: Task) -> Mechanism:
+        """Build the mechanism from its integers. Run by the user agent and by the analyzer."""
+
+
+_CATALOGUE: Final[Mapping[MechanismName, type[Catalogued]]] = MappingProxyType(
+    {
+        "grr": Grr,
+        "warner": Warner,
+        "symmetric-unary": SymmetricUnary,
+        "optimized-unary": OptimizedUnary,
+        "local-hashing": LocalHashing,
+        "string-hashing": StringHashing,
+        "square-wave": SquareWave,
+    }
+)
+
+_OF_NUMBERS: Final[Mapping[NumberMechanismName, type[NumberMechanism]]] = MappingProxyType(
+    {
+        "laplace": Laplace,
+        "duchi": Duchi,
+        "piecewise": Piecewise,
+        "hybrid": Hybrid,
+        "harmony": Harmony,
+        "mean-est": MeanEst,
+        "multi-hm": MultiHm,
+        "multi-rphm": MultiRphm,
+    }
+)
+
+
+def specify(
+    name: MechanismName, *, domain_size: int, buckets: int, local_epsilon: float
+) -> MechanismSpec:
+    """
+    Work out the integers of a mechanism. Run by the analyzer when it drafts a task.
+
+    Args:
+        name: Of the mechanism.
+        domain_size: Items, at least 2.
+        buckets: For hashing; every other mechanism knows its answers from the items.
+        local_epsilon: Above 0 and at most 20, or infinite for reports without noise.
+
+    Raises:
+        TaskError: local_epsilon is out of range, or the mechanism does not fit the domain.
+    """
+    wanted = Wanted(
+        name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon
+    )
+    return _CATALOGUE[name].specify(wanted)
+
+
+def mechanism_of(task: Task) -> Mechanism:
+    """
+    Build the mechanism of a task that collects items. Run by the user agent and by the analyzer.
+
+    Raises:
+        TaskError: The task's integers do not describe a mechanism that this program knows.
+    """
+    mechanism = _CATALOGUE[task.item_mechanism.name].of(task)
+    _check_length(task, mechanism)
+    return mechanism
+
+
+def rappor_of(task: Task) -> Rappor:
+    """
+    Build the mechanism of a task that collects texts; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task collects no texts, or its integers describe no RAPPOR.
+    """
+    rappor = Rappor.of(spec_as(task.mechanism, RapporSpec), task.labels)
+    _check_length(task, rappor)
+    return rappor
+
+
+def number_mechanism_named(name: NumberMechanismName) -> type[NumberMechanism]:
+    """Give a mechanism for numbers, to be specified or built."""
+    return _OF_NUMBERS[name]
+
+
+def number_mechanism_of(task: Task) -> NumberMechanism:
+    """
+    Build the mechanism of a task that collects numbers; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task collects no numbers, or its integers describe none of their mechanisms.
+    """
+    mechanism = _OF_NUMBERS[spec_as(task.mechanism, NumberSpec).name].of(task)
+    _check_length(task, mechanism)
+    return mechanism
+
+
+def priv_kv_of(task: Task) -> PrivKv:
+    """
+    Build the mechanism of a task that collects pairs; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task collects no pairs, or its integers describe no PrivKV.
+    """
+    priv_kv = PrivKv.of(task)
+    _check_length(task, priv_kv)
+    return priv_kv
+
+
+def randomizer_of(task: Task) -> Randomizer:
+    """
+    Build a task's mechanism, whatever kind of value it asks for; as `mechanism_of`.
+
+    Raises:
+        TaskError: The task's integers do not describe a mechanism that this program knows.
+    """
+    return _OF_KIND[task.kind](task)
+
+
+def _check_length(task: Task, randomizer: Randomizer) -> None:
+    if randomizer.report_dtype.itemsize != task.mechanism.report_bytes:
+        raise TaskError(
+            f"report_bytes is {task.mechanism.report_bytes}; a report of this mechanism has "
+            f"{randomizer.report_dtype.itemsize}"
+        )
+
+
+_OF_KIND: Final[Mapping[Kind, Callable[[Task], Randomizer]]] = {
+    "categorical": mechanism_of,
+    "string": rappor_of,
+    "mean": number_mechanism_of,
+    "vector": number_mechanism_of,
+    "key-value": priv_kv_of,
+}

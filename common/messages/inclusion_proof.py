@@ -1,0 +1,124 @@
+"""
+What the analyzer says it received, signed, and how anybody checks that a report is in it. Pure.
+
+The analyzer signs the root of a batch's tree (`merkle.py`) and the tree's salt before it
+acknowledges the delivery. The shuffler relays what is signed and single buckets; a device checks
+alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from common.crypto.merkle import HASH_BYTES, Tree, bits_for, prefix_of, root_of, salted, split
+from common.crypto.signing import SIGNATURE_BYTES, PublicIdentity, SigningIdentity
+from common.errors import ProofError
+from common.messages.batch import BatchId
+from common.task_digest import TaskDigest
+
+PREFIX_BYTES: Final = 4
+PROOF_DAYS: Final = 14
+"""For so long after a task's deadline devices ask for proofs, and shufflers can show them."""
+_LABEL: Final = b"shuffledp v1 batch commitment"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCommitment:
+    """The root of everything that arrived for a task, and the analyzer's signature."""
+
+    task_digest: TaskDigest
+    batch_id: BatchId
+    n_leaves: int
+    """Different sealed reports: copies of one stand in the tree once."""
+    bits: int
+    salt: bytes
+    root: bytes
+    signature: bytes
+
+    @classmethod
+    def sign(
+        cls,
+        identity: SigningIdentity,
+        digest: TaskDigest,
+        batch_id: BatchId,
+        tree: Tree,
+        salt: bytes,
+    ) -> Self:
+        """Commit to a salted tree. Run by the analyzer. Signing again gives the same bytes."""
+        blank = cls(
+            task_digest=digest,
+            batch_id=batch_id,
+            n_leaves=tree.n_leaves,
+            bits=tree.bits,
+            salt=salt,
+            root=tree.root,
+            signature=bytes(SIGNATURE_BYTES),
+        )
+        return replace(blank, signature=identity.sign_message(_LABEL, blank._message()))
+
+    def check(self, identity: PublicIdentity, digest: TaskDigest) -> None:
+        """
+        Check that it is the pinned analyzer's, of this task, and a tree of the agreed shape.
+
+        Raises:
+            ProofError: It is not.
+        """
+        if self.task_digest != digest:
+            raise ProofError("the batch commitment is of another task")
+        if self.bits != bits_for(self.n_leaves):
+            raise ProofError(
+                f"the batch commitment has {self.bits} bits; over {self.n_leaves} leaves there "
+                f"are {bits_for(self.n_leaves)}"
+            )
+        if not identity.signed(_LABEL, self._message(), self.signature):
+            raise ProofError("the batch commitment is not signed by the pinned analyzer")
+
+    def prefix_of(self, leaf: bytes) -> int:
+        """Give the number of the bucket in which a leaf stands, if it arrived."""
+        return prefix_of(salted(self.salt, leaf), self.bits)
+
+    def _message(self) -> bytes:
+        """Lay out what is signed: every field of fixed length."""
+        return b"".join(
+            (
+                self.task_digest,
+                self.batch_id,
+                self.n_leaves.to_bytes(8),
+                self.bits.to_bytes(1),
+                self.salt,
+                self.root,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InclusionProof:
+    """One bucket of a batch's tree, and the hashes beside its way to the root."""
+
+    commitment: BatchCommitment
+    bucket: bytes
+    """Its salted leaves in order, one after the other."""
+    path: Sequence[bytes]
+
+    @classmethod
+    def of(cls, tree: Tree, commitment: BatchCommitment, prefix: int) -> Self:
+        """Take a bucket out of a tree. Run by the shuffler."""
+        return cls(commitment=commitment, bucket=tree.bucket(prefix), path=tree.path(prefix))
+
+    def holds(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
+        """
+        Say whether a leaf is among what the analyzer received. Run by the user agent.
+
+        Returns:
+            False where the proof shows that it is not: its bucket is whole and does not hold it.
+
+        Raises:
+            ProofError: It proves neither: another task or signer, or it does not lead to the root.
+        """
+        self.commitment.check(identity, digest)
+        bits, prefix = self.commitment.bits, self.commitment.prefix_of(leaf)
+        if len(self.path) != bits or any(len(beside) != HASH_BYTES for beside in self.path):
+            raise ProofError(f"the way to the root has {len(self.path)} steps; it must have {bits}")
+        if root_of(self.bucket, prefix, self.path) != self.commitment.root:
+            raise ProofError("the bucket does not lead to the root that the analyzer signed")
+        return salted(self.commitment.salt, leaf) in split(self.bucket)

@@ -1,0 +1,139 @@
+"""
+One entry of the analyzer's ledger, and the chain that no entry can leave unnoticed.
+
+Each entry's hash is SHA-256 over a label, the hash of the entry before, and the entry as canonical
+JSON (sorted keys, no spaces, ASCII). Whoever has noted the last hash, the head, notices any change
+of what it stands on. Taking entries off the end leaves a valid chain: only a noted head shows it.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Self, get_args
+
+from common.errors import LedgerError
+from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.messages.guarantee import Coalition
+from common.task_digest import DIGEST_BYTES, TaskDigest
+
+HASH_BYTES: Final = 32
+FIRST_PREVIOUS_HASH: Final = bytes(HASH_BYTES)
+"""What stands before the first entry."""
+
+_LABEL: Final = b"shuffledp v1 ledger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """What one released batch cost."""
+
+    entry: int
+    """1, 2, 3, …"""
+    task_digest: TaskDigest
+    batch_id: BatchId
+    population: str
+    n_users: int
+    n_refused: int
+    """Reports that were refused, each taken for another honest user's."""
+    coalition: Coalition
+    epsilon: float
+    """Of this release alone, at `delta`; may be infinite."""
+    delta: float
+    theorem: str
+    composed_epsilon: float
+    """Of all releases to the population up to this one, at the task's budget_delta."""
+    previous_hash: bytes
+    entry_hash: bytes
+
+    def __post_init__(self) -> None:
+        for name, value, length in (
+            ("task_digest", self.task_digest, DIGEST_BYTES),
+            ("batch_id", self.batch_id, BATCH_ID_BYTES),
+            ("previous_hash", self.previous_hash, HASH_BYTES),
+            ("entry_hash", self.entry_hash, HASH_BYTES),
+        ):
+            if type(value) is not bytes or len(value) != length:
+                raise LedgerError(f"entry {self.entry}: {name} must have {length} bytes")
+        if self.coalition not in get_args(Coalition):
+            raise LedgerError(f"entry {self.entry} names a coalition that there is not")
+        for name, figure in (
+            ("epsilon", self.epsilon),
+            ("delta", self.delta),
+            ("composed_epsilon", self.composed_epsilon),
+        ):
+            if type(figure) is not float or not figure >= 0:
+                raise LedgerError(f"entry {self.entry}: {name} is no number from 0 on")
+        if self.delta > 1:
+            raise LedgerError(f"entry {self.entry}: delta is {self.delta}; it may be 1 at most")
+
+    @classmethod
+    def chained(cls, previous_hash: bytes, **fields: Any) -> Self:  # noqa: ANN401  # as declared
+        """Make the entry that follows the one with this hash."""
+        unsealed = cls(**fields, previous_hash=previous_hash, entry_hash=bytes(HASH_BYTES))
+        return cls(**fields, previous_hash=previous_hash, entry_hash=unsealed.expected_hash())
+
+    def fields(self) -> dict[str, Any]:
+        """Give what is hashed beside the previous hash; bytes in hexadecimal, infinity as "inf"."""
+        return {
+            "entry": self.entry,
+            "task_digest": self.task_digest.hex(),
+            "batch_id": self.batch_id.hex(),
+            "population": self.population,
+            "n_users": self.n_users,
+            "n_refused": self.n_refused,
+            "coalition": self.coalition,
+            "epsilon": _finite(self.epsilon),
+            "delta": _finite(self.delta),
+            "theorem": self.theorem,
+            "composed_epsilon": _finite(self.composed_epsilon),
+        }
+
+    def expected_hash(self) -> bytes:
+        """Work out the hash that this entry must have."""
+        text = json.dumps(
+            self.fields(), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        )
+        return hashlib.sha256(_LABEL + self.previous_hash + text.encode("ascii")).digest()
+
+
+def _finite(figure: float) -> float | str:
+    return "inf" if figure == math.inf else figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainHead:
+    """Where a chain of entries ends so far."""
+
+    entry: int = 0
+    entry_hash: bytes = FIRST_PREVIOUS_HASH
+
+
+def verify(entries: Iterable[LedgerEntry], head: ChainHead | None = None) -> ChainHead:
+    """
+    Walk a chain, and give its new head. Run by the analyzer at start, and by an operator.
+
+    Args:
+        entries: In their order, all that follow `head`.
+        head: Where the part that was verified before ends; without it, nothing was.
+
+    Raises:
+        LedgerError: Names the first entry that breaks the chain.
+    """
+    head = head or ChainHead()
+    for entry in entries:
+        if entry.entry != head.entry + 1:
+            raise LedgerError(
+                f"the ledger is broken: entry {entry.entry} follows entry {head.entry}"
+            )
+        if entry.previous_hash != head.entry_hash:
+            raise LedgerError(
+                f"the ledger is broken at entry {entry.entry}: it does not follow the one before"
+            )
+        if entry.entry_hash != entry.expected_hash():
+            raise LedgerError(
+                f"the ledger is broken at entry {entry.entry}: it is not what its hash says"
+            )
+        head = ChainHead(entry=entry.entry, entry_hash=entry.entry_hash)
+    return head

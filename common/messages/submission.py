@@ -1,0 +1,87 @@
+"""A submission: all sealed reports of one user, laid out inside one envelope.
+
+The envelope's plaintext is submission id ‖ sealed reports, of fixed length.
+Fixed-length binary, because a protocol buffer inside a ciphertext would leak its content by its
+length. The user agent packs, the shuffler unpacks.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import WireError
+from common.task.task import SUBMISSION_ID_BYTES, Task
+
+
+class Outcome(StrEnum):
+    """
+    What became of one submission at the shuffler.
+
+    Text, because it is looked up for each of many: hashing another member of an enumeration is a
+    call of Python, which a million submissions a minute feel.
+    """
+
+    STORED = "stored"
+    REPEATED = "repeated"
+    """These very bytes had been stored before."""
+    CONFLICT = "conflict"
+    """The submission id had been used with other bytes."""
+    CLOSED = "closed"
+    """The batch no longer collects."""
+    MALFORMED = "malformed"
+    """It does not open, or has the wrong length."""
+    TOKEN_USED = "token used"  # noqa: S105  # no password
+    """Its token came before, with another submission."""
+    UNAUTHENTICATED = "unauthenticated"
+    """It has no token, or none of this collection."""
+
+
+REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Outcome.REPEATED})
+"""What becomes of a submission that is not in the batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What an envelope holds: sealed reports, under an id that makes a retry recognisable."""
+
+    submission_id: bytes
+    sealed_reports: bytes
+    """The task's reports_per_user sealed reports, one after the other."""
+
+
+def pack(submission: Submission) -> bytes:
+    """Lay a submission out as an envelope's plaintext."""
+    return submission.submission_id + submission.sealed_reports
+
+
+def unpack(plaintext: bytes, task: Task) -> Submission:
+    """
+    Take an envelope's plaintext apart. Run by the shuffler.
+
+    Raises:
+        WireError: It does not hold an id and exactly the task's number of sealed reports.
+    """
+    room = len(plaintext) - SUBMISSION_ID_BYTES
+    expected = task.reports_per_user * task.sealed_report_bytes
+    if room != expected:
+        raise WireError(
+            f"the envelope holds {max(room, 0)} bytes of sealed reports; a submission of this task "
+            f"holds {task.reports_per_user} reports of {task.sealed_report_bytes} bytes"
+        )
+    return Submission(
+        submission_id=plaintext[:SUBMISSION_ID_BYTES],
+        sealed_reports=plaintext[SUBMISSION_ID_BYTES:],
+    )
+
+
+PLAIN_REPORT: Final = np.dtype([("item", "<u4")])
+
+
+def plain_reports(items: NDArray[np.int64]) -> NDArray[np.void]:
+    """Lay items out as reports: shape (n,), field item (uint32)."""
+    reports = np.empty(items.shape, dtype=PLAIN_REPORT)
+    reports["item"] = items
+    return reports

@@ -1,0 +1,29 @@
+"""One person's value: what a device receives, and sends on only randomized."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from common.protocols import Kind
+
+Value = int | str | float | tuple[float, ...] | Mapping[int, float]
+"""An item; a text; a number; several numbers; or a number for each key that the person owns."""
+
+KIND_IN_WORDS: Final[Mapping[Kind, str]] = {
+    "categorical": "an item's number",
+    "string": "a text",
+    "mean": "a number",
+    "vector": "a list of numbers",
+    "key-value": "pairs of a key and a number",
+}
+"""What a task of each kind asks a person for."""
+
+
+def kind_of(value: Value) -> Kind:
+    """Tell what kind of task a value answers."""
+    if isinstance(value, int):
+        return "categorical"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, float):
+        return "mean"
+    return "vector" if isinstance(value, tuple) else "key-value"

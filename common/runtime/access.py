@@ -1,0 +1,215 @@
+"""Every call of every service: who may make it, and how much of it at once. A table.
+
+A call that is not in the table is refused, whoever makes it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, unique
+from types import MappingProxyType
+from typing import Final
+
+from common.crypto.tokens import OperatorToken
+from common.errors import CallerError, CredentialError
+from common.task.task import MAX_ENVELOPE_BYTES
+
+
+class Caller(Enum):
+    """Who may make a call."""
+
+    ANYONE = "anyone"
+    SHUFFLER = "shuffler"
+    """Whose certificate names it `shuffler`."""
+    OPERATOR = "operator"
+    """Whose certificate names it `operator`, and who shows the operator's token."""
+    TOKEN_HOLDER = "token holder"  # noqa: S105  # no password
+    """Who shows the operator's token, at a server that devices call without a certificate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What calls of one kind may take, all together and each."""
+
+    places: int
+    """Calls at once; one more is refused, for the moment."""
+    share: int
+    """Of them, those of one connection."""
+    read_seconds: float
+    """
+    Until a request has come whole, since its turn: a client that trickles is cut off. For as long
+    again a call waits in line for its turn; then there is no room for it.
+    """
+    seconds: float
+    """Until the answer, waiting and reading included."""
+    turns: int = 0
+    """Requests read at once; others wait in line, with nothing read of them. 0: no line."""
+    turns_share: int = 0
+    """Of them, those of one connection."""
+    long_answers: bool = False
+    """A turn lasts until the answer is made, and, of a long one, until it is gone."""
+    aside: bool = False
+    """Nobody's answer depends on such a call: that there is no room for it is no overload."""
+
+
+@unique  # kinds of equal limits would be one kind
+class CallKind(Enum):
+    """Calls that share places. A flood of one kind takes no place from another."""
+
+    SHORT = Limits(places=2048, share=64, read_seconds=10, seconds=30, turns=64, turns_share=4)
+    """About one user. Answers are short."""
+    TASK = Limits(
+        places=1024,
+        share=32,
+        read_seconds=10,
+        seconds=30,
+        turns=64,
+        turns_share=2,
+        long_answers=True,
+    )
+    """For a task, up to 2 MiB."""
+    BULK = Limits(places=128, share=4, read_seconds=60, seconds=300, turns=32, turns_share=4)
+    """Many users' submissions, up to 4 MiB."""
+    DELIVERY = Limits(places=4, share=4, read_seconds=3600, seconds=3600)
+    """A batch, in chunks; its chunks are read as it goes."""
+    OPERATING = Limits(places=16, share=8, read_seconds=10, seconds=600)
+    STEERING = Limits(places=16, share=8, read_seconds=10, seconds=30)
+    """An operator's, at the server that devices call."""
+    ANSWER = Limits(places=1024, share=1024, read_seconds=10, seconds=600)
+    """A person's own call to their device."""
+    HEALTH = Limits(places=64, share=2, read_seconds=5, seconds=10)
+    REFLECTION = Limits(places=8, share=1, read_seconds=5, seconds=60, aside=True)
+    """A conversation: requests and answers take turns, the next is read once the last is sent."""
+
+
+LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
+"""A longer message, in bytes, keeps its turn: a request until it is answered, an answer until it is
+gone. What calls of a kind hold is at most `places` times this and `turns` times the longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One row of the table."""
+
+    caller: Caller
+    kind: CallKind
+
+
+_REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+"""Only where the settings ask for it: elsewhere there is no such method."""
+
+CALLS: Final[Mapping[str, Call]] = MappingProxyType(
+    {
+        "/shuffledp.v1.UserAgent/Contribute": Call(Caller.ANYONE, CallKind.ANSWER),
+        "/shuffledp.v1.UserAgent/GetReceipt": Call(Caller.ANYONE, CallKind.ANSWER),
+        "/shuffledp.v1.Shuffler/FetchTask": Call(Caller.ANYONE, CallKind.TASK),
+        "/shuffledp.v1.Shuffler/Submit": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Shuffler/SubmitBulk": Call(Caller.ANYONE, CallKind.BULK),
+        "/shuffledp.v1.Shuffler/GetBatchStatus": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Shuffler/GetInclusion": Call(Caller.ANYONE, CallKind.SHORT),
+        "/shuffledp.v1.Shuffler/GetBatchProgress": Call(Caller.TOKEN_HOLDER, CallKind.STEERING),
+        "/shuffledp.v1.Shuffler/CloseBatch": Call(Caller.TOKEN_HOLDER, CallKind.STEERING),
+        "/shuffledp.v1.Analyzer/CreateTask": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/RegisterSentinels": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/GetTask": Call(Caller.SHUFFLER, CallKind.TASK),
+        "/shuffledp.v1.Analyzer/DeliverBatch": Call(Caller.SHUFFLER, CallKind.DELIVERY),
+        "/shuffledp.v1.Analyzer/GetResult": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/ListTasks": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/DescribeTask": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/shuffledp.v1.Analyzer/GetLedger": Call(Caller.OPERATOR, CallKind.OPERATING),
+        "/grpc.health.v1.Health/Check": Call(Caller.ANYONE, CallKind.HEALTH),
+        _REFLECTION: Call(Caller.ANYONE, CallKind.REFLECTION),
+    }
+)
+
+
+def asks_for_certificates(service: str) -> bool:
+    """Say whether a service's server lets nobody connect without a certificate."""
+    return any(
+        method.startswith(f"/{service}/") and call.caller in {Caller.SHUFFLER, Caller.OPERATOR}
+        for method, call in CALLS.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """What a server lets each connection have."""
+
+    streams: int
+    """Calls at once, refused ones too. A gRPC client keeps further calls until it has room."""
+    age_seconds: float
+    """Until the caller is told to open another: those that use gRPC do, and notice nothing."""
+    grace_seconds: float
+    """From then until it is cut off, with the answers that nobody has read."""
+
+
+_AGE: Final = 300.0
+_CERTIFIED_AGE: Final = 3600.0
+"""Of who shows a certificate: so that an ended one is shown no longer."""
+_MARGIN: Final = 10.0
+"""Seconds, beyond the longest call, for its answer to arrive."""
+
+
+def connections_of(service: str) -> Connections:
+    """Give the limits of a service's server: no call that the table allows is cut off by age."""
+    kinds = [call.kind.value for name, call in CALLS.items() if name.startswith(f"/{service}/")]
+    return Connections(
+        streams=max(kind.share for kind in kinds),
+        age_seconds=_CERTIFIED_AGE if asks_for_certificates(service) else _AGE,
+        grace_seconds=max(kind.seconds for kind in kinds) + _MARGIN,
+    )
+
+
+_BEARER: Final = "Bearer "
+_NAMED_BY_CERTIFICATE: Final = frozenset({Caller.SHUFFLER, Caller.OPERATOR})
+_WITH_TOKEN: Final = frozenset({Caller.OPERATOR, Caller.TOKEN_HOLDER})
+
+
+def check_caller(
+    allowed: Caller,
+    names: frozenset[str] | None,
+    shown: str | None,
+    token: OperatorToken | None,
+) -> None:
+    """
+    Check that a caller may make a call.
+
+    Args:
+        allowed: Who may.
+        names: What the caller's certificate names; None where there are no certificates.
+        shown: The token that came with the call.
+        token: The service's own; None if it has no operator.
+
+    Raises:
+        CallerError: The certificate names somebody else.
+        CredentialError: The token is missing, or not the service's.
+    """
+    if allowed in _NAMED_BY_CERTIFICATE and names is not None and allowed.value not in names:
+        raise CallerError(
+            f"this call is for the {allowed.value}: the caller's certificate names "
+            f"{', '.join(sorted(names)) or 'nobody'}"
+        )
+    if allowed in _WITH_TOKEN:
+        if token is None:
+            raise CredentialError("this service has no operator")
+        token.check(shown)
+
+
+def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
+    """
+    Give the party that a verified certificate names, from gRPC's description of the connection.
+
+    It is the common name. The alternative names also hold hosts, and a host may be called
+    anything; they count only in a certificate that has no common name.
+    """
+    found = [*certificate.get("x509_common_name", ())] or [
+        *certificate.get("x509_subject_alternative_name", ())
+    ]
+    return frozenset(name.decode("utf-8", errors="replace") for name in found)
+
+
+def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
+    """Find the token among what came with a call."""
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
+            return value.removeprefix(_BEARER)
+    return None

@@ -1,0 +1,141 @@
+"""Processor time and memory of a process and the worker processes that it started."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from common.crypto.key_ring import KeyRing, KeyState
+from common.errors import SettingsError
+from common.runtime.certificates import Certificate
+from common.runtime.clock import Clock
+from common.runtime.failure_counters import Incidents
+from common.runtime.metric_table import Party
+from common.runtime.metrics import Metrics
+from common.runtime.tls import TlsFiles
+from common.version import VERSION
+
+_CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was taken, at one moment."""
+
+    cpu_seconds: float
+    """Of all workers there ever were. May be short of what was read before by what a worker took
+    that ended in between: whoever counts it does not let it fall."""
+    resident_bytes: int
+
+
+def measure(pid: int | None = None) -> Usage:
+    """
+    Measure a process of this machine and its workers.
+
+    Args:
+        pid: Its number; None for this very process.
+
+    Raises:
+        psutil.Error: It has ended.
+
+    Cost: reads the table of processes, some milliseconds: not for the event loop.
+    """
+    own = psutil.Process(pid)
+    # First: a worker that ends after this is missed once; the other way round it would count twice,
+    # since the system adds an ended one to its parent.
+    cpu = _cpu_seconds(own)
+    resident = own.memory_info().rss
+    for worker in own.children(recursive=True):
+        with suppress(psutil.Error):  # it has ended
+            cpu += _cpu_seconds(worker)
+            resident += worker.memory_info().rss
+    return Usage(cpu_seconds=cpu, resident_bytes=resident)
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
+    """Give how much memory there is: the machine's, or the container's if that is less."""
+    machine = psutil.virtual_memory().total
+    try:
+        container = container_limit.read_text(encoding="ascii").strip()
+    except OSError:
+        return machine
+    return min(machine, int(container)) if container.isdecimal() else machine
+
+
+_DISK_STEPS: Final = 100
+"""Free space is told in so many steps: a submission would move it otherwise."""
+
+
+class Vitals:
+    """The metrics of one process, with those filled in that all services have."""
+
+    def __init__(self, party: Party, clock: Clock) -> None:
+        self._clock = clock
+        self.metrics: Final = Metrics(party)
+        self.incidents: Final = Incidents(self.metrics, clock)
+        self.metrics.set("shuffledp_up", 1, {"party": party, "version": VERSION})
+        self.metrics.set("shuffledp_memory_limit_bytes", memory_limit())
+        self.metrics.ask(self._measure_processes)
+
+    def now(self) -> float:
+        """Seconds since 1970 UTC."""
+        return self._clock.now()
+
+    def elapsed(self) -> float:
+        """Seconds since some moment."""
+        return self._clock.elapsed()
+
+    def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
+        """Count the keys of a ring whenever the metrics are read."""
+
+        async def count() -> None:
+            states = [entry.state for entry in ring().entries]
+            for state in KeyState:
+                self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
+
+        self.metrics.ask(count)
+
+    def watch_certificates(self, files: TlsFiles) -> None:
+        """Look whenever the metrics are read how long the certificates last: they are renewed."""
+
+        async def look() -> None:
+            for name, path in (("own", files.certificate), ("authority", files.authority)):
+                # What cannot be read is told as it was; the log says so when it is used.
+                with suppress(SettingsError):
+                    if path is not None:
+                        certificate = await asyncio.to_thread(Certificate.read, path)
+                        days = certificate.days_left(self._clock.now())
+                        self.metrics.set(
+                            "shuffledp_certificate_days_left", days, {"certificate": name}
+                        )
+
+        self.metrics.ask(look)
+
+    def watch_disk(self, directory: Path) -> None:
+        """Look whenever the metrics are read how much room there is."""
+        if not self.metrics.tells("shuffledp_state_free_bytes"):
+            return
+
+        async def look() -> None:
+            with suppress(OSError):
+                found = await asyncio.to_thread(shutil.disk_usage, directory)
+                step = max(1, found.total // _DISK_STEPS)
+                self.metrics.set("shuffledp_state_free_bytes", found.free // step * step)
+                self.metrics.set("shuffledp_state_size_bytes", found.total)
+
+        self.metrics.ask(look)
+
+    async def _measure_processes(self) -> None:
+        usage = await asyncio.to_thread(measure)
+        self.metrics.advance_to("shuffledp_process_cpu_seconds_total", usage.cpu_seconds)
+        self.metrics.set("shuffledp_process_resident_memory_bytes", usage.resident_bytes)

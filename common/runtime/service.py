@@ -1,0 +1,197 @@
+"""A service from start to a graceful stop."""
+
+import argparse
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, Protocol, TypeVar, cast
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH
+from grpc_health.v1.health import aio as health
+from grpc_reflection.v1alpha import reflection
+
+from common.crypto.tokens import OperatorToken
+from common.errors import ShuffleDpError
+from common.runtime import logs
+from common.runtime.access import asks_for_certificates, connections_of
+from common.runtime.admission import GateInterceptor
+from common.runtime.logs import Level
+from common.runtime.metrics_endpoint import MetricsEndpoint
+from common.runtime.process_metrics import Vitals
+from common.runtime.rpc import bind, make_server
+from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
+from common.runtime.state_directory import StateDirectory
+from common.runtime.tls import Tls
+
+S = TypeVar("S", bound=ServiceSettings)
+
+GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
+"""What makes gRPC write a log of its own."""
+GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
+"""What keeps it silent: without it, failed handshakes are logged."""
+GRACE: Final = 10.0
+"""Seconds that calls in flight are given at a stop."""
+
+
+class Service(Protocol):
+    """A started service."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+
+    async def stop(self) -> None:
+        """Finish calls in flight and close every file."""
+
+
+class Listener:
+    """A gRPC server with health checks, bound and serving, and its metrics if they are wanted."""
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        address: str,
+        checks: health.HealthServicer,
+        metrics: MetricsEndpoint | None,
+    ) -> None:
+        self._server = server
+        self._checks = checks
+        self._metrics = metrics
+        self.address: Final = address
+
+    @classmethod
+    async def start(
+        cls,
+        settings: ServiceSettings,
+        tls: Tls | None,
+        name: str,
+        add_services: Callable[[grpc.aio.Server], None],
+        vitals: Vitals,
+        *,
+        operator_token: OperatorToken | None = None,
+    ) -> "Listener":
+        """
+        Bind, serve, write the address to the state directory, and report healthy.
+
+        Args:
+            settings: Where, and how calls are protected.
+            tls: The process's certificates.
+            name: The service's full name.
+            add_services: Adds it to the server.
+            vitals: What is told in the metrics.
+            operator_token: What an operator shows, if there is one.
+
+        Raises:
+            SettingsError: An address is taken or not one.
+        """
+        ask = tls is not None and asks_for_certificates(name)
+        over_tls = not settings.listen.startswith("unix:")
+        gate = GateInterceptor(certificates=ask and over_tls, token=operator_token)
+        server = make_server(gate, connections_of(name), vitals.incidents.note)
+        add_services(server)
+        checks = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
+        if isinstance(settings, KeyHolderSettings) and settings.reflection:
+            names = (name, HEALTH, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, server)
+        metrics = await _serve_metrics(settings, tls, vitals)
+        try:
+            address = bind(server, settings.listen, tls, ask_for_certificates=ask)
+            await server.start()
+        except BaseException:
+            if metrics is not None:
+                await metrics.stop()
+            raise
+        for service in ("", name):
+            await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
+        StateDirectory.open(settings.state_directory).publish("address", address)
+        logs.event("serving", {"party": name, "address": address})
+        return cls(server, address, checks, metrics)
+
+    async def stop(self) -> None:
+        """Report unhealthy, take no new calls, and let those in flight finish."""
+        await self._checks.enter_graceful_shutdown()
+        await self._server.stop(GRACE)
+        if self._metrics is not None:
+            await self._metrics.stop()
+
+
+async def _serve_metrics(
+    settings: ServiceSettings, tls: Tls | None, vitals: Vitals
+) -> MetricsEndpoint | None:
+    if settings.metrics_listen is None:
+        return None
+    if tls is not None:
+        vitals.watch_certificates(tls.files)
+    vitals.watch_disk(settings.state_directory)
+    endpoint = await MetricsEndpoint.start(
+        settings.metrics_listen, vitals.metrics.page, vitals.elapsed
+    )
+    StateDirectory.open(settings.state_directory).publish("metrics_address", endpoint.address)
+    return endpoint
+
+
+def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
+    """Run one service until SIGTERM or SIGINT. The body of every __main__.py."""
+    prefix = f"SHUFFLEDP_{party.upper()}"
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {party}",
+        description=f"Run the {party.replace('_', ' ')}.",
+        epilog=f"Example: python -m {party} --settings {party}.toml. "
+        f"Every setting may also be given as {prefix}_NAME in the environment.",
+    )
+    parser.add_argument("--settings", type=Path, help="a TOML file of settings")
+    arguments = parser.parse_args()
+    _silence_grpc(party)
+    try:
+        settings = load(settings_class, arguments.settings, os.environ, prefix)
+        logs.configure(cast("Level", settings.log_level))
+        _allow_connections()
+        asyncio.run(_run(settings, start))
+    except ShuffleDpError as error:
+        sys.exit(f"{party}: {error}")
+
+
+def _silence_grpc(party: str) -> None:
+    """
+    Keep gRPC from writing a log of its own: start this program again if it might.
+
+    Its log names peers and, traced, holds their headers and every decrypted byte: what no log of
+    this project may hold, of the shuffler least of all. gRPC reads its variables when it is loaded,
+    which is before this line; a second start in the same process is what still changes them.
+    """
+    silent = {name: text for name, text in os.environ.items() if name not in GRPC_LOG_VARIABLES}
+    silent |= GRPC_SILENCE
+    if silent == dict(os.environ):
+        return
+    given = sorted(GRPC_LOG_VARIABLES & set(os.environ))
+    if given:
+        sys.stderr.write(f"{party}: {' and '.join(given)} left out: gRPC's log would name peers\n")
+        sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # itself
+
+
+def _allow_connections() -> None:
+    """Take as many open files, and so connections, as the system lets this process have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    state = StateDirectory.open(settings.state_directory)
+    if state.is_open_to_others():
+        logs.event("others may write to the state directory: chmod 700", {}, level="WARNING")
+    with state.held():
+        service = await start(settings)
+        await stopping.wait()
+        await service.stop()
+    logs.event("stopped", {"address": service.address})

@@ -1,0 +1,326 @@
+"""The key that the secrets of a state directory are encrypted under; its file lies outside of it.
+
+A copy of the directory alone, such as a backup or a disk that was thrown away, opens nothing.
+Whoever can also read the key's file, or the memory of the running process, reads everything; and
+whoever can write to the directory can put secrets of their own in it.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, Self
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from common.errors import SettingsError
+from common.runtime.database import FULL, storage_failures
+
+STATE_KEY_BYTES: Final = 32
+
+_MARK: Final = b"shuffledp sealed secret v1\n"
+_NONCE_BYTES: Final = 12
+
+
+class StateKey:
+    """Seals secrets, each bound to the name of its file. Shows nothing."""
+
+    __slots__ = ("_aead", "_where")
+
+    def __init__(self, raw: bytes, where: Path) -> None:
+        if len(raw) != STATE_KEY_BYTES:
+            raise SettingsError(
+                f"the file that state_key names, {where}, has {len(raw)} bytes; it must have "
+                f"{STATE_KEY_BYTES}"
+            )
+        self._aead = ChaCha20Poly1305(raw)
+        self._where = where
+
+    @staticmethod
+    def generate() -> bytes:
+        """Draw a new raw key from the operating system."""
+        return secrets.token_bytes(STATE_KEY_BYTES)
+
+    def seal(self, name: str, secret: bytes) -> bytes:
+        """Encrypt the secret of a file of this name, under a fresh nonce."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return _MARK + nonce + self._aead.encrypt(nonce, secret, _MARK + name.encode())
+
+    def open(self, name: str, sealed: bytes) -> bytes:
+        """
+        Decrypt what `seal` made for a file of this very name.
+
+        Raises:
+            SettingsError: It does not open.
+        """
+        body = sealed.removeprefix(_MARK)
+        nonce, encrypted = body[:_NONCE_BYTES], body[_NONCE_BYTES:]
+        try:
+            return self._aead.decrypt(nonce, encrypted, _MARK + name.encode())
+        except (InvalidTag, ValueError) as error:
+            raise SettingsError(
+                f"{name} in the state directory does not open under the file that state_key names, "
+                f"{self._where}: it was sealed under another key, for another file, or is damaged"
+            ) from error
+
+    def __repr__(self) -> str:
+        return "StateKey(secret)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a state key is not pickled")
+
+
+def is_sealed(content: bytes) -> bool:
+    """Say whether a file's content is a sealed secret, or one of an earlier version, in plain."""
+    return content.startswith(_MARK)
+
+
+_OWNER_ONLY_DIRECTORY: Final = 0o700
+_OWNER_ONLY_FILE: Final = 0o600
+_PUBLIC_FILE: Final = 0o644
+_WRITABLE_BY_OTHERS: Final = 0o022
+_SCRATCH_BITS: Final = 64
+_FORMER_SECRET_BYTES: Final = 32
+"""Length of every secret that an earlier version kept in plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """Files of one party. Secrets have mode 0600, are encrypted, and appear whole or not at all."""
+
+    path: Path
+    _key_file: Path
+    _key: list[StateKey] = field(default_factory=list, repr=False, compare=False)
+    """The key, once a secret was asked for: what only publishes does not need it."""
+
+    @classmethod
+    def open(cls, path: Path, state_key: Path | None = None) -> Self:
+        """
+        Make the directory if it is not there, with mode 0700.
+
+        Args:
+            path: The directory.
+            state_key: The file of the key that its secrets are encrypted under, made with the
+                first of them; without it PATH.key, beside the directory.
+        """
+        try:
+            path.mkdir(mode=_OWNER_ONLY_DIRECTORY, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SettingsError(f"the state directory cannot be made: {error.strerror}") from error
+        return cls(path, state_key or path.absolute().with_name(f"{path.absolute().name}.key"))
+
+    @storage_failures()
+    def is_open_to_others(self) -> bool:
+        """Say whether anybody but the owner may put files here, and so keys of their own."""
+        return bool(stat.S_IMODE(self.path.stat().st_mode) & _WRITABLE_BY_OTHERS)
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """
+        Keep every other process out for as long as the block runs.
+
+        Two of one party on one directory would each charge a ledger that the other does not see.
+        The system lets go when the process ends, however it ends; spawned workers do not inherit.
+
+        Raises:
+            SettingsError: Another process holds it.
+            StorageError: The disk does not let it be held.
+        """
+        with self._lock_file() as file:
+            _lock(file)
+            yield
+
+    @storage_failures()
+    def _lock_file(self) -> BinaryIO:
+        return (self.path / "lock").open("ab")
+
+    @storage_failures()
+    def secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """
+        Read a secret; on first start make and keep it.
+
+        One that an earlier version kept in plain is encrypted, and the plain file overwritten.
+
+        Raises:
+            SettingsError: Others may read the file, it is a link, or it does not open under the
+                state key.
+        """
+        key, path = self._state_key(), self.path / name
+        if not path.exists():
+            write_whole(path, key.seal(name, make()), _OWNER_ONLY_FILE)
+        content = _read_secret(path)
+        if is_sealed(content):
+            return key.open(name, content)
+        if len(content) != _FORMER_SECRET_BYTES:
+            raise SettingsError(
+                f"the key file {name} is damaged: it is neither a sealed secret nor one of an "
+                "earlier version"
+            )
+        with open(path, "r+b", opener=_no_link) as plain:
+            write_whole(path, key.seal(name, content), _OWNER_ONLY_FILE)
+            _overwrite(plain)
+        return content
+
+    @storage_failures()
+    def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """
+        Read, or make, a secret that its owner is to read as well: closed to others, not encrypted.
+
+        Raises:
+            SettingsError: Others may read the file, or it is a link.
+            StorageError: It cannot be kept or read.
+        """
+        path = self.path / name
+        if not path.exists():
+            write_whole(path, make(), _OWNER_ONLY_FILE)
+        return _read_secret(path)
+
+    def _state_key(self) -> StateKey:
+        """Read the state key once; make it if nothing is sealed yet."""
+        if not self._key:
+            try:
+                if not self._key_file.exists():
+                    self._check_nothing_is_sealed()
+                    _write_new(self._key_file, StateKey.generate())
+                raw = _read_secret(self._key_file, follow_link=True)  # the owner named it
+            except OSError as error:
+                if error.errno in FULL:
+                    raise  # it is not the file's name that is wrong
+                raise SettingsError(
+                    f"the file that state_key names, {self._key_file}, cannot be used: "
+                    f"{error.strerror}"
+                ) from error
+            self._key.append(StateKey(raw, self._key_file))
+        return self._key[0]
+
+    def _check_nothing_is_sealed(self) -> None:
+        for path in self.path.glob("*.key"):
+            if is_sealed(path.read_bytes()):
+                raise SettingsError(
+                    f"the file that state_key names, {self._key_file}, is missing, and {path.name} "
+                    "in the state directory is sealed under it: put it back"
+                )
+
+    @storage_failures()
+    def publish(self, name: str, content: str) -> None:
+        """Write something that others may read, such as a public key or the bound address."""
+        write_whole(self.path / name, content.encode(), _PUBLIC_FILE)
+
+    def names(self, pattern: str) -> list[str]:
+        """List the files whose name fits a pattern such as `*.key`."""
+        return sorted(path.name for path in self.path.glob(pattern))
+
+    @storage_failures()
+    def destroy(self, name: str) -> None:
+        """
+        Destroy a secret: overwrite, flush, unlink. Doing it again does nothing.
+
+        A file system that copies on write, a snapshot, or a disk that spreads its wear may keep the
+        old block: that is encrypted under the state key, and no safer than this. An operator who
+        needs more puts the state directory on one that does not, or on memory.
+
+        Raises:
+            SettingsError: It is a link: what it leads to is not overwritten.
+        """
+        path = self.path / name
+        if not path.exists():
+            return
+        with open(path, "r+b", opener=_no_link) as file:
+            _overwrite(file)
+        path.unlink()
+        flush_directory(self.path)
+
+
+def write_whole(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
+    """Write a file so that it is seen whole or not at all, even after a crash."""
+    _write_scratch(path, content, mode).replace(path)
+    flush_directory(path.parent)
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a secret whole, unless somebody else has in the meantime: then theirs is the one."""
+    scratch = _write_scratch(path, content, _OWNER_ONLY_FILE)
+    try:
+        path.hardlink_to(scratch)
+    except FileExistsError:
+        pass
+    finally:
+        scratch.unlink()
+    flush_directory(path.parent)
+
+
+def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: int) -> Path:
+    """
+    Write a file beside `path`, and flush it.
+
+    Under a name that nobody can foretell, and only if nothing is there, not even a link: whoever
+    else may write to the directory could have another file written over.
+    """
+    scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    descriptor = os.open(scratch, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        scratch.unlink()
+        raise
+    return scratch
+
+
+def _read_secret(path: Path, *, follow_link: bool = False) -> bytes:
+    with open(path, "rb", opener=None if follow_link else _no_link) as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if mode & ~_OWNER_ONLY_FILE:
+            raise SettingsError(
+                f"the key file {path.name} has mode {mode:04o}; others must not read it: chmod 600"
+            )
+        return file.read()
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a secret, and nothing that a link of its name leads to. Raises SettingsError."""
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise SettingsError(
+            f"{Path(path).name} in the state directory is a link; a secret is a file of its own: "
+            "remove the link"
+        ) from error
+
+
+@storage_failures()
+def _lock(file: BinaryIO) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SettingsError(
+            "the state directory is in use by another process: stop it, or give each service a "
+            "state_directory of its own"
+        ) from None
+
+
+def _overwrite(file: BinaryIO) -> None:
+    file.seek(0)
+    file.write(bytes(os.fstat(file.fileno()).st_size))
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def flush_directory(path: Path) -> None:
+    """Make a rename or an unlink in this directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

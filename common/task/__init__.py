@@ -1,0 +1,1 @@
+"""What a task states: specs, dummies, composition rules, drafts."""

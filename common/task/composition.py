@@ -1,0 +1,212 @@
+"""What of a task fits together: its protocol with its mechanism, its dummies and its shuffler."""
+
+import math
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from common.errors import TaskError
+from common.protocols import Kind, protocol_named
+from common.protocols import Protocol as Composition
+from common.task.dummy_spec import DummySpec
+from common.task.ranges import one_of, within
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.specs import (
+    MAX_DIMENSIONS,
+    MAX_DOMAIN_SIZE,
+    MAX_KEYS,
+    AnySpec,
+    KeyValueSpec,
+    MechanismSpec,
+    NumberSpec,
+    RapporSpec,
+)
+from common.task.text import normalised
+
+MAX_SHUFFLER_DUMMIES: Final = 10**9
+"""Most dummies that the shuffler may have to expect to make for one batch."""
+MAX_SHUFFLER_DRAWS: Final = 10**10
+"""Most integers that it may have to draw for them: minutes."""
+
+_SIZES: Final[dict[Kind, tuple[int, int]]] = {
+    "categorical": (2, MAX_DOMAIN_SIZE),
+    "string": (1, MAX_DOMAIN_SIZE),
+    "mean": (1, 1),
+    "vector": (2, MAX_DIMENSIONS),
+    "key-value": (1, MAX_KEYS),
+}
+
+
+class Composed(Protocol):
+    """The fields of a task that must fit together."""
+
+    @property
+    def protocol(self) -> str:
+        """Name of its protocol."""
+
+    @property
+    def domain_size(self) -> int:
+        """Items, numbers or keys."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Their names, or nothing."""
+
+    @property
+    def mechanism(self) -> AnySpec:
+        """Its mechanism's integers."""
+
+    @property
+    def dummies(self) -> DummySpec:
+        """The users' dummies."""
+
+    @property
+    def shuffler(self) -> ShufflerSpec:
+        """What the shuffler drops and adds."""
+
+    @property
+    def local_epsilon(self) -> float:
+        """The claim."""
+
+
+def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
+    """
+    Check how many items, numbers or keys a task may ask about.
+
+    Raises:
+        TaskError: They are not as many as its kind of value may have.
+    """
+    within("domain_size", domain_size, *_SIZES[kind])
+
+
+def check_composition(task: Composed) -> None:
+    """
+    Check that a task is one that its protocol may have.
+
+    Raises:
+        TaskError: It is not; says which rule is broken.
+    """
+    protocol, spec = protocol_named(task.protocol), task.mechanism
+    if spec.name not in protocol.mechanisms:
+        stated = f", with {spec.buckets} buckets" if isinstance(spec, MechanismSpec) else ""
+        raise TaskError(
+            f"the protocol {protocol.name} reports by {' or '.join(protocol.mechanisms)}; "
+            f"the task says {spec.name}{stated}"
+        )
+    _check_noise(task, protocol)
+    _check_dummies(task, protocol)
+    _check_shuffler(task, protocol)
+    if isinstance(spec, MechanismSpec):
+        _check_items(task, spec, protocol)
+    else:
+        _check_other_kinds(task, spec)
+
+
+def _check_noise(task: Composed, protocol: Composition) -> None:
+    spec = task.mechanism
+    if spec.noiseless and protocol.local_noise == "required":
+        raise TaskError(
+            f"the protocol {protocol.name} needs local noise; other_weight is 0, "
+            "and local_epsilon must be finite"
+        )
+    if not spec.noiseless and protocol.local_noise == "none":
+        stated = f"other_weight is {spec.other_weight}" if isinstance(spec, MechanismSpec) else ""
+        raise TaskError(
+            f"the protocol {protocol.name} has no local noise; {stated}, and "
+            f"local_epsilon, {task.local_epsilon}, must be infinite"
+        )
+
+
+def _check_dummies(task: Composed, protocol: Composition) -> None:
+    dummies = task.dummies
+    if dummies.maximum > 0:
+        if not protocol.dummy_laws:
+            raise TaskError(
+                f"the protocol {protocol.name} has no dummies; "
+                f"the task has up to {dummies.maximum} for each user"
+            )
+        one_of("the law of this protocol's dummies", dummies.law, protocol.dummy_laws)
+    if dummies.law == "each-item" and dummies.trials != task.domain_size:
+        raise TaskError(
+            f"the trials of the dummies are {dummies.trials}; a dummy for each item needs "
+            f"domain_size of them, {task.domain_size}"
+        )
+
+
+def _check_shuffler(task: Composed, protocol: Composition) -> None:
+    spec = task.shuffler
+    one_of("the law of this protocol's shuffler", spec.law, (protocol.shuffler_law,))
+    if spec.kept < 1 and not protocol.samples:
+        raise TaskError(
+            f"the protocol {protocol.name} keeps every report; keep_weight is "
+            f"{spec.keep_weight}, and must be {KEEP_SUM}"
+        )
+    expected = math.ceil(task.domain_size * spec.moments()[0])
+    within("dummies expected of the shuffler", expected, 0, MAX_SHUFFLER_DUMMIES)
+    draws = math.ceil(task.domain_size * spec.draws_per_item)
+    within("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
+
+
+def _check_items(task: Composed, spec: MechanismSpec, protocol: Composition) -> None:
+    if protocol.domain == "binary" and task.domain_size != 2:  # noqa: PLR2004  # a bit
+        raise TaskError(
+            f"the protocol {protocol.name} collects a bit; domain_size is {task.domain_size}, "
+            "and must be 2"
+        )
+    if protocol.buckets not in {0, spec.buckets} and spec.name == protocol.mechanism:
+        raise TaskError(
+            f"the protocol {protocol.name} hashes into {protocol.buckets} buckets; the task "
+            f"says {spec.buckets}"
+        )
+    if protocol.domain == "labelled" and not task.labels:
+        raise TaskError(f"the protocol {protocol.name} hashes labels, and there are none")
+    plain = spec.name in {"grr", "warner"}
+    if plain and (spec.buckets != task.domain_size or spec.digits != 1):
+        raise TaskError(
+            f"GRR over {task.domain_size} items has as many buckets and one digit; "
+            f"the task says {spec.buckets} and {spec.digits}"
+        )
+    if spec.name == "local-hashing" and spec.buckets**spec.digits < task.domain_size:
+        raise TaskError(
+            f"{spec.digits} digits in base {spec.buckets} cannot tell "
+            f"{task.domain_size} items apart"
+        )
+
+
+def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
+    """Check that each label is a text that a device would send: else nobody could answer it."""
+    for item, label in enumerate(labels):
+        size = len(label.encode())
+        if size > most_bytes:
+            raise TaskError(
+                f"the label of item {item} has {size} bytes in UTF-8; most_bytes is {most_bytes}, "
+                "and nobody could answer it"
+            )
+        if label != normalised(label):
+            raise TaskError(
+                f"the label of item {item} is not in Unicode's normal form C, in which devices "
+                "write every text: nobody could answer it"
+            )
+
+
+def _check_other_kinds(task: Composed, spec: RapporSpec | NumberSpec | KeyValueSpec) -> None:
+    size = task.domain_size
+    if isinstance(spec, RapporSpec):
+        if spec.encoding == "labels" and (len(task.labels), spec.bits) != (size, size):
+            raise TaskError(
+                f"one bit a label takes as many bits and labels as domain_size, {size}; "
+                f"the task says {spec.bits} and {len(task.labels)}"
+            )
+        if spec.encoding == "bloom" and (task.labels or size != 1):
+            raise TaskError(
+                f"a task for texts of any kind has no labels, and domain_size is 1; "
+                f"the task says {len(task.labels)} and {size}"
+            )
+        _check_texts(task.labels, spec.most_bytes)
+    elif isinstance(spec, NumberSpec):
+        if max(spec.sampled, spec.projected) > size:
+            raise TaskError(
+                f"sampled is {spec.sampled} and projected {spec.projected}; "
+                f"a person has {size} numbers"
+            )
+    elif spec.fakes and len(spec.fakes) != size:
+        raise TaskError(f"there are {len(spec.fakes)} fake values and {size} keys")

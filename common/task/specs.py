@@ -1,0 +1,342 @@
+"""A mechanism as a task states it: its name, and the integers that every probability comes from."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeVar, get_args
+
+from common.errors import TaskError
+from common.protocols import (
+    KeyValueMechanismName,
+    MechanismName,
+    NumberMechanismName,
+    RapporMechanismName,
+)
+from common.task.ranges import between, one_of, real, within
+
+MAX_DOMAIN_SIZE: Final = 2**24
+MAX_WEIGHT_SUM: Final = 2**63 - 1
+MAX_REPORT_BYTES: Final = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismSpec:
+    """
+    A mechanism with its integer weights, as a task states them.
+
+    Of two answers that are told apart by the truth alone, the one is true_weight / other_weight
+    times as likely as the other. Randomized response over `buckets` answers says the truth with
+    probability true_weight / W and each other with other_weight / W, W = true_weight +
+    (buckets - 1) · other_weight; what other mechanisms make of the weights stands in their files.
+    Weights 1 and 0 are the mechanism without local noise: every report says the truth.
+    """
+
+    name: MechanismName
+    buckets: int
+    """Possible answers: g for hashing, the domain size for GRR, 2 for each bit of a unary encoding,
+    places on the line for the square wave."""
+    digits: int
+    """Digits of an item in base `buckets` (local hashing); 1 for every other mechanism."""
+    true_weight: int
+    other_weight: int
+    report_bytes: int
+    """Length of a report before sealing."""
+
+    def __post_init__(self) -> None:
+        one_of("mechanism", self.name, get_args(MechanismName))
+        within("buckets", self.buckets, 2, MAX_DOMAIN_SIZE)
+        within("digits", self.digits, 1, 24)
+        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
+        within("true_weight", self.true_weight, self.other_weight + 1, MAX_WEIGHT_SUM)
+        if self.other_weight == 0 and self.true_weight != 1:
+            raise TaskError(
+                f"true_weight is {self.true_weight}; where other_weight is 0 it must be 1"
+            )
+        total = self.true_weight + (self.buckets - 1) * self.other_weight
+        within("the sum of the weights", total, 1, MAX_WEIGHT_SUM)
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether every report says the truth."""
+        return self.other_weight == 0
+
+
+MAX_DIMENSIONS: Final = 8192
+"""Most numbers that one person may be asked for."""
+MAX_BOUND: Final = 1e12
+"""Largest number, to either side of 0, that a range may reach."""
+_LEAST_WIDTH: Final = 1e-6
+"""Relative width of a range."""
+MAX_STEPS: Final = 2**20
+MIX_SUM: Final = 2**32
+"""What the weights of a hybrid's two parts add to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberSpec:
+    """
+    A mechanism for one number, or for several, all in one range.
+
+    A number is moved to the nearest grid points, `steps` intervals from low to high, at random and
+    so that its mean stays. What a mechanism does not use is 0, and 1 of `sampled`.
+    """
+
+    name: NumberMechanismName
+    low: float
+    high: float
+    """Of every number; what lies outside is refused on the device."""
+    steps: int
+    """Intervals of the grid; even, so that the middle of the range lies on it. 0 where a number
+    goes to one of the ends at once, and there is no grid."""
+    true_weight: int
+    other_weight: int
+    """The odds of one coordinate's answer: e^(local ε / sampled) at most. 0 and 0 for Laplace."""
+    scale: int
+    """Of Laplace noise, in steps: a whole number."""
+    reach: int
+    """Of the piecewise mechanism's band, in steps to either side."""
+    piecewise_weight: int
+    """How often, of MIX_SUM, a hybrid answers by the piecewise mechanism."""
+    sampled: int
+    """Coordinates that a report tells of."""
+    projected: int
+    """Dimensions that vectors are projected to at random, before anything else."""
+    report_bytes: int
+
+    def __post_init__(self) -> None:
+        one_of("mechanism", self.name, get_args(NumberMechanismName))
+        check_range(self.low, self.high)
+        within("steps", self.steps, 0, MAX_STEPS)
+        if self.steps % 2:
+            raise TaskError(f"steps is {self.steps}; it must be even")
+        within("other_weight", self.other_weight, 0, MAX_WEIGHT_SUM)
+        within("true_weight", self.true_weight, self.other_weight, MAX_WEIGHT_SUM)
+        within("scale", self.scale, 0, 2**40)
+        within("reach", self.reach, 0, MAX_STEPS)
+        within("piecewise_weight", self.piecewise_weight, 0, MIX_SUM)
+        within("sampled", self.sampled, 1, MAX_DIMENSIONS)
+        within("projected", self.projected, 0, MAX_DIMENSIONS)
+        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+
+    @property
+    def noiseless(self) -> bool:
+        """Never: a number always goes with noise."""
+        return False
+
+
+def check_range(low: float, high: float) -> None:
+    """
+    Check a range of numbers: that floats can tell its numbers apart, and have one form of its ends.
+
+    Raises:
+        TaskError: An end is no number, too far out or -0.0, or they are not far enough apart.
+    """
+    for name, end in (("low", low), ("high", high)):
+        between(name, end, -MAX_BOUND, MAX_BOUND)
+        if end == 0 and math.copysign(1, end) < 0:
+            raise TaskError(f"{name} is -0.0; write 0.0")
+    if not low < high:
+        raise TaskError(f"low is {low} and high {high}; low must be below high")
+    least = _LEAST_WIDTH * max(abs(low), abs(high), _LEAST_WIDTH)
+    if high - low < least:
+        raise TaskError(
+            f"low is {low} and high {high}; they must be at least {least:g} apart, so that numbers "
+            "between them can be told apart"
+        )
+
+
+MAX_BITS: Final = 2048
+MAX_HASHES: Final = 16
+MAX_COHORTS: Final = 4096
+MAX_TEXT_BYTES: Final = 1024
+"""Longest text, as UTF-8, that a task may allow."""
+MAX_QUESTION_CHARACTERS: Final = 64
+PERMANENT_SUM: Final = 128
+"""Denominator of f: the client decides a permanent bit by seven bits of a hash."""
+INSTANT_SUM: Final = 2**16
+"""Denominator of p and q."""
+
+Encoding = Literal["bloom", "labels"]
+"""Which bits a text sets: those that hashes name, or the one of the label that it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RapporSpec:
+    """RAPPOR with the letters of its paper in words: k, h, m, f, p and q [EPK14]."""
+
+    name: RapporMechanismName
+    encoding: Encoding
+    bits: int
+    """k: length of the filter; with `labels`, one a label."""
+    hashes: int
+    """h: bits that a text sets; 1 with `labels`."""
+    cohorts: int
+    """m: a power of two; 1 with `labels`."""
+    permanent_weight: int
+    """f, of PERMANENT_SUM: how often a bit is replaced by a fair coin for good."""
+    unset_weight: int
+    """p, of INSTANT_SUM: how often a report shows an unset permanent bit as set."""
+    set_weight: int
+    """q, of INSTANT_SUM: how often it shows a set one as set. 0 and all: no instantaneous noise."""
+    most_bytes: int
+    """Longest text, as UTF-8; what is longer is refused on the device."""
+    question: str
+    """What is asked, if it may be asked again: a population's permanent response to it is the same
+    in all its tasks. Nothing: the response is the task's own."""
+    report_bytes: int
+
+    def __post_init__(self) -> None:
+        one_of("mechanism", self.name, get_args(RapporMechanismName))
+        one_of("encoding", self.encoding, get_args(Encoding))
+        within("bits", self.bits, 2, MAX_BITS)
+        within("hashes", self.hashes, 1, MAX_HASHES)
+        within("cohorts", self.cohorts, 1, MAX_COHORTS)
+        if self.cohorts & (self.cohorts - 1):
+            raise TaskError(f"cohorts is {self.cohorts}; it must be a power of two")
+        if self.encoding == "bloom" and self.bits > 32 and self.bits % 8:  # noqa: PLR2004  # bytes
+            raise TaskError(f"bits is {self.bits}; above 32 it must be divisible by 8")
+        if self.encoding == "labels" and (self.hashes, self.cohorts) != (1, 1):
+            raise TaskError(
+                f"hashes is {self.hashes} and cohorts {self.cohorts}; one bit a label takes 1 and 1"
+            )
+        within("permanent_weight", self.permanent_weight, 0, PERMANENT_SUM - 1)
+        within("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)
+        within("set_weight", self.set_weight, self.unset_weight + 1, INSTANT_SUM)
+        within("most_bytes", self.most_bytes, 1, MAX_TEXT_BYTES)
+        name = self.question
+        if type(name) is not str or not (name.isascii() and name.isprintable()):
+            raise TaskError("question must be printable ASCII text")
+        if len(name) > MAX_QUESTION_CHARACTERS:
+            raise TaskError(
+                f"question has {len(name)} characters; "
+                f"it may have at most {MAX_QUESTION_CHARACTERS}"
+            )
+        if name != name.strip():
+            raise TaskError("question begins or ends with a blank")
+        if name and self.permanent_weight == 0:
+            raise TaskError(
+                "permanent_weight is 0, and question is named: there is no permanent noise "
+                "that its tasks could share"
+            )
+        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+        if self.noiseless:
+            raise TaskError(
+                "permanent_weight is 0, and a report shows every bit as it is: there is no noise"
+            )
+
+    @property
+    def one_time(self) -> bool:
+        """Whether reports are the permanent response itself."""
+        return (self.unset_weight, self.set_weight) == (0, INSTANT_SUM)
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether one side of a bit is certain: then a report may give everything away."""
+        certain = self.unset_weight == 0 or self.set_weight == INSTANT_SUM
+        return self.permanent_weight == 0 and certain
+
+
+MAX_KEYS: Final = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValueSpec:
+    """Whether a key is owned, with one pair of weights, and its value with another [YHMZ19]."""
+
+    name: KeyValueMechanismName
+    low: float
+    high: float
+    """Of every value; what lies outside is refused on the device."""
+    steps: int
+    """Intervals of the grid that values are moved to, as in common/task/specs.py."""
+    key_true_weight: int
+    key_other_weight: int
+    """The odds of whether the key is owned: e^ε1 at most. 1 : 1 tells nothing of it and costs
+    nothing: later iterations are about values alone (PrivKVM)."""
+    value_true_weight: int
+    value_other_weight: int
+    """The odds of the value's sign: e^ε2 at most."""
+    fakes: tuple[float, ...]
+    """What a device takes for the value of a key that it does not own, one a key: the means of the
+    iteration before (PrivKVM). Nothing: the middle of the range, which is PrivKV."""
+    report_bytes: int
+
+    def __post_init__(self) -> None:
+        one_of("mechanism", self.name, get_args(KeyValueMechanismName))
+        check_range(self.low, self.high)
+        within("steps", self.steps, 2, 2**20)
+        if self.steps % 2:
+            raise TaskError(f"steps is {self.steps}; it must be even")
+        for part, true, other, least in (
+            ("key", self.key_true_weight, self.key_other_weight, 0),
+            ("value", self.value_true_weight, self.value_other_weight, 1),
+        ):
+            within(f"{part}_other_weight", other, 1, MAX_WEIGHT_SUM)
+            within(f"{part}_true_weight", true, other + least, MAX_WEIGHT_SUM - other)
+        for fake in self.fakes:
+            if not self.low <= real("a fake value", fake) <= self.high:
+                raise TaskError(
+                    f"a fake value is {fake}; it must lie between {self.low} and {self.high}"
+                )
+        within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
+
+    @property
+    def noiseless(self) -> bool:
+        """Never: both bits go with noise."""
+        return False
+
+
+AnySpec = MechanismSpec | RapporSpec | NumberSpec | KeyValueSpec
+
+_FORMS: Final[Mapping[str, type[AnySpec]]] = MappingProxyType(
+    {
+        **dict.fromkeys(get_args(MechanismName), MechanismSpec),
+        **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
+        **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
+        **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
+    }
+)
+MECHANISMS: Final = tuple(_FORMS)
+"""Names of all mechanisms."""
+
+
+_WORDS: Final[Mapping[type[AnySpec], str]] = MappingProxyType(
+    {
+        MechanismSpec: "items",
+        RapporSpec: "texts",
+        NumberSpec: "numbers",
+        KeyValueSpec: "pairs of a key and a number",
+    }
+)
+
+S = TypeVar("S", MechanismSpec, RapporSpec, NumberSpec, KeyValueSpec)
+
+
+def spec_as(spec: AnySpec, form: type[S]) -> S:
+    """
+    Give a mechanism's integers in the form of one kind of value.
+
+    Raises:
+        TaskError: They are of another kind.
+    """
+    if not isinstance(spec, form):
+        raise TaskError(f"the mechanism {spec.name} is not for {_WORDS[form]}")
+    return spec
+
+
+def spec_from_fields(fields: dict[str, Any]) -> AnySpec:
+    """
+    Read a mechanism from the fields of a task's JSON.
+
+    Raises:
+        TaskError: There is no mechanism of this name, or a number is out of its range.
+        TypeError, KeyError: The fields are not those of the mechanism.
+    """
+    form = _FORMS.get(fields["name"])
+    if form is None:
+        raise TaskError(f"there is no such mechanism; the known ones are {', '.join(_FORMS)}")
+    if form is KeyValueSpec:
+        fields = {**fields, "fakes": tuple(fields["fakes"])}
+    return form(**fields)

@@ -1,0 +1,361 @@
+"""
+A task: what is collected and under which parameters. Immutable, signed by the analyzer,
+and named by the SHA-256 of its bytes exactly as published.
+
+One task is one round and one release: collecting again is a new task. Its bytes are canonical
+JSON (sorted keys, no spaces, ASCII, numbers as Python prints them, an infinite local ε as the text
+"inf"), so that an auditor can read what every device was promised.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Final, NoReturn, Self, get_args
+
+from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
+from common.errors import TaskError
+from common.protocols import Kind, Protocol, Refinement, protocol_named
+from common.task.composition import check_composition, check_domain_size
+from common.task.dummy_spec import DummySpec
+from common.task.labels import check_labels
+from common.task.ranges import between, one_of, real, within
+from common.task.shuffler_spec import ShufflerSpec
+from common.task.specs import AnySpec, MechanismSpec, RapporSpec, spec_as, spec_from_fields
+
+FORMAT_VERSION: Final = 1
+NONCE_BYTES: Final = 32
+SUBMISSION_ID_BYTES: Final = 16
+
+MAX_TASK_BYTES: Final = 2 * 1024 * 1024
+MAX_USERS: Final = 10**9
+MAX_LOCAL_EPSILON: Final = 20.0
+"""Above it there is next to no noise. A task without any says so: its local ε is infinite."""
+MIN_DELTA: Final = 1e-15
+MAX_ENVELOPE_BYTES: Final = 1024 * 1024
+MAX_UNIX_TIME: Final = 2**40
+MAX_POPULATION_CHARACTERS: Final = 64
+
+_NO_TASK: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
+"""What reading fields of any kind and size may raise."""
+_INFINITE: Final = "inf"
+"""How the canonical bytes say that a number is infinite; JSON has no number for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """
+    Everything that the parties agree on for one round.
+
+    A Task that exists keeps the rules of this file; whether its integers describe a mechanism is
+    decided where the mechanism is built.
+    """
+
+    protocol: str
+    domain_size: int
+    """Items; the numbers of a vector, or keys; 1 for a number, and for texts that no label names
+    beforehand."""
+    labels: tuple[str, ...]
+    """Names of the items, numbers or keys, or nothing."""
+    mechanism: AnySpec
+    dummies: DummySpec
+    shuffler: ShufflerSpec
+    delta: float
+    n_min: int
+    """Fewer users than this are never released."""
+    target_size: int
+    """The batch closes at this many users, before the deadline."""
+    deadline: int
+    """Seconds since 1970 UTC. At the deadline the batch closes, or expires below n_min."""
+    assumed_honest_fraction: float
+    """The share of users that every stated guarantee relies on."""
+    local_epsilon: float
+    """Claim: what holds when nobody else is honest. Infinite where reports carry no noise."""
+    central_epsilon: float
+    """Claim, at `delta`: what holds with ⌊n_min · assumed_honest_fraction⌋ honest users and an
+    honest shuffler. Always finite: a task that promises nothing is refused."""
+    suite: str
+    """Of both layers: reports are sealed to the analyzer's key, envelopes to the shuffler's."""
+    analyzer_key: bytes
+    shuffler_key: bytes
+    nonce: bytes
+    population: str
+    """Who is asked. Tasks of one population are about the same people, and what they cost adds up;
+    different populations are taken to be disjoint. Nothing: nobody is asked again, by the
+    operator's word."""
+    budget_epsilon: float
+    """The most that all releases to this population together, this one included, may cost against
+    the analyzer, at `budget_delta`."""
+    budget_delta: float
+
+    def __post_init__(self) -> None:
+        check_domain_size(self.domain_size, self.kind)  # first: other rules multiply by it
+        check_composition(self)
+        check_labels(self.labels, self.domain_size)
+        if not MIN_DELTA <= real("delta", self.delta) < 1:
+            raise TaskError(f"delta is {self.delta}; it must be at least {MIN_DELTA} and below 1")
+        within("n_min", self.n_min, 1, MAX_USERS)
+        within("target_size", self.target_size, self.n_min, MAX_USERS)
+        within("deadline", self.deadline, 1, MAX_UNIX_TIME)
+        between("assumed_honest_fraction", self.assumed_honest_fraction, 0.0, 1.0, or_high=True)
+        self._check_claims()
+        one_of("the suite", self.suite, tuple(SUITES))
+        key_bytes = suite_named(self.suite).public_key_bytes
+        for name, value, length in (
+            ("analyzer_key", self.analyzer_key, key_bytes),
+            ("shuffler_key", self.shuffler_key, key_bytes),
+            ("nonce", self.nonce, NONCE_BYTES),
+        ):
+            if len(value) != length:
+                raise TaskError(f"{name} has {len(value)} bytes; it must have {length}")
+        if self.envelope_bytes > MAX_ENVELOPE_BYTES:
+            raise TaskError(
+                f"a submission would have {self.envelope_bytes} bytes; "
+                f"at most {MAX_ENVELOPE_BYTES} are carried"
+            )
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        name = self.population
+        if type(name) is not str or not (name.isascii() and name.isprintable()):
+            raise TaskError("population must be printable ASCII text")
+        if name != name.strip():
+            raise TaskError("population begins or ends with a blank")
+        if len(name) > MAX_POPULATION_CHARACTERS:
+            raise TaskError(
+                f"population has {len(name)} characters; "
+                f"it may have at most {MAX_POPULATION_CHARACTERS}"
+            )
+        if not 0 < real("budget_epsilon", self.budget_epsilon) < math.inf:
+            raise TaskError(
+                f"budget_epsilon is {self.budget_epsilon}; it must be above 0 and finite"
+            )
+        if self.lasting and not name:
+            raise TaskError(
+                "a question that may be asked again needs a population: what its tasks cost adds up"
+            )
+        if self.budget_epsilon < self.central_epsilon:
+            raise TaskError(
+                f"budget_epsilon is {self.budget_epsilon}; this task alone claims a "
+                f"central_epsilon of {self.central_epsilon}"
+            )
+        if not self.delta <= real("budget_delta", self.budget_delta) < 1:
+            raise TaskError(
+                f"budget_delta is {self.budget_delta}; it must be at least delta, {self.delta}, "
+                "and below 1"
+            )
+
+    def _check_claims(self) -> None:
+        check_local_epsilon(self.local_epsilon)
+        spec = self.mechanism
+        if spec.noiseless != math.isinf(self.local_epsilon):
+            if not isinstance(spec, MechanismSpec):
+                raise TaskError(
+                    f"local_epsilon is {self.local_epsilon}; {self.kind} data always goes with "
+                    "noise, and it must be finite"
+                )
+            raise TaskError(
+                f"local_epsilon is {self.local_epsilon} and other_weight is "
+                f"{spec.other_weight}; one is infinite exactly where the other is 0"
+            )
+        if math.isinf(real("central_epsilon", self.central_epsilon)):
+            raise TaskError(
+                f"central_epsilon is {self.central_epsilon}: the task would promise nothing; "
+                f"it needs {self._remedy()}"
+            )
+        claimed = self.central_epsilon
+        if claimed != self.local_epsilon and not self.amplified and claimed > 0:
+            lasting = " for a question that lasts" * self.composition.amplified
+            raise TaskError(
+                f"the protocol {self.protocol}{lasting} relies on no shuffler; central_epsilon is "
+                f"{claimed} "
+                f"and must be the local_epsilon, {self.local_epsilon}"
+            )
+        if not 0 <= self.central_epsilon <= self.local_epsilon:
+            raise TaskError(
+                f"central_epsilon is {self.central_epsilon}; it must lie between 0 and "
+                f"local_epsilon, {self.local_epsilon}"
+            )
+
+    def _remedy(self) -> str:
+        if self.composition.shuffler_law != "none" and self.composition.local_noise == "none":
+            return "a shuffler that adds more dummies of each item"
+        return f"local noise, more dummies, or a larger n_min than {self.n_min}"
+
+    @property
+    def composition(self) -> Protocol:
+        """The protocol's row in the table of compositions."""
+        return protocol_named(self.protocol)
+
+    @property
+    def kind(self) -> Kind:
+        """What one person's value is."""
+        return self.composition.kind
+
+    @property
+    def amplified(self) -> bool:
+        """
+        Whether a shuffler is relied on; if not, what is claimed is the local ε.
+
+        RAPPOR's permanent response to a question that may be asked again is the same in every task:
+        their reports depend on each other, and what shuffling each of them leaves does not add up.
+        """
+        return self.composition.amplified and not self.lasting
+
+    @property
+    def lasting(self) -> bool:
+        """Whether answers share permanent noise with those to other tasks of the population."""
+        return isinstance(self.mechanism, RapporSpec) and self.mechanism.question != ""
+
+    @property
+    def refinement(self) -> Refinement:
+        """
+        How the estimate is refined.
+
+        Raises:
+            TaskError: The task does not collect items, and nothing is.
+        """
+        refinement = self.composition.refinement_for(self.mechanism.name)
+        if refinement is None:
+            raise TaskError(f"the protocol {self.protocol} estimates no distribution of items")
+        return refinement
+
+    @property
+    def item_mechanism(self) -> MechanismSpec:
+        """
+        The mechanism of a task that collects items.
+
+        Raises:
+            TaskError: It collects another kind of value.
+        """
+        return spec_as(self.mechanism, MechanismSpec)
+
+    @property
+    def reports_per_user(self) -> int:
+        """Sealed reports in every submission: the user's own, dummies, and null reports."""
+        return 1 + self.dummies.maximum
+
+    @property
+    def expected_shuffler_dummies(self) -> int:
+        """Dummies that the shuffler makes for one batch, on average; rounded up."""
+        return math.ceil(self.domain_size * self.shuffler.moments()[0])
+
+    @property
+    def sealed_report_bytes(self) -> int:
+        """Length of every sealed report of this task."""
+        return self.mechanism.report_bytes + suite_named(self.suite).overhead_bytes
+
+    @property
+    def envelope_bytes(self) -> int:
+        """Length of every submission's envelope of this task."""
+        return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user, self.suite)
+
+    def batch_reports(self, n_users: int) -> tuple[int, int]:
+        """Give the fewest and the most reports that the shuffler delivers for so many users."""
+        return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
+
+    def honest_users(self, n_users: int) -> int:
+        """Give how many of n_users a guarantee may take for honest: ⌊n · fraction⌋."""
+        return honest_share(n_users, self.assumed_honest_fraction)
+
+    def to_bytes(self) -> bytes:
+        """
+        Give the canonical bytes, to be signed and published.
+
+        Raises:
+            TaskError: There are more than MAX_TASK_BYTES of them.
+        """
+        fields: dict[str, Any] = {"version": FORMAT_VERSION, "kind": self.kind, **asdict(self)}
+        for name in ("analyzer_key", "shuffler_key", "nonce"):
+            fields[name] = fields[name].hex()
+        if math.isinf(self.local_epsilon):
+            fields["local_epsilon"] = _INFINITE
+        text = json.dumps(
+            fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        )
+        if len(text) > MAX_TASK_BYTES:
+            raise TaskError(f"the task has {len(text)} bytes; at most {MAX_TASK_BYTES} are read")
+        return text.encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, task_bytes: bytes) -> Self:
+        """
+        Read a task from the bytes that were published.
+
+        Raises:
+            TaskError: The bytes are not the canonical form of a valid task.
+        """
+        if len(task_bytes) > MAX_TASK_BYTES:
+            raise TaskError(
+                f"the task has {len(task_bytes)} bytes; at most {MAX_TASK_BYTES} are read"
+            )
+        try:
+            fields = json.loads(task_bytes.decode("ascii"), parse_constant=_refuse_constant)
+            task = cls._from_fields(fields)
+            canonical = task.to_bytes()
+        except _NO_TASK as error:
+            raise TaskError("these bytes are not a task") from error
+        if canonical != task_bytes:
+            raise TaskError("the task is not in canonical form")
+        return task
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> Self:
+        version, kind = fields.pop("version"), fields.pop("kind")
+        kinds = get_args(Kind)
+        if version != FORMAT_VERSION or kind not in kinds:
+            raise TaskError(
+                f"this program reads version {FORMAT_VERSION} of tasks of the kinds "
+                f"{', '.join(kinds)}"
+            )
+        for name in ("analyzer_key", "shuffler_key", "nonce"):
+            fields[name] = bytes.fromhex(fields[name])
+        if fields["local_epsilon"] == _INFINITE:
+            fields["local_epsilon"] = math.inf
+        labels = fields.pop("labels")
+        if not all(isinstance(label, str) for label in labels):
+            raise TaskError("labels must be text")
+        return cls(
+            mechanism=spec_from_fields(fields.pop("mechanism")),
+            dummies=DummySpec(**fields.pop("dummies")),
+            shuffler=ShufflerSpec(**fields.pop("shuffler")),
+            labels=tuple(labels),
+            **fields,
+        )
+
+
+def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAULT_SUITE) -> int:
+    """Give the length of a submission's envelope: sealed reports, their number's padding too."""
+    overhead = suite_named(suite).overhead_bytes
+    return SUBMISSION_ID_BYTES + reports_per_user * (report_bytes + overhead) + overhead
+
+
+def check_local_epsilon(local_epsilon: float) -> None:
+    """
+    Check the range that a task's local ε may have.
+
+    Raises:
+        TaskError: It is neither a number above 0 and at most MAX_LOCAL_EPSILON nor infinite.
+    """
+    if real("local_epsilon", local_epsilon) == math.inf:
+        return
+    if not 0 < local_epsilon <= MAX_LOCAL_EPSILON:
+        raise TaskError(
+            f"local_epsilon is {local_epsilon}; it must be above 0.0 and at most "
+            f"{MAX_LOCAL_EPSILON}, or infinite for reports without noise"
+        )
+
+
+def honest_share(n_users: int, fraction: float) -> int:
+    """
+    Give ⌊n_users · fraction⌋.
+
+    The fraction is the shortest decimal that prints as it, which is what a task's bytes show, so
+    that .9 of 10 is 9.
+    """
+    numerator, denominator = Fraction(repr(fraction)).as_integer_ratio()
+    return n_users * numerator // denominator
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise TaskError(f"{text} is not a number that a task may hold")

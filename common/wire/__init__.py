@@ -1,0 +1,1 @@
+"""Protocol buffers to values and back: nothing incoming is read anywhere else."""

@@ -1,0 +1,225 @@
+"""Receipts, commitments, proofs and sentinels: protocol buffers to values and back."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from common.crypto.merkle import HASH_BYTES, MAX_BITS, SALT_BYTES, split
+from common.crypto.signing import SIGNATURE_BYTES
+from common.errors import WireError
+from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.messages.inclusion_proof import PREFIX_BYTES, BatchCommitment, InclusionProof
+from common.task_digest import TaskDigest
+from common.wire.batches import MAX_MESSAGE_BYTES, digest_from_wire
+from common.wire.fields import at_most, count, exactly, short
+from common.wire.values import MAX_PERSON_CHARACTERS
+from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
+
+MAX_SENTINELS: Final = 10_000
+"""In one call."""
+_PART_BYTES: Final = MAX_MESSAGE_BYTES // 2
+"""Of the sentinels in one call, so that it is read in time over a slow line too."""
+_FIELD_BYTES: Final = 8
+"""At most, what stands before each sentinel on the wire."""
+_COUNT_BYTES: Final = 4
+
+
+def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
+    """Read a receipt; empty where a shuffler gives none. Run by the user agent."""
+    return at_most("receipt", message.receipt, SIGNATURE_BYTES)
+
+
+# --- what the analyzer received ------------------------------------------------------------------
+
+
+def commitment_to_wire(commitment: BatchCommitment) -> inclusion_pb2.BatchCommitment:
+    """Write a commitment."""
+    return inclusion_pb2.BatchCommitment(
+        task_digest=commitment.task_digest,
+        batch_id=commitment.batch_id,
+        n_leaves=commitment.n_leaves,
+        bits=commitment.bits,
+        salt=commitment.salt,
+        root=commitment.root,
+        signature=commitment.signature,
+    )
+
+
+def commitment_from_wire(message: inclusion_pb2.BatchCommitment) -> BatchCommitment:
+    """Read a commitment; who signed it is for the caller to check."""
+    return BatchCommitment(
+        task_digest=digest_from_wire(message.task_digest),
+        batch_id=BatchId(exactly("batch_id", message.batch_id, BATCH_ID_BYTES)),
+        n_leaves=message.n_leaves,
+        bits=count("bits", message.bits, MAX_BITS),
+        salt=exactly("salt", message.salt, SALT_BYTES),
+        root=exactly("root", message.root, HASH_BYTES),
+        signature=exactly("signature", message.signature, SIGNATURE_BYTES),
+    )
+
+
+def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
+    """Write a commitment as it is kept."""
+    return commitment_to_wire(commitment).SerializeToString()
+
+
+def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
+    """
+    Read a commitment that was kept.
+
+    Returns:
+        None for one without a salt, which a version before this one kept and nobody reads now.
+
+    Raises:
+        WireError: The bytes are none: the file was damaged.
+    """
+    try:
+        message = inclusion_pb2.BatchCommitment.FromString(kept)
+    except DecodeError as error:
+        raise WireError("what is kept of this batch is no commitment") from error
+    if message.signature and not message.salt:
+        return None
+    return commitment_from_wire(message)
+
+
+def delivered_to_wire(commitment: BatchCommitment | None) -> analyzer_pb2.DeliverBatchResponse:
+    """Write the answer to a delivery."""
+    if commitment is None:
+        return analyzer_pb2.DeliverBatchResponse()
+    return analyzer_pb2.DeliverBatchResponse(commitment=commitment_to_wire(commitment))
+
+
+def delivered_from_wire(message: analyzer_pb2.DeliverBatchResponse) -> BatchCommitment | None:
+    """Read the answer to a delivery; nothing from an analyzer that does not commit to a salt."""
+    if not message.commitment.salt:
+        return None
+    return commitment_from_wire(message.commitment)
+
+
+# --- what the shuffler relays --------------------------------------------------------------------
+
+
+def prefix_to_wire(digest: TaskDigest, prefix: int | None) -> shuffler_pb2.GetInclusionRequest:
+    """Ask for a bucket, or for the commitment alone; every bucket's request has one length."""
+    number = b"" if prefix is None else prefix.to_bytes(PREFIX_BYTES)
+    return shuffler_pb2.GetInclusionRequest(task_digest=digest, prefix=number)
+
+
+def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDigest, int | None]:
+    """Read which bucket is asked for, if any. Run by the shuffler."""
+    digest = digest_from_wire(message.task_digest)
+    if not message.prefix:
+        return digest, None
+    return digest, int.from_bytes(exactly("prefix", message.prefix, PREFIX_BYTES))
+
+
+def proof_to_wire(
+    relayed: BatchCommitment | InclusionProof, room: int
+) -> shuffler_pb2.GetInclusionResponse:
+    """
+    Write what is relayed.
+
+    Args:
+        relayed: A commitment alone, or a proof.
+        room: Leaves in the fullest bucket: every answer of a batch has its length.
+    """
+    if isinstance(relayed, BatchCommitment):
+        return shuffler_pb2.GetInclusionResponse(commitment=commitment_to_wire(relayed))
+    number = len(relayed.bucket) // HASH_BYTES
+    bucket = number.to_bytes(_COUNT_BYTES) + relayed.bucket
+    return shuffler_pb2.GetInclusionResponse(
+        commitment=commitment_to_wire(relayed.commitment),
+        bucket=bucket.ljust(_COUNT_BYTES + room * HASH_BYTES, b"\0"),
+        path=b"".join(relayed.path),
+    )
+
+
+def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProof:
+    """Read what is relayed; whether it proves anything is for the caller to check."""
+    commitment = commitment_from_wire(message.commitment)
+    padded = at_most("bucket", message.bucket, MAX_MESSAGE_BYTES)
+    number, leaves = int.from_bytes(padded[:_COUNT_BYTES]), padded[_COUNT_BYTES:]
+    if number * HASH_BYTES > len(leaves):
+        raise WireError(f"a bucket of {number} leaves has {len(leaves)} bytes of them")
+    path = at_most("path", message.path, MAX_BITS * HASH_BYTES)
+    return InclusionProof(
+        commitment=commitment, bucket=leaves[: number * HASH_BYTES], path=split(path)
+    )
+
+
+# --- sentinels -----------------------------------------------------------------------------------
+
+
+def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    """
+    Split an operator's sentinels, in their order, into what one call takes of them.
+
+    Args:
+        sentinels: Of each its leaves, one after the other. Those of one fit into a call: they are
+            shorter than its envelope.
+    """
+    start, size = 0, 0
+    for place, leaves in enumerate(sentinels):
+        size += len(leaves) + _FIELD_BYTES
+        if size > _PART_BYTES or place - start == MAX_SENTINELS:
+            yield sentinels[start:place]
+            start, size = place, len(leaves) + _FIELD_BYTES
+    if start < len(sentinels):
+        yield sentinels[start:]
+
+
+def sentinels_to_wire(
+    digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
+) -> analyzer_pb2.RegisterSentinelsRequest:
+    """Write an operator's sentinels: of each its leaves, one after the other."""
+    return analyzer_pb2.RegisterSentinelsRequest(
+        task_digest=digest, sentinels=sentinels, acknowledged=acknowledged
+    )
+
+
+def sentinels_from_wire(
+    message: analyzer_pb2.RegisterSentinelsRequest,
+) -> tuple[TaskDigest, list[bytes], bool]:
+    """Read an operator's sentinels. Run by the analyzer."""
+    count("the number of sentinels", len(message.sentinels), MAX_SENTINELS)
+    for leaves in message.sentinels:
+        if not leaves or len(leaves) % HASH_BYTES:
+            raise WireError(
+                f"a sentinel has {len(leaves)} bytes of leaves; each leaf has {HASH_BYTES}"
+            )
+    return digest_from_wire(message.task_digest), list(message.sentinels), message.acknowledged
+
+
+# --- what a person is told -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRecord:
+    """What a device knows of an answer that it gave."""
+
+    state: str
+    inclusion: str
+    envelope_hash: bytes
+    receipt: bytes
+    receipt_verified: bool
+
+
+def record_to_wire(record: AnswerRecord) -> user_agent_pb2.GetReceiptResponse:
+    """Write what is known of an answer."""
+    return user_agent_pb2.GetReceiptResponse(
+        state=record.state,
+        inclusion=record.inclusion,
+        envelope_hash=record.envelope_hash,
+        receipt=record.receipt,
+        receipt_verified=record.receipt_verified,
+    )
+
+
+def record_question_from_wire(
+    message: user_agent_pb2.GetReceiptRequest,
+) -> tuple[TaskDigest, str]:
+    """Read whose answer to which task is asked about."""
+    person = short("person", message.person, MAX_PERSON_CHARACTERS)
+    return digest_from_wire(message.task_digest), person

@@ -1,0 +1,201 @@
+"""An operator's calls to the analyzer: publish tasks, read results and the ledger."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self
+
+import grpc
+
+from common.crypto.signing import SignedTask
+from common.errors import (
+    KeyFormatError,
+    NotReleasedError,
+    PeerRefusalError,
+    SignatureError,
+    UnknownTaskError,
+    WireError,
+)
+from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.result import Result
+from common.messages.task_summary import TaskSummary
+from common.runtime.clock import SystemClock
+from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel
+from common.runtime.tls import client_identity
+from common.task.draft import TaskDraft
+from common.task_digest import DIGEST_BYTES, TaskDigest
+from common.wire.batches import signed_task_from_wire
+from common.wire.evidence import sentinel_parts, sentinels_to_wire
+from common.wire.ledger import ledger_from_wire
+from common.wire.results import MAX_RESULT_BYTES, result_from_wire
+from common.wire.tasks import description_from_wire, draft_to_wire, summaries_from_wire
+from deploy.clients.base import ServiceClient, read_token
+from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
+
+_HEXADECIMAL: Final = "0123456789abcdef"
+
+
+class OperatorClient(ServiceClient):
+    """An analyzer at the other end of a channel, for whoever holds its operator's token."""
+
+    _PARTY = "the analyzer"
+    _TO_CHECK = (
+        "the address, host:port, the authority, and that operator.pem and operator.key lie "
+        "beside it"
+    )
+
+    def __init__(self, channel: grpc.aio.Channel, address: str, token: str) -> None:
+        super().__init__(channel, address, token)
+        self._stub = analyzer_pb2_grpc.AnalyzerStub(channel)
+
+    @classmethod
+    def connect(
+        cls,
+        address: str,
+        authority: Path | None,
+        token_file: Path,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> Self:
+        """
+        Open a channel.
+
+        Args:
+            address: The analyzer's host:port.
+            authority: PEM file of the authority to trust; None for plaintext on loopback.
+            token_file: Where the operator's token is kept.
+            certificate: The operator's certificate; None for operator.pem beside the authority.
+            key: Its key; None for operator.key beside the authority.
+
+        Raises:
+            SettingsError: A file cannot be read.
+        """
+        own = (
+            client_identity(authority, certificate, key, SystemClock().now()) if authority else None
+        )
+        channel = open_channel(
+            address,
+            "analyzer",
+            own.authority if own else None,
+            own=own,
+            receive_limit=MAX_RESULT_BYTES,
+        )
+        return cls(channel, address, read_token(token_file))
+
+    async def create_task(self, draft: TaskDraft) -> SignedTask:
+        """Publish a task. The analyzer composes what the population has spent: up to minutes."""
+        call = self._stub.CreateTask(
+            draft_to_wire(draft), metadata=self._metadata, timeout=LONG_DEADLINE
+        )
+        return signed_task_from_wire((await self._reply(call)).task)
+
+    async def register_sentinels(
+        self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
+    ) -> None:
+        """
+        Register test submissions, by their leaves; again with the same ones changes nothing.
+
+        Many take several calls. If one fails, those of the earlier ones are registered.
+        """
+        for part in sentinel_parts(sentinels):
+            request = sentinels_to_wire(digest, part, acknowledged=acknowledged)
+            call = self._stub.RegisterSentinels(
+                request, metadata=self._metadata, timeout=SHORT_DEADLINE
+            )
+            await self._reply(call)
+
+    async def result(self, digest: TaskDigest) -> Result:
+        """
+        Read a released result.
+
+        Raises:
+            NotReleasedError: It is not there yet.
+            WireError: It is of another task.
+        """
+        request = analyzer_pb2.GetResultRequest(task_digest=digest)
+        call = self._stub.GetResult(request, metadata=self._metadata, timeout=LONG_DEADLINE)
+        try:
+            found = result_from_wire(await self._reply(call))
+        except PeerRefusalError as error:
+            if error.status == NotReleasedError.status:
+                raise NotReleasedError(str(error)) from error
+            raise
+        if found.task_digest != digest:
+            raise WireError("the analyzer gave the result of another task than was asked for")
+        return found
+
+    async def tasks(self) -> list[TaskSummary]:
+        """List every task and what became of it, the earliest deadline first."""
+        found: list[TaskSummary] = []
+        while True:
+            after = found[-1].task_digest if found else b""
+            request = analyzer_pb2.ListTasksRequest(after=after)
+            call = self._stub.ListTasks(request, metadata=self._metadata, timeout=LONG_DEADLINE)
+            page = summaries_from_wire(await self._reply(call))
+            if not page:
+                return sorted(found, key=lambda task: (task.deadline, task.task_digest))
+            if page[0].task_digest <= after:
+                raise WireError("the analyzer lists the same tasks again")
+            found += page
+
+    async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
+        """
+        Read a task as it was signed, and what became of it. Whose the signature is, is not checked.
+
+        Raises:
+            SignatureError: It is another one than was asked for.
+        """
+        request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
+        call = self._stub.DescribeTask(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
+        signed, summary = description_from_wire(await self._reply(call))
+        if signed.digest() != digest:
+            raise SignatureError("the analyzer gave another task than the one that was asked for")
+        return signed, summary
+
+    async def find(self, digits: str) -> TaskDigest:
+        """
+        Find the task whose digest begins with some hexadecimal digits.
+
+        Raises:
+            KeyFormatError: They are none.
+            UnknownTaskError: No task's does, or several do.
+
+        Cost: unless they are a whole digest, reads every task.
+        """
+        if not (digits and all(digit in _HEXADECIMAL for digit in digits.lower())):
+            raise KeyFormatError("a task's digest is written in hexadecimal digits")
+        if len(digits) == 2 * DIGEST_BYTES:
+            return TaskDigest(bytes.fromhex(digits))
+        found = [task.task_digest for task in await self.tasks()]
+        fitting = [one for one in found if one.hex().startswith(digits.lower())]
+        if len(fitting) != 1:
+            raise UnknownTaskError(
+                f"{len(fitting)} tasks have a digest that begins with {digits[: 2 * DIGEST_BYTES]}"
+            )
+        return fitting[0]
+
+    async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+        """
+        Read the whole ledger, and verify its chain.
+
+        Raises:
+            LedgerError: It is broken; names the first entry that breaks it.
+        """
+        entries: list[LedgerEntry] = []
+        head = ChainHead()
+        while True:
+            request = analyzer_pb2.GetLedgerRequest(after=head.entry)
+            call = self._stub.GetLedger(request, metadata=self._metadata, timeout=LONG_DEADLINE)
+            page = ledger_from_wire(await self._reply(call))
+            if not page:
+                return entries, head
+            head = verify(page, head)
+            entries += page
+
+    async def wait_for_result(self, digest: TaskDigest, *, pause: float = 0.2) -> Result:
+        """Read a result as soon as it is released. Bound it with asyncio.timeout."""
+        while True:
+            try:
+                return await self.result(digest)
+            except NotReleasedError:
+                await asyncio.sleep(pause)

@@ -1,0 +1,144 @@
+"""
+A folder with an authority and a certificate for each party, made and renewed by an operator.
+
+    FOLDER/authority.pem, authority.key    the authority; its key stays here
+    FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    what goes to the party's machine
+
+A development authority's folder (tls_directory) has the parties' files beside the authority's; it
+can be shown and renewed too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.errors import SettingsError
+from common.runtime.certificates import (
+    AUTHORITY,
+    PARTIES,
+    WARN_DAYS,
+    Authority,
+    Certificate,
+    extra_hosts,
+)
+from common.runtime.state_directory import write_whole
+
+_NAME: Final = "shuffledp authority"
+_OWNER_ONLY: Final = 0o700
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """One certificate, as an operator looks at it."""
+
+    party: str
+    path: Path
+    names: tuple[str, ...]
+    fingerprint: str
+    days_left: int
+
+    @property
+    def ends_soon(self) -> bool:
+        """It should be renewed."""
+        return self.days_left < WARN_DAYS
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFolder:
+    """A folder of certificates."""
+
+    path: Path
+
+    def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> list[Shown]:
+        """
+        Make an authority, or use the one that is there, and a certificate for each party.
+
+        Raises:
+            SettingsError: A party is none, or has a certificate already.
+        """
+        unknown = sorted(set(parties) - set(PARTIES))
+        if unknown:
+            raise SettingsError(f"{', '.join(unknown)} is no party; parties: {', '.join(PARTIES)}")
+        there = [party for party in parties if self._folder_of(party) is not None]
+        if there:
+            raise SettingsError(
+                f"{', '.join(there)} has a certificate already: shuffledp keys renew makes another"
+            )
+        try:
+            self.path.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+            if not (self.path / f"{AUTHORITY}.pem").exists():
+                Authority.make(self.path, _NAME, now)
+            authority = Authority.read(self.path)
+            for party in parties:
+                folder = self.path / party
+                folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
+                self._issue(authority, folder, party, hosts, now)
+        except OSError as error:
+            raise SettingsError(f"{error.filename} cannot be written: {error.strerror}") from error
+        return self.show(now)
+
+    def renew(self, party: str | None, now: float) -> list[Shown]:
+        """
+        Give a party, or every one that has a certificate, a new one for the same hosts.
+
+        Under the same authority, so that old and new are taken side by side until the old one ends.
+
+        Raises:
+            SettingsError: There is no authority, or no certificate to renew.
+        """
+        authority = Authority.read(self.path)
+        wanted = PARTIES if party is None else (party,)
+        folders = {one: self._folder_of(one) for one in wanted}
+        found = {one: folder for one, folder in folders.items() if folder is not None}
+        if not found:
+            raise SettingsError(f"there is no certificate of {party or 'any party'} in {self.path}")
+        for one, folder in found.items():
+            old = Certificate.read(folder / f"{one}.pem")
+            self._issue(authority, folder, one, extra_hosts(old), now)
+        return self.show(now)
+
+    def show(self, now: float) -> list[Shown]:
+        """
+        List the authority's certificate and every party's.
+
+        Raises:
+            SettingsError: There is none.
+        """
+        files = [(AUTHORITY, self.path / f"{AUTHORITY}.pem")]
+        for party in PARTIES:
+            folder = self._folder_of(party)
+            if folder is not None:
+                files.append((party, folder / f"{party}.pem"))
+        return [_shown(party, file, now) for party, file in files if file.exists()] or _nothing(
+            self.path
+        )
+
+    def _folder_of(self, party: str) -> Path | None:
+        for folder in (self.path / party, self.path):
+            if (folder / f"{party}.pem").exists():
+                return folder
+        return None
+
+    def _issue(
+        self, authority: Authority, folder: Path, party: str, hosts: Sequence[str], now: float
+    ) -> None:
+        authority.issue(folder, party, now, hosts)
+        if folder != self.path:
+            trusted = (self.path / f"{AUTHORITY}.pem").read_bytes()
+            write_whole(folder / f"{AUTHORITY}.pem", trusted, 0o644)
+
+
+def _shown(party: str, file: Path, now: float) -> Shown:
+    certificate = Certificate.read(file)
+    return Shown(
+        party=party,
+        path=file,
+        names=tuple(certificate.names or [certificate.name]),
+        fingerprint=certificate.fingerprint,
+        days_left=certificate.days_left(now),
+    )
+
+
+def _nothing(path: Path) -> list[Shown]:
+    raise SettingsError(f"there is no certificate in {path}: shuffledp keys make puts some there")

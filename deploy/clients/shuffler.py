@@ -1,0 +1,87 @@
+"""Calls to the shuffler by whoever operates it, or looks at a batch from outside."""
+
+from pathlib import Path
+from typing import Self
+
+import grpc
+
+from common.errors import (
+    PeerRefusalError,
+    UnknownTaskError,
+)
+from common.messages.batch import BatchProgress, BatchStatus
+from common.runtime.rpc import SHORT_DEADLINE, open_channel
+from common.task_digest import TaskDigest
+from common.wire.batches import progress_from_wire, status_from_wire
+from deploy.clients.base import ServiceClient, read_authority, read_token
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
+
+
+class ShufflerClient(ServiceClient):
+    """A shuffler at the other end of a channel."""
+
+    _PARTY = "the shuffler"
+    _TO_CHECK = "the address, host:port, and the authority"
+
+    def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
+        super().__init__(channel, address, token)
+        self._stub = shuffler_pb2_grpc.ShufflerStub(channel)
+
+    @classmethod
+    def connect(cls, address: str, authority: Path | None, token_file: Path | None = None) -> Self:
+        """
+        Open a channel.
+
+        Args:
+            address: The shuffler's host:port.
+            authority: PEM file of the authority to trust; None for plaintext on loopback.
+            token_file: Where the token of the shuffler's operator is kept; None makes no calls that
+                need it.
+
+        Raises:
+            SettingsError: A file cannot be read.
+        """
+        trusted = None if authority is None else read_authority(authority)
+        token = "" if token_file is None else read_token(token_file)
+        return cls(open_channel(address, "shuffler", trusted), address, token)
+
+    async def close_batch(self, digest: TaskDigest) -> None:
+        """
+        Close a task's batch before its deadline. Doing it again changes nothing.
+
+        Raises:
+            PeerError: No shuffler answers.
+            PeerRefusalError: It has fewer users than n_min, or expired, or the task is unknown.
+        """
+        request = shuffler_pb2.CloseBatchRequest(task_digest=digest)
+        await self._reply(
+            self._stub.CloseBatch(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
+        )
+
+    async def progress(self, digest: TaskDigest) -> BatchProgress:
+        """
+        Tell how far a batch is, while it collects too. Needs the operator's token.
+
+        Raises:
+            PeerError: No shuffler answers.
+            PeerRefusalError: The token is not the operator's, or nobody has asked for the task yet.
+        """
+        request = shuffler_pb2.GetBatchProgressRequest(task_digest=digest)
+        call = self._stub.GetBatchProgress(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
+        return progress_from_wire(await self._reply(call))
+
+    async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
+        """
+        Tell how far a batch is, as everybody may know; None if nobody has asked for the task yet.
+
+        Raises:
+            PeerError: No shuffler answers.
+        """
+        request = shuffler_pb2.GetBatchStatusRequest(task_digest=digest)
+        try:
+            answer = await self._reply(self._stub.GetBatchStatus(request, timeout=SHORT_DEADLINE))
+        except PeerRefusalError as error:
+            if error.status == UnknownTaskError.status:
+                return None
+            raise
+        return status_from_wire(answer)

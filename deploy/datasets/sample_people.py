@@ -1,0 +1,185 @@
+"""
+People for a demonstration of each kind of value: real ones where data are shipped, else made up.
+
+Run by whoever demonstrates or simulates; the randomness is seeded, and never that of a device.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from common.errors import TaskError
+from common.mechanisms.base import Vector
+from common.messages.value import Value
+from common.protocols import Kind
+from common.task.draft import NumberDraft, PairDraft, TextDraft
+from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, load
+from deploy.tasks.demo_task import HASHED
+
+MAX_MADE_UP: Final = 1_000_000
+"""Most people who are made up."""
+_PATIENTS: Final = 100_000
+"""How many are drawn of 31,670,031 where nobody says how many."""
+_ABSENT: Final = (
+    *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
+    *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
+)
+"""Candidates that nobody has."""
+_QUESTIONS: Final = (
+    *("food", "staff", "rooms", "price", "noise", "light", "opening hours", "website"),
+)
+_SCALE: Final = (1.0, 5.0)
+_FILMS: Final = tuple(f"film {letter}" for letter in "ABCDEFGHIJKL")
+_STARS: Final = (0.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SamplePeople:
+    """Some people, what they are asked, and what is true of them."""
+
+    kind: Kind
+    title: str
+    """What a value is, in a sentence."""
+    values: list[Value]
+    draft: Mapping[str, Any]
+    """What a task's draft says of them: its protocol, its labels, and its kind's table."""
+    truth: Vector
+    """Shares of items, of candidates or of owners; or means of numbers."""
+    true_means: Vector | None = None
+    """Of the values of each key, among its owners."""
+    candidates: tuple[str, ...] = ()
+    """Texts to look for; `truth` is of these."""
+
+
+def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
+    """
+    Draw people.
+
+    Args:
+        kind: Of their value.
+        n_users: How many; None for everybody in the data of cities, 100,000 of those in the data
+            of states, or 20,000 who are made up.
+        seed: Chooses them.
+
+    Raises:
+        TaskError: There are not so many.
+    """
+    rng = np.random.default_rng(seed)
+    if kind == "categorical":
+        return _residents(n_users, rng)
+    if kind == "string":
+        return _patients(n_users, rng)
+    made_up = 20_000 if n_users is None else n_users
+    if not 1 <= made_up <= MAX_MADE_UP:
+        raise TaskError(f"users is {made_up}; between 1 and {MAX_MADE_UP} people are made up")
+    makers = {"mean": _sleepers, "vector": _guests, "key-value": _viewers}
+    return makers[kind](made_up, rng)
+
+
+def _residents(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
+    data = load(IPUMS_1940_CITY)
+    items = data.draw(data.n_users if n_users is None else n_users, rng)
+    return SamplePeople(
+        kind="categorical",
+        title="A value is a city, by its code in the census sample of IPUMS.",
+        values=items.tolist(),
+        draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
+        truth=np.bincount(items, minlength=data.domain_size) / len(items),
+    )
+
+
+def _patients(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
+    data = load(COVID_US_STATES)
+    # By counts: a list of all 31 million would cost seconds and half a gigabyte.
+    counts = data.sample_counts(_PATIENTS if n_users is None else n_users, rng)
+    items = rng.permutation(np.repeat(np.arange(data.domain_size), counts))
+    shares = np.bincount(items, minlength=data.domain_size) / len(items)
+    return SamplePeople(
+        kind="string",
+        title="A value is the US state of a confirmed case of COVID-19, as a text; ten Canadian "
+        "provinces, which nobody has, are looked for too.",
+        values=[data.labels[item] for item in items.tolist()],
+        draft={
+            "protocol": "rappor",
+            "texts": TextDraft(
+                bits=32, hashes=1, cohorts=64, permanent=0.5, unset=0.25, set=0.75, most_bytes=64
+            ),
+        },
+        candidates=(*data.labels, *_ABSENT),
+        truth=np.concatenate([shares, np.zeros(len(_ABSENT))]),
+    )
+
+
+def _sleepers(n_users: int, rng: np.random.Generator) -> SamplePeople:
+    hours = np.clip(rng.normal(7.1, 1.3, n_users), 0, 24).round(1)
+    return SamplePeople(
+        kind="mean",
+        title="A value is how many hours somebody slept, 0 to 24. These people are made up.",
+        values=hours.tolist(),
+        draft={
+            "protocol": "piecewise",
+            "local_epsilon": 2.0,
+            "labels": ("hours of sleep",),
+            "numbers": NumberDraft(low=0.0, high=24.0),
+        },
+        truth=np.array([hours.mean()]),
+    )
+
+
+def _guests(n_users: int, rng: np.random.Generator) -> SamplePeople:
+    centres = np.linspace(1.8, 4.4, len(_QUESTIONS))
+    marks = np.clip(rng.normal(centres, 0.9, (n_users, len(_QUESTIONS))), *_SCALE).round()
+    return SamplePeople(
+        kind="vector",
+        title="A value is a guest's marks from 1 to 5 on eight questions. These are made up.",
+        values=[tuple(row) for row in marks.tolist()],
+        draft={
+            "protocol": "multi-hm",
+            "domain_size": len(_QUESTIONS),
+            "local_epsilon": 4.0,
+            "labels": _QUESTIONS,
+            "numbers": NumberDraft(low=_SCALE[0], high=_SCALE[1]),
+        },
+        truth=marks.mean(axis=0),
+    )
+
+
+def _viewers(n_users: int, rng: np.random.Generator) -> SamplePeople:
+    size = len(_FILMS)
+    seen = rng.random((n_users, size)) < np.geomspace(0.7, 0.1, size)
+    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, size), 0.8, (n_users, size)), *_STARS).round(1)
+    owners = seen.sum(axis=0)
+    values: list[Value] = [
+        {int(film): float(row[film]) for film in np.flatnonzero(here)}
+        for here, row in zip(seen, stars, strict=True)
+    ]
+    return SamplePeople(
+        kind="key-value",
+        title="A value is which of twelve films somebody saw, and how many stars each got. These "
+        "people are made up.",
+        values=values,
+        draft={
+            "protocol": "priv-kv",
+            "domain_size": size,
+            "local_epsilon": 4.0,
+            "labels": _FILMS,
+            "pairs": PairDraft(low=_STARS[0], high=_STARS[1]),
+        },
+        truth=owners / n_users,
+        true_means=np.where(seen, stars, 0.0).sum(axis=0) / np.maximum(owners, 1),
+    )
+
+
+DEMO_KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        "categorical": "cities of residence",
+        "string": "US states as texts",
+        "mean": "hours of sleep",
+        "vector": "marks on eight questions",
+        "key-value": "films seen and their stars",
+    }
+)
+"""What the demonstration of each kind is about."""

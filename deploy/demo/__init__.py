@@ -1,0 +1,1 @@
+"""The demo: three processes collect a histogram."""

@@ -1,0 +1,1 @@
+"""The planner: from requirements to a protocol and its parameters."""

@@ -1,0 +1,1 @@
+"""Released results: verification, tables, exports, decoding."""

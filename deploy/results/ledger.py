@@ -1,0 +1,84 @@
+"""The analyzer's ledger, for whoever reads it: a table, or JSON."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+from common.messages.guarantee import rounded_up
+from common.messages.ledger_entry import ChainHead, LedgerEntry
+from deploy.tasks import population_budgets
+from deploy.tasks.population_budgets import PopulationBudgets
+from deploy.terminal.escape import shown
+from deploy.terminal.tables import add_columns, print_whole
+
+_DIGITS: Final = 12
+"""Hexadecimal digits of a digest that are shown in a table."""
+_COLUMNS: Final[dict[str, JustifyMethod]] = {
+    "population": "left",
+    "users": "right",
+    "refused": "right",
+    "epsilon": "right",
+    "delta": "right",
+    "all so far": "right",
+}
+
+
+def as_json(
+    entries: Sequence[LedgerEntry], head: ChainHead, populations: Sequence[PopulationBudgets]
+) -> dict[str, Any]:
+    """Give every entry with both of its hashes, the head, and what populations have left."""
+    return {
+        "entries": [
+            {
+                **entry.fields(),
+                "previous_hash": entry.previous_hash.hex(),
+                "entry_hash": entry.entry_hash.hex(),
+            }
+            for entry in entries
+        ],
+        "head": {"entry": head.entry, "entry_hash": head.entry_hash.hex()},
+        "populations": [population_budgets.as_json(one) for one in populations],
+    }
+
+
+def show(
+    entries: Sequence[LedgerEntry],
+    head: ChainHead,
+    populations: Sequence[PopulationBudgets],
+    console: Console,
+) -> None:
+    """Print the entries, what populations have left of their budgets, and the head."""
+    table = Table(
+        title="What each release cost its population against the analyzer",
+        caption="All so far: the epsilon of all releases to it together, at the task's "
+        "budget_delta.",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    add_columns(table, {"entry": "right"})
+    table.add_column("task", no_wrap=True, min_width=_DIGITS)
+    add_columns(table, _COLUMNS)
+    for entry in entries:
+        table.add_row(
+            f"{entry.entry:,}",
+            entry.task_digest.hex()[:_DIGITS],
+            shown(entry.population) or "(alone)",
+            f"{entry.n_users:,}",
+            f"{entry.n_refused:,}",
+            rounded_up(entry.epsilon),
+            rounded_up(entry.delta),
+            rounded_up(entry.composed_epsilon),
+        )
+    print_whole(table, console)
+    if populations:
+        population_budgets.show(populations, console)
+    entries_in_words = "entry" if head.entry == 1 else "entries"
+    console.print(
+        f"The chain of {head.entry:,} {entries_in_words} holds. Its head, to be noted down:\n"
+        f"{head.entry_hash.hex()}",
+        markup=False,
+    )

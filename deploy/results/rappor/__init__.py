@@ -1,0 +1,1 @@
+"""Decoding RAPPOR results against a list of candidates."""

@@ -1,0 +1,235 @@
+"""Which of very many candidates to fit: the non-negative LASSO [Tib96], as [EPK14] has it.
+
+Run on one half of the cohorts, for a fit on the other half.
+"""
+
+import importlib
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+
+from common.errors import SettingsError
+from common.mechanisms.base import Vector
+from deploy.results.rappor.true_bits import Evidence, Matrix
+
+_MOST_SELECTED: Final = 500
+_MOST_OF_CELLS: Final = 0.8
+"""At most so many, and so many of the cells that they are fitted to [GRappor]."""
+_LEAST_DEVIATIONS: Final = 2.0
+"""Penalty at which a path ends: a candidate stays out whose bits stand out less than so far."""
+_STEPS: Final = 20
+
+
+def select(evidence: Evidence, fit_cells: int) -> NDArray[np.intp]:
+    """
+    Choose the candidates that explain the most.
+
+    Args:
+        evidence: Of the cohorts to choose by.
+        fit_cells: Bits of the cohorts that the chosen ones will be fitted to.
+
+    Returns:
+        Candidates, in order; at most min(500, .8·fit_cells).
+
+    Raises:
+        SettingsError: scikit-learn is not installed.
+
+    Cost: 20 fits by coordinate descent.
+    """
+    model = _lasso()
+    most = min(_MOST_SELECTED, int(_MOST_OF_CELLS * fit_cells))
+    # Equal variances: a row is divided by √N_j. Centring is the model's own intercept.
+    roots = np.sqrt(np.repeat(evidence.sizes, len(evidence.baseline)))
+    columns = evidence.incidence.multiply(roots[:, None]).tocsc()
+    target = evidence.target.ravel() / roots
+    typical = evidence.sizes[:, None] * evidence.baseline
+    deviation = math.sqrt(float((evidence.variances(typical).ravel() / roots**2).mean()))
+    norm = math.sqrt(float(columns.power(2).sum()) / evidence.n_candidates)
+    least = _LEAST_DEVIATIONS * deviation * norm / len(target)
+    centred = target - target.mean()
+    largest = float((columns.T @ centred).max()) / len(target)
+    chosen = np.zeros(0, dtype=np.intp)
+    for alpha in np.geomspace(max(largest, least), least, _STEPS):
+        model.set_params(alpha=alpha)
+        with warnings.catch_warnings():
+            # Whether the last digit has settled does not matter for which are above 0.
+            warnings.simplefilter("ignore")
+            model.fit(columns, target)
+        found = np.nonzero(model.coef_ > 0)[0]
+        if len(found) > most:
+            break
+        chosen = found
+    return chosen
+
+
+def _lasso() -> Any:  # noqa: ANN401  # scikit-learn has no types
+    try:
+        linear_model: Any = importlib.import_module("sklearn.linear_model")
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            "choosing among so many candidates needs scikit-learn: install shuffledp with its "
+            "extra research (pip install 'shuffledp[research]'), or scikit-learn beside it"
+        ) from error
+    return linear_model.Lasso(alpha=1.0, positive=True, warm_start=True, tol=1e-3, max_iter=2000)
+
+
+_SINGULAR: Final = 1e-8
+"""What a column of norm 1 must have to itself, squared, to count as independent of others."""
+
+
+def independent(evidence: Evidence, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
+    """
+    Leave out candidates whose bits are sums and differences of others', in order.
+
+    Cost: the cube of their number.
+    """
+    if not len(candidates):
+        return candidates
+    gram = _gram(evidence, candidates, candidates)
+    scale = np.sqrt(np.maximum(np.diag(gram), np.finfo(np.float64).tiny))
+    triangle, order = linalg.qr(gram / np.outer(scale, scale), mode="r", pivoting=True)
+    rank = int((np.abs(np.diag(triangle)) > _SINGULAR).sum())
+    return np.sort(candidates[order[:rank]])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alone:
+    """
+    What some candidates have to themselves, after all that the fitted ones explain is taken off.
+
+    Columns are candidates; rows the bits of all cohorts.
+    """
+
+    columns: Matrix
+    """B_l - b without what the other fitted columns explain of it, shape (c·k, L)."""
+    products: Vector
+    """Of those columns and the target, shape (L,)."""
+    weights: Vector
+    """Of those columns and themselves, shape (L,): a share is a product over a weight. 0 where
+    nothing of the candidate is its own."""
+    residuals: Matrix
+    """What the *other* fitted candidates leave of the target, shape (c·k, L)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Regression:
+    """Shares of the fitted candidates, and what is needed to look at any candidate alone."""
+
+    evidence: Evidence
+    fitted: NDArray[np.intp]
+    """Which candidates, shape (S,)."""
+    inverse: Matrix
+    """Of the fitted columns' Gram matrix, shape (S, S)."""
+    shares: Vector
+    """Shape (S,)."""
+
+    @classmethod
+    def fit(cls, evidence: Evidence, fitted: NDArray[np.intp]) -> Self:
+        """
+        Fit some candidates together, which must be independent.
+
+        Cost: the cube of their number.
+        """
+        inverse = linalg.inv(_gram(evidence, fitted, fitted))
+        product = _centred(evidence, fitted, evidence.target.ravel())
+        return cls(evidence=evidence, fitted=fitted, inverse=inverse, shares=inverse @ product)
+
+    @property
+    def residual(self) -> Vector:
+        """What the fit leaves of the target, shape (c·k,)."""
+        left: Vector = self.evidence.target.ravel() - self._rows * self._mixed(self.shares)
+        return left
+
+    def variances(self) -> Vector:
+        """
+        Give the variance of each bit's estimate, shape (c·k,).
+
+        From the bits that the fit expects; raised by one factor for all where the fit leaves more
+        than that, as strings off the list do.
+        """
+        seen = self.evidence
+        expected = (seen.target - self.residual.reshape(seen.target.shape)) + (
+            seen.sizes[:, None] * seen.baseline
+        )
+        known = seen.variances(expected).ravel()
+        freedom = len(known) - len(self.fitted)
+        if freedom <= 0:
+            return known
+        spread = float((self.residual**2 / known).sum()) / freedom
+        raised: Vector = known * max(1.0, spread)
+        return raised
+
+    def alone(self, candidates: NDArray[np.intp]) -> Alone:
+        """
+        Look at some candidates, fitted or not, each by itself.
+
+        Args:
+            candidates: Which, shape (L,).
+
+        Cost: for each the square of the number of fitted ones, and c·k; memory for L columns.
+        """
+        place = {int(candidate): number for number, candidate in enumerate(self.fitted)}
+        among = np.array([place.get(int(candidate), -1) for candidate in candidates])
+        inside = among >= 0
+        cross = self.inverse @ _gram(self.evidence, self.fitted, candidates)
+        cross[:, inside] = 0
+        columns = self._columns(candidates) - self._mixed(cross)
+        own = self.inverse[:, among[inside]]
+        columns[:, inside] = self._mixed(own) / np.diag(own[among[inside]])
+        weights = (columns**2 * self._rows[:, None]).sum(axis=0)
+        full = np.diag(_gram(self.evidence, candidates, candidates))
+        nothing = weights <= _SINGULAR * full
+        columns[:, nothing] = 0
+        weights[nothing] = 0
+        held = np.where(inside, self.shares[among] if len(self.shares) else 0.0, 0.0)
+        return Alone(
+            columns=columns,
+            products=columns.T @ self.evidence.target.ravel(),
+            weights=weights,
+            residuals=self.residual[:, None] + self._rows[:, None] * columns * held,
+        )
+
+    @property
+    def _rows(self) -> Vector:
+        return np.repeat(self.evidence.sizes, len(self.evidence.baseline))
+
+    def _columns(self, candidates: NDArray[np.intp]) -> Matrix:
+        seen = self.evidence
+        dense: Matrix = seen.incidence[:, candidates].toarray()
+        return dense - _spread(seen)[:, None]
+
+    def _mixed(self, coefficients: Matrix) -> Matrix:
+        """Sum the fitted columns with coefficients, shape (S,) or (S, L), to (c·k,) or (c·k, L)."""
+        seen = self.evidence
+        common = np.multiply.outer(_spread(seen), coefficients.sum(axis=0))
+        mixed: Matrix = np.asarray(seen.incidence[:, self.fitted] @ coefficients) - common
+        return mixed
+
+
+def _centred(seen: Evidence, candidates: NDArray[np.intp], values: Vector) -> Vector:
+    """Multiply candidates' columns, less the baseline, with values of shape (c·k,)."""
+    bits = seen.incidence[:, candidates]
+    product: Vector = np.asarray(bits.T @ values) - float(_spread(seen) @ values)
+    return product
+
+
+def _gram(seen: Evidence, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
+    """Multiply candidates' columns, less the baseline, with each other, weighted by N_j."""
+    rows = np.repeat(seen.sizes, len(seen.baseline))
+    spread = rows * _spread(seen)
+    left, right = seen.incidence[:, some], seen.incidence[:, others]
+    product: Matrix = (left.T @ sparse.diags_array(rows) @ right).toarray()
+    product -= np.asarray(left.T @ spread)[:, None]
+    product -= np.asarray(right.T @ spread)
+    product += float(spread @ _spread(seen))
+    return product
+
+
+def _spread(seen: Evidence) -> Vector:
+    """Repeat the baseline for every cohort, shape (c·k,)."""
+    return np.tile(seen.baseline, len(seen.sizes))

@@ -1,0 +1,188 @@
+"""
+What reports of RAPPOR say of true bits, and which bits candidates would have set [EPK14].
+
+With N_j reports of cohort j, of which c_ij show bit i, t_ij = (c_ij - p*N_j) / (q* - p*) estimates
+how many people of the cohort set bit i, without bias. If s_l is the share of the people who hold
+candidate l, B_l its bits, and u the share of people who hold what is on no list,
+
+    E t_ij = N_j · (Σ_l s_l·B_lij + u·b_i),    u = 1 - Σ_l s_l,
+
+where b_i is the chance that a random text sets bit i: strings that nobody listed are spread over
+the bits by the hash. Without that term what they add to all bits would be laid on the candidates.
+Put as a regression it is  t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.base import Counts, Vector
+from common.mechanisms.rappor import bloom
+from common.mechanisms.rappor.rappor import Rappor
+
+Matrix = NDArray[np.float64]
+_MOST_TWINS: Final = 10
+"""Candidates that are named of those that nothing tells apart."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """Estimated true bits of the cohorts that reports came of, and the candidates' bits there."""
+
+    sizes: Vector
+    """N_j: reports by cohort, shape (c,), all above 0."""
+    shown: Counts
+    """c_ij, shape (c, k)."""
+    estimates: Matrix
+    """t_ij, shape (c, k)."""
+    positions: NDArray[np.intp]
+    """Bits by candidate, cohort and hash, shape (M, c, h)."""
+    chances: Vector
+    """How likely one hash of a random text names each bit, shape (k,)."""
+    baseline: Vector
+    """b_i: how likely a text that is on no list sets each bit, shape (k,)."""
+    unset_chance: float
+    """p*."""
+    set_chance: float
+    """q*."""
+
+    @classmethod
+    def of(cls, rappor: Rappor, cells: Counts, candidates: Sequence[str]) -> Self:
+        """
+        Debias counts, and hash the candidates.
+
+        Cohorts that nobody is in say nothing and are left out. With one bit a label there is
+        nothing off the list that a device would take.
+
+        Args:
+            rappor: The task's mechanism.
+            cells: From its `tally`, shape (m + m·k,).
+            candidates: At least one; each once.
+
+        Raises:
+            ReportError: There is no report.
+            TaskError: There is no candidate, or two of them set the same bits in every cohort that
+                somebody is in, as two that are the same do.
+            ValueRangeError: A candidate is too long, or none of the labels.
+
+        Cost: a digest for each candidate and cohort.
+        """
+        spec = rappor.spec
+        if not candidates:
+            raise TaskError("there are no candidates; decoding looks for strings of a list")
+        seen = cells[: spec.cohorts] > 0
+        if not seen.any():
+            raise ReportError("no report came; there is nothing to decode")
+        positions = rappor.set_bits(candidates)[:, seen]
+        _check_different(positions, spec.bits, candidates)
+        sizes = cells[: spec.cohorts][seen].astype(np.float64)
+        shown = cells[spec.cohorts :].reshape(spec.cohorts, spec.bits)[seen]
+        unset, is_set = rappor.unset_chance, rappor.set_chance
+        if spec.encoding == "labels":
+            chances, baseline = np.full(spec.bits, 1 / spec.bits), np.zeros(spec.bits)
+        else:
+            chances = bloom.hash_chances(spec.bits)
+            baseline = 1 - (1 - chances) ** spec.hashes
+        return cls(
+            sizes=sizes,
+            shown=shown,
+            estimates=(shown - unset * sizes[:, None]) / (is_set - unset),
+            positions=positions,
+            chances=chances,
+            baseline=baseline,
+            unset_chance=unset,
+            set_chance=is_set,
+        )
+
+    @property
+    def n_reports(self) -> float:
+        """N."""
+        return float(self.sizes.sum())
+
+    @property
+    def n_candidates(self) -> int:
+        """M."""
+        return len(self.positions)
+
+    @property
+    def cells(self) -> int:
+        """Bits of all cohorts: the rows of the regression."""
+        return self.estimates.size
+
+    @property
+    def target(self) -> Matrix:
+        """t_ij - N_j·b_i, shape (c, k)."""
+        return self.estimates - self.sizes[:, None] * self.baseline
+
+    @cached_property
+    def incidence(self) -> sparse.csc_array[np.float64]:
+        """B: 1 where a candidate sets a bit of a cohort; shape (c·k, M), rows by cohort."""
+        n_candidates, cohorts, hashes = self.positions.shape
+        bits = len(self.chances)
+        rows = (self.positions + bits * np.arange(cohorts)[:, None]).ravel().astype(np.int32)
+        columns = np.repeat(np.arange(n_candidates, dtype=np.int32), cohorts * hashes)
+        ones = np.ones(len(rows))
+        shape = (cohorts * bits, n_candidates)
+        found = sparse.csc_array(sparse.coo_array((ones, (rows, columns)), shape=shape))
+        found.sum_duplicates()
+        found.data[:] = 1.0  # a bit that two hashes name is set once
+        return found
+
+    def among(self, cohorts: NDArray[np.bool_]) -> Self:
+        """Give what some of the cohorts say; shape of the choice (c,)."""
+        return type(self)(
+            sizes=self.sizes[cohorts],
+            shown=self.shown[cohorts],
+            estimates=self.estimates[cohorts],
+            positions=self.positions[:, cohorts],
+            chances=self.chances,
+            baseline=self.baseline,
+            unset_chance=self.unset_chance,
+            set_chance=self.set_chance,
+        )
+
+    def variances(self, expected: Matrix) -> Matrix:
+        """
+        Give the variance of each t_ij, given how many people of the cohort set the bit.
+
+        That of the noise, which is known, and that of who happens to be in the cohort: of the N
+        people N_j come into it by lot, and among them those who set the bit there: hypergeometric.
+
+        Args:
+            expected: Shape (c, k); cut to 0 .. N_j.
+        """
+        sizes = self.sizes[:, None]
+        true = np.clip(expected, 0, sizes)
+        one = self.set_chance * (1 - self.set_chance)
+        zero = self.unset_chance * (1 - self.unset_chance)
+        noise = (true * one + (sizes - true) * zero) / (self.set_chance - self.unset_chance) ** 2
+        people = self.n_reports
+        elsewhere = (people - sizes) / max(1.0, people - 1)
+        both: Matrix = noise + true * (1 - true / sizes) * elsewhere
+        return both
+
+
+def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequence[str]) -> None:
+    """Check that no two candidates set the same bits in every cohort: nothing tells them apart."""
+    ordered = np.sort(positions, axis=2)
+    again = ordered[..., 1:] == ordered[..., :-1]
+    ordered[..., 1:][again] = bits  # a bit that two hashes name is set once
+    rows = np.sort(ordered, axis=2).reshape(len(positions), -1)
+    _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    twins = np.nonzero(first[which.ravel()] != np.arange(len(rows)))[0]
+    if twins.size:
+        named = "; ".join(
+            f"{candidates[first[which.ravel()[later]]]!r} as {candidates[later]!r}"
+            for later in twins[:_MOST_TWINS].tolist()
+        )
+        raise TaskError(
+            f"{twins.size} of {len(candidates)} candidates set the same bits as one before them, "
+            "in every cohort that somebody is in: leave them out, or collect with more cohorts "
+            f"({named}{'; …' if twins.size > _MOST_TWINS else ''})"
+        )

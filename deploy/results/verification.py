@@ -1,0 +1,191 @@
+"""
+Whether a result fits the signed task that it names, as far as an operator's machine can tell.
+
+The task is signed and immutable; the result is the analyzer's word. What follows from the task and
+the counts is worked out again here, so that no figure of it has to be believed.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from common.accounting.guarantees import guarantees
+from common.crypto.signing import SignedTask
+from common.errors import WireError
+from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means
+from common.messages.guarantee import Guarantee
+from common.messages.result import Result
+from common.protocols import Kind
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
+
+_CLOSE: Final = 0.99
+"""An analyzer of another version may bound an epsilon a little tighter than this program does."""
+
+
+def check_fits(result: Result, task: Task) -> None:
+    """
+    Check that a result is of a task: its digest, its parameters, and counts that it can have.
+
+    Raises:
+        WireError: It is of another one, or says what the task does not; names what.
+    """
+    _check_size(result.estimate, task)
+    digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
+    if digest != result.task_digest:
+        raise WireError(
+            f"the result is of task {result.task_digest.hex()}, and the task is {digest.hex()}"
+        )
+    buckets = task.item_mechanism.buckets if task.kind == "categorical" else 0
+    for name, said, signed in (
+        ("protocol", result.protocol, task.protocol),
+        ("mechanism", result.mechanism, task.mechanism.name),
+        ("number of buckets", result.buckets, buckets),
+        ("local_epsilon", result.local_epsilon, task.local_epsilon),
+    ):
+        if said != signed:
+            raise WireError(f"the task's {name} is {signed}, and the result says {said}")
+    if result.n_users < task.n_min:
+        raise WireError(
+            f"the result is of {result.n_users} users; the task is released from {task.n_min} on"
+        )
+    _check_reports(result, task)
+
+
+_FORMS: Final[Mapping[Kind, type[Estimate]]] = {
+    "categorical": Histogram,
+    "string": BitTable,
+    "mean": Means,
+    "vector": Means,
+    "key-value": KeyValues,
+}
+
+
+def _check_size(estimate: Estimate, task: Task) -> None:
+    if not isinstance(estimate, _FORMS[task.kind]):
+        raise WireError(f"the task collects {task.kind} data, and the result is of another kind")
+    if isinstance(estimate, BitTable):
+        spec = task.mechanism
+        wanted = (spec.cohorts, spec.bits) if isinstance(spec, RapporSpec) else None
+        if estimate.bit_counts.shape != wanted:
+            raise WireError(
+                f"the task has filters of {wanted} cohorts and bits, and the result of "
+                f"{estimate.bit_counts.shape}"
+            )
+        return
+    if isinstance(estimate, KeyValues):
+        _check_owners(estimate, task)
+    if isinstance(estimate, Means):
+        _check_bias(estimate, task)
+    size = _size(estimate)
+    if task.domain_size != size:
+        raise WireError(f"the task has {task.domain_size} values, and the result {size}")
+
+
+def _size(estimate: Histogram | Means | KeyValues) -> int:
+    if isinstance(estimate, KeyValues):
+        return len(estimate.means_with_fakes)
+    return len(estimate.means if isinstance(estimate, Means) else estimate.frequencies)
+
+
+def _check_owners(estimate: KeyValues, task: Task) -> None:
+    spec = spec_as(task.mechanism, KeyValueSpec)
+    asked = spec.key_true_weight > spec.key_other_weight
+    if asked != (estimate.owners is not None):
+        found = "has" if estimate.owners else "no"
+        raise WireError(
+            f"the task has the weights {spec.key_true_weight} and {spec.key_other_weight} for "
+            f"whether a key is owned, and the result {found} shares of owners"
+        )
+
+
+def _check_bias(estimate: Means, task: Task) -> None:
+    projected = spec_as(task.mechanism, NumberSpec).projected > 0
+    if estimate.unbiased == projected:
+        said = "without" if estimate.unbiased else "with"
+        raise WireError(
+            f"the task's mechanism is {task.mechanism.name}, and the result has means {said} bias"
+        )
+
+
+def _check_reports(result: Result, task: Task) -> None:
+    room, planted = max(0, task.target_size - task.n_min), result.n_sentinels
+    if not result.n_sentinels_missing <= planted <= room:
+        raise WireError(
+            f"the result misses {result.n_sentinels_missing} of {planted} sentinels; "
+            f"the task has room for {room}"
+        )
+    fewest, most = _reports(result, task, room)
+    if not fewest <= result.n_reports <= most:
+        wanted = str(most) if fewest == most else f"{fewest} to {most}"
+        raise WireError(
+            f"the result is of {result.n_reports} reports; {result.n_users} users of this task "
+            f"make {wanted}"
+        )
+    n_refused = sum(result.refused.values())
+    if n_refused + result.n_dummies > result.n_reports:
+        raise WireError(
+            f"the result refused {n_refused} reports and counted {result.n_dummies} dummies; "
+            f"there were {result.n_reports} reports"
+        )
+    counted = _counted(result.estimate)
+    if counted is not None and counted + n_refused != result.n_reports:
+        raise WireError(
+            f"the result refused {n_refused} of {result.n_reports} reports, and its estimate "
+            f"counts {counted}"
+        )
+
+
+def _counted(estimate: Estimate) -> int | None:
+    """Give how many reports an estimate says it is of; None of those that do not."""
+    if isinstance(estimate, BitTable):
+        return int(estimate.cohort_sizes.sum())
+    return int(estimate.reports.sum()) if isinstance(estimate, KeyValues) else None
+
+
+def _reports(result: Result, task: Task, room: int) -> tuple[int, int]:
+    """
+    Give the fewest and the most reports that are left of a batch without its sentinels.
+
+    The result counts those that the shuffler acknowledged, and not others that were planned: of
+    these any number up to the room may have been in the batch. Where every report is kept, one was
+    if a report of it was seen; where the shuffler samples, all are taken to have been.
+    """
+    planted, others = result.n_sentinels, room - result.n_sentinels
+    fewest, most = task.batch_reports(result.n_users + room)
+    seen = task.reports_per_user * (planted - result.n_sentinels_missing)
+    seen += others if task.shuffler.kept == 1 else 0
+    return max(0, fewest - task.reports_per_user * room + result.n_sentinels_missing), most - seen
+
+
+def check_guarantees(result: Result, task: Task) -> None:
+    """
+    Check that a result promises no more than its task, its users and its refused reports allow.
+
+    Every guarantee is worked out again by the accountant that the analyzer has, too.
+
+    Raises:
+        WireError: A guarantee is missing, or its epsilon or delta is more than 1 % below what is
+            found here; names the coalition.
+        AccountingError: The accountant has no formula for the task.
+
+    Cost: up to four searches for ε, tenths of a second each.
+    """
+    found = guarantees(task, result.n_users, sum(result.refused.values()))
+    missing = {one.coalition for one in found} - {one.coalition for one in result.guarantees}
+    if missing:
+        raise WireError(f"the result has no guarantee against {', '.join(sorted(missing))}")
+    for stated in result.guarantees:
+        known = [one for one in found if one.coalition == stated.coalition]
+        if not any(_no_better(stated, one) for one in known):
+            raise WireError(
+                f"against {stated.coalition} the result states epsilon {stated.epsilon:g} at delta "
+                f"{stated.delta:g}; this program finds {_figures(known)}"
+            )
+
+
+def _no_better(stated: Guarantee, found: Guarantee) -> bool:
+    return stated.epsilon >= _CLOSE * found.epsilon and stated.delta >= _CLOSE * found.delta
+
+
+def _figures(known: list[Guarantee]) -> str:
+    return " or ".join(f"{one.epsilon:g} at delta {one.delta:g}" for one in known) or "none"

@@ -1,0 +1,1 @@
+"""Mechanisms of a trusted collector, for comparison."""

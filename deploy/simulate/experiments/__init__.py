@@ -1,0 +1,1 @@
+"""Experiments of published papers, run again."""

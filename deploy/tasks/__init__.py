@@ -1,0 +1,1 @@
+"""Drafts, tasks and budgets as operators see them."""

@@ -1,0 +1,30 @@
+"""Who is promised what, as a table: of a plan, a task, or a result."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from common.messages.guarantee import Guarantee, rounded_up
+from deploy.terminal.escape import shown
+from deploy.terminal.tables import add_columns, print_whole
+
+CLAIM_ROOM_IN_WORDS: Final = (
+    "The epsilon that a task claims is a little more than the one that is computed, so that every "
+    "device, computing it again, finds the claim true."
+)
+
+
+def show_promises(guarantees: Sequence[Guarantee], title: str, console: Console) -> None:
+    """Print guarantees, a row a coalition, figures rounded up."""
+    table = Table(title=title, show_lines=True)
+    add_columns(table, {"against": "left", "epsilon": "right", "delta": "right", "if": "left"})
+    for guarantee in guarantees:
+        table.add_row(
+            shown(guarantee.coalition),
+            rounded_up(guarantee.epsilon),
+            rounded_up(guarantee.delta),
+            shown("; ".join(guarantee.assumptions)),
+        )
+    print_whole(table, console)

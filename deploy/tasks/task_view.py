@@ -1,0 +1,243 @@
+"""A task as its operator looks at it: the promise, the parameters, and what became of it."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
+from rich.table import Table
+
+from analyzer.registry import check_deadline, complete
+from common.accounting.guarantees import Terms, claimed_guarantee, guarantees_under
+from common.crypto.hpke import HpkePrivateKey
+from common.messages.batch import BatchStatus
+from common.messages.guarantee import Guarantee, rounded_up
+from common.messages.task_summary import TaskState, TaskSummary
+from common.task.draft import TaskDraft
+from common.task.shuffler_spec import ShufflerSpec
+from common.task.task import NONCE_BYTES, Task
+from common.task_digest import TaskDigest
+from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
+from deploy.tasks.guarantee_table import CLAIM_ROOM_IN_WORDS, show_promises
+from deploy.tasks.task_description import asked_in_words
+from deploy.terminal.durations import moment
+from deploy.terminal.escape import shown, visible
+from deploy.terminal.tables import add_columns, fitting, print_whole
+
+_TASK_STATES: Final = {
+    TaskState.OPEN: "open: no batch has come to the analyzer yet",
+    TaskState.OVERDUE: (
+        "overdue: its deadline has passed and no batch has come: it expired, cannot be delivered, "
+        "or is on its way"
+    ),
+    TaskState.STAGED: "staged: the batch has come whole, and is being estimated",
+    TaskState.RELEASED: "released: shuffledp result prints it",
+    TaskState.UNUSABLE: "unusable: its batch is never released",
+}
+_DIGITS: Final = 12
+"""Hexadecimal digits of a digest that are shown in a table."""
+_LISTED: Final[dict[str, JustifyMethod]] = {
+    "state": "left",
+    "protocol": "left",
+    "values": "right",
+    "population": "left",
+    "deadline": "left",
+    "n_min": "right",
+    "users": "right",
+}
+_DISPENSABLE: Final = ("protocol", "values")
+"""Headings that give way, in this order, where the terminal is too narrow for all."""
+_HASHING: Final = frozenset({"local-hashing", "string-hashing"})
+
+
+def preview(draft: TaskDraft, *, now: float) -> Task:
+    """
+    Make the task that a draft would become, but for the analyzer's key and the nonce.
+
+    What its population has left of its budget only the analyzer knows.
+
+    Args:
+        draft: Of the task.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        TaskError: The draft breaks a rule, its deadline is not in the future, or nothing finite
+            can be claimed for n_min users.
+    """
+    check_deadline(draft, now)
+    key = HpkePrivateKey.generate(draft.suite).public_key().raw
+    return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))
+
+
+def promise_as_text(task: Task) -> str:
+    """Say what users will be promised, and why it is a little more than what is computed."""
+    promise = claimed_guarantee(Terms.of(task), task.n_min)
+    honest = (
+        f"if {task.honest_users(task.n_min)} users are honest"
+        if task.composition.amplified
+        else "even if nobody else is honest"
+    )
+    releases = "All releases to this population together" if task.population else "Its release"
+    return (
+        f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
+        f"{rounded_up(promise.delta)} against the analyzer, {honest}; "
+        f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
+        f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
+        f"{rounded_up(task.budget_delta)} against the analyzer."
+        + f"\n{CLAIM_ROOM_IN_WORDS}"
+        * (task.central_epsilon < task.local_epsilon)
+    )
+
+
+def promises(task: Task) -> tuple[Guarantee, ...]:
+    """Give what is promised against each coalition if n_min users come."""
+    return guarantees_under(Terms.of(task), task.n_min)
+
+
+def show_promise(task: Task, console: Console) -> None:
+    """Print what is promised against each coalition if n_min users come."""
+    title = f"What each of {task.n_min:,} users or more is promised"
+    show_promises(promises(task), title, console)
+
+
+def parameter_rows(task: Task) -> list[tuple[str, str]]:
+    """Give a task's parameters in words, for a table."""
+    mechanism, dummies, shuffler = task.mechanism, task.dummies, task.shuffler
+    hashes = mechanism.name in _HASHING
+    hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
+    return [
+        ("protocol", task.protocol),
+        ("asked for", asked_in_words(task)),
+        ("mechanism", f"{mechanism.name}{hashed}"),
+        ("local epsilon", rounded_up(task.local_epsilon)),
+        (
+            "dummies by users",
+            f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"
+            if dummies.maximum
+            else "none",
+        ),
+        ("shuffler", _shuffler_in_words(shuffler)),
+        ("delta", f"{task.delta:g}"),
+        ("fewest users (n_min)", f"{task.n_min:,}"),
+        ("target size", f"{task.target_size:,}"),
+        ("deadline", moment(task.deadline)),
+        ("assumed honest share", f"{task.assumed_honest_fraction:g}"),
+        ("population", task.population or "none: its operator says nobody is asked again"),
+        (
+            "budget",
+            f"epsilon {rounded_up(task.budget_epsilon)} at delta {rounded_up(task.budget_delta)}",
+        ),
+        ("suite", task.suite),
+        ("bytes a user sends", f"{task.envelope_bytes:,}"),
+    ]
+
+
+def _shuffler_in_words(shuffler: ShufflerSpec) -> str:
+    does = []
+    if shuffler.kept < 1:
+        does.append(f"keeps each report with probability {shuffler.kept:.4g} and drops the others")
+    if shuffler.law != "none":
+        does.append(f"adds dummies: {shuffler.law}")
+    return ", ".join(["permutes", *does])
+
+
+def show(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
+    """Print a task, its promise, and what the analyzer knows of it."""
+    console.print(f"Task {digest.hex()}", soft_wrap=True)
+    console.print(f"At the analyzer: {_TASK_STATES[summary.state]}.", markup=False)
+    if summary.failure:
+        console.print(f"Because {visible(summary.failure)}.", markup=False)
+    if summary.n_users:
+        console.print(f"Its batch has {summary.n_users:,} users, {SENTINELS_INCLUDED}.")
+    show_parameters(task, console)
+    show_promise(task, console)
+
+
+def show_parameters(task: Task, console: Console) -> None:
+    """Print a task's parameters."""
+    table = Table(show_header=False)
+    for name, value in parameter_rows(task):
+        table.add_row(name, shown(value))
+    console.print(table)
+
+
+def show_batch(status: BatchStatus | None, console: Console) -> None:
+    """Print what the shuffler tells of a task's batch; None if nobody has asked it for the task."""
+    if status is None:
+        console.print("At the shuffler: nobody has asked for this task yet.")
+        return
+    headline, meaning = BATCH_STATES[status.state]
+    users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""
+    console.print(
+        f"At the shuffler: {headline.lower()}{users}. {meaning} It releases nothing of fewer than "
+        f"{status.n_min:,} users."
+    )
+
+
+def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
+    """Give what the shuffler tells of a batch; null if nobody has asked it for the task."""
+    if status is None:
+        return {"batch": None}
+    known = {"batch_n_users": status.n_users} if status.n_users else {}
+    return {"batch": status.state.value, **known}
+
+
+def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:
+    """Print a line for each task."""
+    table, left_out = fitting(partial(_list, summaries), list(_LISTED), _DISPENSABLE, console)
+    table.title = f"{len(summaries):,} task" + "s" * (len(summaries) != 1)
+    more = " A wider terminal shows more." if left_out else ""
+    table.caption = f"Users: {SENTINELS_INCLUDED}.{more}"
+    print_whole(table, console)
+
+
+def _list(summaries: Sequence[TaskSummary], headings: Sequence[str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("task", no_wrap=True, min_width=_DIGITS)
+    add_columns(table, {heading: _LISTED[heading] for heading in headings})
+    for summary in summaries:
+        cells = {
+            "state": summary.state.value,
+            "protocol": shown(summary.protocol),
+            "values": f"{summary.domain_size:,}",
+            "population": shown(summary.population) or "(alone)",
+            "deadline": _short_moment(summary.deadline),
+            "n_min": f"{summary.n_min:,}",
+            "users": f"{summary.n_users:,}" if summary.n_users else "",
+        }
+        digest = summary.task_digest.hex()[:_DIGITS]
+        table.add_row(digest, *(cells[heading] for heading in headings))
+    return table
+
+
+def _short_moment(seconds: float) -> str:
+    """Write a time, given in seconds since 1970 UTC, for a column; where there is a calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%MZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds:,.0f} s"
+
+
+def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
+    """Give a summary's fields."""
+    return {
+        "task_digest": summary.task_digest.hex(),
+        "state": summary.state.value,
+        "protocol": summary.protocol,
+        "domain_size": summary.domain_size,
+        "population": summary.population,
+        "n_min": summary.n_min,
+        "target_size": summary.target_size,
+        "deadline": summary.deadline,
+        "n_users": summary.n_users,
+        "failure": summary.failure,
+    }
+
+
+def as_json(task: Task) -> dict[str, Any]:
+    """Give a task's fields as they are published."""
+    fields: dict[str, Any] = json.loads(task.to_bytes())
+    return fields

@@ -1,0 +1,24 @@
+"""JSON that any program can read: no NaN, and infinity as the text "inf"."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+from common.messages.guarantee import Guarantee
+
+
+def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:
+    """Give every field of a guarantee."""
+    fields = dataclasses.asdict(guarantee)
+    return {name: number_or_text(value) for name, value in fields.items()}
+
+
+def number_or_text(value: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
+    """Make an infinite number into text, which JSON can hold."""
+    return "inf" if isinstance(value, float) and math.isinf(value) else value
+
+
+def dumps(value: object) -> str:
+    """Write JSON that any program can read."""
+    return json.dumps(value, indent=1, allow_nan=False)

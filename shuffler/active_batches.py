@@ -1,0 +1,291 @@
+"""The tasks that this shuffler collects for: found, checked, begun once, resumed after a crash."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from common.crypto.hpke import KeyId, key_id
+from common.crypto.signing import PublicIdentity, SignedTask
+from common.errors import (
+    BatchStateError,
+    OverloadError,
+    PeerError,
+    PeerRefusalError,
+    SettingsError,
+    SignatureError,
+    TaskError,
+    UnknownTaskError,
+)
+from common.messages.batch import BATCH_ID_BYTES, BatchId, BatchState
+from common.runtime import logs
+from common.runtime.key_store import KeyStore
+from common.runtime.state_directory import StateDirectory
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from shuffler.analyzer_client import Analyzer
+from shuffler.states import FINAL_STATES, KEPT_STATES, Terms
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.spool import Spool, StoredBatch
+
+_AT_ONCE: Final = 256
+"""Tasks looked for at once: who asks for any, and hangs up, keeps no more than that going."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One task, its one batch that is not over, and the key that the batch is stored under."""
+
+    digest: TaskDigest
+    signed: SignedTask
+    task: Task
+    batch_id: BatchId
+    key: BatchKey
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRound:
+    """What is remembered of a task whose batch is over: little, for it is never forgotten."""
+
+    digest: TaskDigest
+    batch_id: BatchId
+    terms: Terms
+
+
+class Rounds:
+    """All rounds of this shuffler."""
+
+    def __init__(
+        self,
+        *,
+        spool: Spool,
+        state: StateDirectory,
+        analyzer: Analyzer,
+        identity: PublicIdentity,
+        keys: KeyStore,
+        minimum_batch: int,
+        most_dummies: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self._spool = spool
+        self._state = state
+        self._analyzer = analyzer
+        self._identity = identity
+        self._keys = keys
+        self._minimum_batch = minimum_batch
+        self._most_dummies = most_dummies
+        self._rng = rng
+        self._unfinished: dict[TaskDigest, Round] = {}
+        self._past: dict[TaskDigest, PastRound] = {}
+        """Of this run, and of earlier ones those that somebody has asked for."""
+        self._beginning: dict[TaskDigest, asyncio.Task[Round | PastRound]] = {}
+        self._looking_up: dict[TaskDigest, asyncio.Task[Round | PastRound]] = {}
+        self._reading = asyncio.Lock()
+        """A task of two megabytes takes a third of a second: one is read at a time."""
+        self._left_alone = False
+        """Whether there is a batch that is not over and could not be resumed."""
+        self._claimed: list[KeyId] = []
+        """Keys of rounds that are being begun at this moment."""
+
+    async def find_or_begin(self, digest: TaskDigest) -> Round | PastRound:
+        """
+        Find the round of a task; on its first use fetch and check the task, and begin one.
+
+        Raises:
+            UnknownTaskError: The analyzer knows no such task.
+            SignatureError: The task is not the one asked for, or not by the pinned analyzer.
+            TaskError: It is not valid, or asks for too many dummies.
+            UnknownKeyError: It is sealed to a key that this shuffler does not hold.
+            PeerError: The analyzer cannot be reached.
+            BatchStateError: The task has a batch whose key is lost.
+            OverloadError: Many others are being looked for at this moment.
+        """
+        return self._held(digest) or await self._once(self._beginning, digest, self._begin)
+
+    async def find(self, digest: TaskDigest) -> Round | PastRound:
+        """
+        Find the round of a task that somebody has asked for before.
+
+        Raises:
+            UnknownTaskError: Nobody has.
+            TaskError: This version cannot read it.
+            BatchStateError: The task has a batch whose key is lost.
+            OverloadError: Many others are being looked for at this moment.
+        """
+        return self._held(digest) or await self._once(self._looking_up, digest, self._look_up)
+
+    async def signed(self, digest: TaskDigest) -> SignedTask:
+        """Give a task as it was published; on its first use begin its round, as above."""
+        found = await self.find_or_begin(digest)
+        return found.signed if isinstance(found, Round) else (await self._spool.get(digest)).signed
+
+    async def _once(
+        self,
+        under_way: "dict[TaskDigest, asyncio.Task[Round | PastRound]]",
+        digest: TaskDigest,
+        search: Callable[[TaskDigest], Coroutine[Any, Any, Round | PastRound]],
+    ) -> Round | PastRound:
+        """Search once for all who ask at once; it goes on if one of them hangs up."""
+
+        def ended(searching: "asyncio.Task[Round | PastRound]") -> None:
+            del under_way[digest]
+            if not searching.cancelled():
+                searching.exception()  # looked at, also if whoever asked has hung up
+
+        if digest not in under_way:
+            if len(under_way) >= _AT_ONCE:
+                raise OverloadError(f"{_AT_ONCE} tasks are being looked for; try again later")
+            under_way[digest] = asyncio.create_task(search(digest))
+            under_way[digest].add_done_callback(ended)
+        return await asyncio.shield(under_way[digest])
+
+    def _held(self, digest: TaskDigest) -> Round | PastRound | None:
+        return self._unfinished.get(digest) or self._past.get(digest)
+
+    async def _look_up(self, digest: TaskDigest) -> Round | PastRound:
+        stored = await self._spool.get(digest)
+        async with self._reading:
+            task = await asyncio.to_thread(Task.from_bytes, stored.signed.task_bytes)
+        # Meanwhile it may have begun, and moved on from what was read.
+        return self._held(digest) or self.settle(stored, task)
+
+    def unfinished(self) -> list[Round]:
+        """List rounds whose batch is not over."""
+        return list(self._unfinished.values())
+
+    def deadlines(self) -> dict[BatchId, int]:
+        """Give the deadlines of batches that are not over."""
+        return {found.batch_id: found.terms.deadline for found in self.unfinished()}
+
+    def needed_keys(self) -> set[KeyId] | None:
+        """
+        List the keys that envelopes may still come under.
+
+        None where a batch that is not over was left alone at the start: its task's key may be any,
+        and mended, or by a later version, it may yet be collected.
+        """
+        if self._left_alone:
+            return None
+        tasks = [found.task for found in self.unfinished()]
+        return {key_id(task.suite, task.shuffler_key) for task in tasks} | set(self._claimed)
+
+    async def resume(self) -> None:
+        """
+        Take up the rounds of an earlier run, and finish erasing those that are over.
+
+        A batch whose key is lost, or whose task this version cannot read, is left alone and holds
+        up no other.
+
+        Raises:
+            SettingsError: There is the key of a batch that the database does not know.
+            SettingsError, StorageError: The key of one cannot be read as it is: mended, it can.
+        """
+        known = {_key_file(batch_id) for batch_id in await self._spool.states()}
+        batches = await self._spool.kept()
+        needed = {_key_file(stored.batch_id) for stored in batches}
+        for name in self._state.names(_KEY_FILES):
+            if name not in known:
+                raise SettingsError(
+                    f"the database of the state directory knows no batch of the key {name}: it is "
+                    "another database, or an old one. Put back the one that was there; if it is "
+                    "lost, remove the key"
+                )
+            if name not in needed:
+                self._state.destroy(name)
+        await self._spool.sweep()
+        for stored in batches:
+            try:
+                self.settle(stored)
+            except (BatchStateError, TaskError) as error:
+                self._left_alone = True
+                logs.event(
+                    "batch cannot be resumed",
+                    {"batch_id": stored.batch_id.hex(), "error": type(error).__name__},
+                    level="ERROR",
+                )
+
+    def settle(self, stored: StoredBatch, task: Task | None = None) -> Round | PastRound:
+        """
+        Take note of a batch's state; destroy the key of one that is over.
+
+        Args:
+            stored: The batch, as it is.
+            task: Its task, where that has been read already.
+        """
+        if stored.state in FINAL_STATES - KEPT_STATES:
+            self._state.destroy(_key_file(stored.batch_id))
+        digest = stored.signed.digest()
+        held = self._unfinished.pop(digest, None)
+        task = task or (held.task if held else Task.from_bytes(stored.signed.task_bytes))
+        if stored.state in FINAL_STATES:
+            past = PastRound(digest=digest, batch_id=stored.batch_id, terms=self._terms(task))
+            self._past[digest] = past
+            return past
+        found = Round(
+            digest=digest,
+            signed=stored.signed,
+            task=task,
+            batch_id=stored.batch_id,
+            key=self._batch_key(stored),
+            terms=self._terms(task),
+        )
+        self._unfinished[digest] = found
+        return found
+
+    async def _begin(self, digest: TaskDigest) -> Round | PastRound:
+        with suppress(UnknownTaskError):
+            return await self.find(digest)
+        try:
+            signed = await self._analyzer.get_task(digest)
+        except PeerRefusalError as error:
+            if error.status == UnknownTaskError.status:
+                raise UnknownTaskError("there is no task with this digest") from error
+            raise
+        except PeerError as error:
+            logs.event("analyzer does not answer", {"error": type(error).__name__}, level="WARNING")
+            raise
+        if signed.digest() != digest:
+            raise SignatureError("the analyzer gave another task than the one that was asked for")
+        self._identity.verify(signed)
+        task = Task.from_bytes(signed.task_bytes)
+        self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
+        if task.expected_shuffler_dummies > self._most_dummies:
+            raise TaskError(
+                f"the task expects {task.expected_shuffler_dummies} dummies of the shuffler; this "
+                f"one makes at most {self._most_dummies}"
+            )
+        claimed = key_id(task.suite, task.shuffler_key)
+        self._claimed.append(claimed)
+        try:
+            batch_id = BatchId(self._rng.bytes(BATCH_ID_BYTES))
+            return self.settle(await self._spool.open_batch(batch_id, signed))
+        finally:
+            self._claimed.remove(claimed)
+
+    def _terms(self, task: Task) -> Terms:
+        return Terms(
+            n_min=max(task.n_min, self._minimum_batch),
+            target_size=task.target_size,
+            deadline=task.deadline,
+        )
+
+    def _batch_key(self, stored: StoredBatch) -> BatchKey:
+        """Read a batch's key; make it while the batch is empty, and nothing is sealed under one."""
+        empty = stored.state is BatchState.COLLECTING and stored.n_users == 0
+
+        def missing() -> bytes:
+            raise BatchStateError("the key of a batch that is not over is missing")
+
+        make = BatchKey.generate if empty else missing
+        return BatchKey(self._state.secret(_key_file(stored.batch_id), make))
+
+
+_KEY_FILES: Final = "batch-*.key"
+
+
+def _key_file(batch_id: BatchId) -> str:
+    return _KEY_FILES.replace("*", batch_id.hex())

@@ -1,0 +1,106 @@
+"""
+The life of a batch, as a table. Pure.
+
+    collecting ─▶ closed ─▶ permuted ─▶ delivered ─▶ erased
+        │                       └─▶ quarantined: the analyzer will not take it
+        └─▶ expired: too few users at the deadline; destroyed, never released
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+from common.errors import BatchStateError
+from common.messages.batch import BatchState
+
+
+class Event(Enum):
+    """What can happen to a batch."""
+
+    CLOSE = "close"
+    EXPIRE = "expire"
+    PERMUTE = "permute"
+    DELIVER = "deliver"
+    REFUSE = "refuse"
+    ERASE = "erase"
+
+
+TRANSITIONS: Final[Mapping[tuple[BatchState, Event], BatchState]] = MappingProxyType(
+    {
+        (BatchState.COLLECTING, Event.CLOSE): BatchState.CLOSED,
+        (BatchState.COLLECTING, Event.EXPIRE): BatchState.EXPIRED,
+        (BatchState.CLOSED, Event.PERMUTE): BatchState.PERMUTED,
+        (BatchState.PERMUTED, Event.DELIVER): BatchState.DELIVERED,
+        (BatchState.PERMUTED, Event.REFUSE): BatchState.QUARANTINED,
+        (BatchState.DELIVERED, Event.ERASE): BatchState.ERASED,
+    }
+)
+
+FINAL_STATES: Final = frozenset(set(BatchState) - {state for state, _ in TRANSITIONS})
+"""States that nothing leads out of."""
+
+KEPT_STATES: Final = frozenset({BatchState.QUARANTINED})
+"""Final states in which batch and key are kept, for an operator to look into."""
+
+
+AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
+"""States of which a batch comes to one, once, when it is over what it took and what it refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """When a batch closes: the task's terms, its n_min perhaps raised by this shuffler."""
+
+    n_min: int
+    target_size: int
+    deadline: int
+
+
+def after(state: BatchState, event: Event) -> BatchState:
+    """
+    Give the state that an event leads to.
+
+    Raises:
+        BatchStateError: The event cannot happen in this state.
+    """
+    if (state, event) not in TRANSITIONS:
+        raise BatchStateError(f"a batch that is {state.value} cannot {event.value}")
+    return TRANSITIONS[state, event]
+
+
+def asked_to_close(state: BatchState, n_users: int, terms: Terms) -> Event | None:
+    """
+    Say what an operator's wish to close a batch now comes to; None if it has closed already.
+
+    Raises:
+        BatchStateError: It has too few users, and goes on collecting; or it had at its deadline.
+    """
+    if state is BatchState.COLLECTING:
+        if n_users < terms.n_min:  # how many it has is told to nobody
+            raise BatchStateError(
+                f"the batch has fewer users than n_min, which is {terms.n_min}; it goes on "
+                "collecting"
+            )
+        return Event.CLOSE
+    if state is BatchState.EXPIRED:
+        raise BatchStateError(
+            f"the batch expired: it had fewer users at its deadline than n_min, {terms.n_min}"
+        )
+    return None
+
+
+def due(state: BatchState, n_users: int, terms: Terms, now: float) -> Event | None:
+    """Say what is to be done with a batch now; None if it has to wait, or is at its end."""
+    if state is BatchState.COLLECTING:
+        if n_users >= max(terms.target_size, terms.n_min):
+            return Event.CLOSE
+        if now >= terms.deadline:
+            return Event.CLOSE if n_users >= terms.n_min else Event.EXPIRE
+        return None
+    return {
+        BatchState.CLOSED: Event.PERMUTE,
+        BatchState.PERMUTED: Event.DELIVER,
+        BatchState.DELIVERED: Event.ERASE,
+    }.get(state)

@@ -1,0 +1,183 @@
+"""
+The table of submissions: what is judged, stored, read and dropped of a batch, in one transaction.
+
+Functions of a connection, run by the spool in its database's thread.
+"""
+
+import sqlite3
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from common.messages.batch import BatchId, BatchState
+from common.messages.submission import Outcome
+from shuffler.storage.batch_key import BatchKey
+from shuffler.storage.deduplication import Deduplication, UseToken
+from shuffler.storage.group import TAGS, Group, merge_small, open_tags
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS submission_groups (
+    batch_id BLOB NOT NULL REFERENCES batches,
+    number INTEGER NOT NULL,
+    sealed_tags BLOB NOT NULL,
+    sealed BLOB NOT NULL,
+    PRIMARY KEY (batch_id, number)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS used_tokens (
+    batch_id BLOB NOT NULL REFERENCES batches,
+    token_tag BLOB NOT NULL,
+    PRIMARY KEY (batch_id, token_tag)
+) WITHOUT ROWID;
+"""
+
+OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
+"""States in which submissions are still held."""
+_DROPPED_AT_ONCE: Final = 64
+"""Groups deleted in one transaction, so that nothing waits long for it."""
+_LOADED_AT_ONCE: Final = 2**18
+"""Submissions whose tags are held at once when all are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """Groups of one call, to be stored together."""
+
+    batch_id: BatchId
+    key: BatchKey
+    groups: Sequence[Group]
+    in_time: bool
+    """Came before the deadline. A late one is only compared with what is stored."""
+    token_tags: Sequence[Sequence[bytes]] = ()
+    """
+    Of each group, the keyed hash of each submission's token, where tokens are asked for: each
+    counts once a batch. Nothing where they are not; one shuffler asks always or never.
+    """
+
+
+def append(
+    connection: sqlite3.Connection,
+    arrivals: Sequence[Arrival],
+    deduplications: dict[BatchId, Deduplication],
+) -> tuple[list[list[list[Outcome]]], list[tuple[BatchId, Group]]]:
+    """Judge and insert; give the outcomes of each arrival, and the groups that were stored."""
+    judged: list[list[list[Outcome]]] = [[]] * len(arrivals)
+    stored: list[tuple[BatchId, Group]] = []
+    for batch_id in dict.fromkeys(arrival.batch_id for arrival in arrivals):
+        places = [n for n, arrival in enumerate(arrivals) if arrival.batch_id == batch_id]
+        ours = [arrivals[place] for place in places]
+        outcomes, groups = _append_to(connection, ours, deduplications)
+        for place, became in zip(places, outcomes, strict=True):
+            judged[place] = became
+        stored += [(batch_id, group) for group in groups]
+    return judged, stored
+
+
+def _append_to(
+    connection: sqlite3.Connection,
+    arrivals: Sequence[Arrival],
+    deduplications: dict[BatchId, Deduplication],
+) -> tuple[list[list[list[Outcome]]], list[Group]]:
+    """Append to one batch."""
+    batch_id, key = arrivals[0].batch_id, arrivals[0].key
+    state = _state(connection, batch_id)
+    if state not in OPEN_STATES:
+        return [[[Outcome.CLOSED] * len(group) for group in one.groups] for one in arrivals], []
+    if batch_id not in deduplications:
+        deduplications[batch_id] = _load_tags(connection, batch_id, key)
+
+    def read(number: int) -> bytes:
+        query = "SELECT sealed_tags FROM submission_groups WHERE batch_id = ? AND number = ?"
+        [sealed_tags] = connection.execute(query, (batch_id, number)).fetchone()
+        return open_tags(number, sealed_tags, key)
+
+    collects = state is BatchState.COLLECTING
+    groups = [group for arrival in arrivals for group in arrival.groups]
+    new_ones = [collects and arrival.in_time for arrival in arrivals for _ in arrival.groups]
+    use_token = _tokens(connection, arrivals)
+    outcomes = deduplications[batch_id].judge(groups, new_ones, read, use_token)
+    parts = [_new_part(group, became, key) for group, became in zip(groups, outcomes, strict=True)]
+    stored = merge_small([part for part in parts if len(part)], key)
+    _insert(connection, batch_id, stored, key)
+    rest = iter(outcomes)
+    return [[next(rest) for _ in arrival.groups] for arrival in arrivals], stored
+
+
+def _tokens(connection: sqlite3.Connection, arrivals: Sequence[Arrival]) -> UseToken | None:
+    """Give what uses the token of a submission of some arrivals to one batch."""
+    if not any(arrival.token_tags for arrival in arrivals):
+        return None
+    tags = [of_group for arrival in arrivals for of_group in arrival.token_tags]
+
+    def use(group: int, place: int) -> bool:
+        used = connection.execute(
+            "INSERT OR IGNORE INTO used_tokens VALUES (?, ?)",
+            (arrivals[0].batch_id, tags[group][place]),
+        )
+        return used.rowcount == 1
+
+    return use
+
+
+def _new_part(group: Group, outcomes: list[Outcome], key: BatchKey) -> Group:
+    if outcomes.count(Outcome.STORED) == len(outcomes):
+        return group
+    return group.only(np.array([outcome is Outcome.STORED for outcome in outcomes]), key)
+
+
+def _insert(
+    connection: sqlite3.Connection, batch_id: BatchId, groups: Sequence[Group], key: BatchKey
+) -> None:
+    connection.executemany(
+        "INSERT INTO submission_groups VALUES (?, ?, ?, ?)",
+        [(batch_id, group.number, group.sealed_tags(key), group.sealed) for group in groups],
+    )
+    connection.execute(
+        "UPDATE batches SET n_users = n_users + ? WHERE batch_id = ?",
+        (sum(len(group) for group in groups), batch_id),
+    )
+
+
+def _state(connection: sqlite3.Connection, batch_id: BatchId) -> BatchState:
+    query = "SELECT state FROM batches WHERE batch_id = ?"
+    return BatchState(connection.execute(query, (batch_id,)).fetchone()[0])
+
+
+def _load_tags(connection: sqlite3.Connection, batch_id: BatchId, key: BatchKey) -> Deduplication:
+    """Read the tags of every stored group: a second or two for a million submissions."""
+    query = "SELECT number, sealed_tags FROM submission_groups WHERE batch_id = ?"
+    deduplication, tags, numbers = Deduplication(), bytearray(), array("Q")
+    for number, sealed_tags in connection.execute(query, (batch_id,)):
+        opened = open_tags(number, sealed_tags, key)
+        tags += opened
+        numbers.extend([number] * (len(opened) // TAGS.itemsize))
+        if len(numbers) >= _LOADED_AT_ONCE:
+            deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+            tags, numbers = bytearray(), array("Q")
+    deduplication.remember_tags(tags, np.array(numbers, dtype=np.uint64))
+    return deduplication
+
+
+def groups(
+    connection: sqlite3.Connection, batch_id: BatchId, after: int, at_most: int
+) -> list[tuple[int, bytes]]:
+    """List at most so many groups with numbers above `after`: number and sealed reports."""
+    query = (
+        "SELECT number, sealed FROM submission_groups WHERE batch_id = ? AND number > ? "
+        "ORDER BY number LIMIT ?"
+    )
+    return connection.execute(query, (batch_id, after, at_most)).fetchall()
+
+
+def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
+    """Delete some groups of a batch; say whether there were any."""
+    dropped = connection.execute(
+        "DELETE FROM submission_groups WHERE batch_id = ? AND number IN "
+        "(SELECT number FROM submission_groups WHERE batch_id = ? LIMIT ?)",
+        (batch_id, batch_id, _DROPPED_AT_ONCE),
+    )
+    if dropped.rowcount == 0:
+        connection.execute("DELETE FROM used_tokens WHERE batch_id = ?", (batch_id,))
+    return dropped.rowcount > 0

@@ -1,0 +1,167 @@
+from functools import cache
+from typing import Final
+
+import numpy as np
+import pytest
+
+from analyzer.estimation.dispatch import estimate_of
+from common.mechanisms.base import Counts, Mixture
+from common.mechanisms.registry import randomizer_of
+from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means
+from common.protocols import protocols_of
+from common.task.draft import PairDraft
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from tests.support.kind_tasks import VALUES, kind_task
+from tests.support.tasks import published
+from user_agent.encoding import layout_of
+
+_DIGEST: Final = TaskDigest(b"d" * 32)
+_PEOPLE: Final = 1500
+_NUMBERS: Final = (*protocols_of("mean"), *protocols_of("vector"))
+
+
+def _estimate(task: Task, cells: Counts) -> Estimate:
+    return estimate_of(task, randomizer_of(task), cells, Mixture(n_real=_PEOPLE))
+
+
+@cache
+def _collected(protocol: str, people: int = _PEOPLE) -> Estimate:
+    return _reported(kind_task(protocol), people)
+
+
+def _reported(task: Task, people: int) -> Estimate:
+    """Let people who all hold the same value report, seed 9, as their devices lay it out."""
+    rng = np.random.default_rng(9)
+    randomizer, lay_out = randomizer_of(task), layout_of(task, None)
+    reports = [randomizer.randomize(lay_out(VALUES[task.kind], rng), rng) for _ in range(people)]
+    empty = randomizer.randomize(lay_out(VALUES[task.kind], rng), rng)[:0]
+    return _estimate(task, randomizer.tally(np.concatenate([empty, *reports])))
+
+
+@pytest.mark.parametrize("protocol", [name for name in _NUMBERS if name != "multi-rphm"])
+def test_means_come_back_in_the_units_of_the_task(protocol: str) -> None:
+    """
+    Within seven errors of what everybody holds: hours from 0 to 24, marks from 1 to 5.
+
+    Seed 9; fails by chance over seeds with probability below 1e-9 (twenty figures).
+    """
+    task, found = kind_task(protocol), _collected(protocol)
+    assert isinstance(found, Means)
+    off = found.means - np.array(VALUES[task.kind])
+
+    assert (np.abs(off) <= 7 * found.standard_errors).all()
+    assert pytest.approx((found.standard_errors**2).mean()) == found.mse_theory
+
+
+@pytest.mark.parametrize("protocol", _NUMBERS)
+def test_shrunk_means_lie_in_the_range(protocol: str) -> None:
+    """Whatever the noise does to the others; projections alone are said to be biased."""
+    for people in (1, 2, 20, _PEOPLE):
+        found = _collected(protocol, people)
+        assert isinstance(found, Means)
+        low, high = (0, 24) if len(found.means) == 1 else (1, 5)
+        assert ((low <= found.shrunk) & (found.shrunk <= high)).all()
+        assert (protocol != "multi-rphm") == found.unbiased
+
+
+@pytest.mark.parametrize(
+    ("protocol", "middle", "half"),
+    [(name, 12, 12) for name in protocols_of("mean")]
+    + [(name, 3, 2) for name in ("harmony", "mean-est", "multi-hm")],
+)
+def test_what_nobody_told_of_is_the_middle_within_half_the_range(
+    protocol: str, middle: float, half: float
+) -> None:
+    """No report at all: every mean is finite, and so is every error."""
+    found = _collected(protocol, 0)
+    assert isinstance(found, Means)
+
+    assert {middle} == set(found.means.tolist()) == set(found.shrunk.tolist())
+    assert {half} == set(found.standard_errors.tolist())
+    assert half**2 == found.mse_theory
+
+
+def test_owners_and_means_of_pairs_come_back_in_the_units_of_the_task() -> None:
+    """
+    Everybody owns keys 0 and 5 and gives them 4.5 and 0 stars of 5; nobody owns the others.
+
+    Within seven errors; the means of owned keys are pulled to the middle by no fakes. Seed 9;
+    fails by chance over seeds with probability below 1e-9 (eight figures).
+    """
+    found = _collected("priv-kv")
+    assert isinstance(found, KeyValues)
+    owners = found.owners
+    assert owners is not None
+    off = owners.frequencies - [1, 0, 0, 0, 0, 1]
+
+    assert (np.abs(off) <= 7 * owners.frequency_errors).all()
+    assert abs(found.means_with_fakes[0] - 4.5) <= 7 * found.errors_with_fakes[0]
+    assert abs(found.means_with_fakes[5] - 0.0) <= 7 * found.errors_with_fakes[5]
+    assert abs(owners.means[0] - 4.5) <= 7 * owners.mean_errors[0]
+    assert abs(owners.means[5] - 0.0) <= 7 * owners.mean_errors[5]
+
+
+def test_a_later_iteration_tells_means_with_fakes_and_nothing_of_owners() -> None:
+    """
+    A fair coin for the key: who owns key 0 tells 4.5 stars, and who does not own key 1 its fake, 4.
+
+    Within seven errors. Seed 9; fails by chance over seeds with probability below 1e-9 (two
+    figures).
+    """
+    fakes = (1.0, 4.0, 2.0, 2.0, 2.0, 2.0)
+    pairs = PairDraft(low=0.0, high=5.0, key_share=0.0, fakes=fakes)
+    found = _reported(kind_task("priv-kv", pairs=pairs), _PEOPLE)
+    assert isinstance(found, KeyValues)
+    off = found.means_with_fakes[:2] - [4.5, 4.0]
+
+    assert found.owners is None
+    assert _PEOPLE == found.reports.sum()
+    assert (np.abs(off) <= 7 * found.errors_with_fakes[:2]).all()
+
+
+@pytest.mark.parametrize("fakes", [(), (5.0, 4.5, 4.0, 1.0, 0.5, 0.0)])
+def test_a_key_that_nobody_told_of_is_not_known(fakes: tuple[float, ...]) -> None:
+    """Half of all own it, give or take as many; its mean is the middle, whatever fakes are."""
+    task = kind_task("priv-kv", pairs=PairDraft(low=0.0, high=5.0, fakes=fakes))
+    found = _reported(task, 0)
+    assert isinstance(found, KeyValues)
+
+    owners = found.owners
+    assert owners is not None
+
+    assert {0.5} == set(owners.frequencies.tolist()) == set(owners.frequency_errors.tolist())
+    for means, errors in (
+        (owners.means, owners.mean_errors),
+        (found.means_with_fakes, found.errors_with_fakes),
+    ):
+        assert ({2.5}, {2.5}) == (set(means.tolist()), set(errors.tolist()))
+
+
+def test_a_table_of_bits_is_what_was_counted() -> None:
+    """Row j is cohort j; everybody is in one."""
+    task = kind_task("rappor")
+    cells = np.concatenate([np.full(8, 40), np.arange(8 * 32) % 41])
+    found = _estimate(task, cells)
+    assert isinstance(found, BitTable)
+
+    assert [40] * 8 == found.cohort_sizes.tolist()
+    assert [(3 * 32 + bit) % 41 for bit in range(32)] == found.bit_counts[3].tolist()
+
+
+def test_everybody_who_reported_a_text_is_in_a_cohort() -> None:
+    """As many as reported."""
+    found = _collected("rappor", 200)
+    assert isinstance(found, BitTable)
+
+    assert 200 == found.cohort_sizes.sum()
+
+
+def test_items_are_a_histogram() -> None:
+    """Of as many shares as items."""
+    task = published(domain_size=5, buckets=0).task
+    found = _estimate(task, np.array([500, 400, 300, 200, 100]))
+    assert isinstance(found, Histogram)
+
+    assert 5 == len(found.frequencies)
+    assert 1 == pytest.approx(found.refined.sum())

@@ -1,0 +1,98 @@
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import analyzer.server
+from analyzer.settings import AnalyzerSettings
+from common.errors import LedgerError
+from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, verify
+from tests.support.analyzer_core import AnalyzerCore
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """An analyzer that has released three batches."""
+    started = AnalyzerCore(tmp_path)
+    await started.start()
+    for _ in range(3):
+        await started.release(5, await started.publish(population="staff", budget_epsilon=20.0))
+    yield started
+    await started.stop()
+
+
+def _tamper(core: AnalyzerCore, *statements: str) -> None:
+    """Change the file as whoever holds it can: the triggers are only a fence."""
+    connection = sqlite3.connect(core.path / "analyzer.sqlite")
+    with connection:
+        connection.execute("DROP TRIGGER ledger_is_never_changed")
+        connection.execute("DROP TRIGGER ledger_is_never_shortened")
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+async def test_every_release_is_chained_to_the_one_before(core: AnalyzerCore) -> None:
+    """Three entries, each with what its population has spent; the first follows 32 zero bytes."""
+    entries = await core.store.ledger(0)
+
+    assert [1, 2, 3] == [entry.entry for entry in entries]
+    assert FIRST_PREVIOUS_HASH == entries[0].previous_hash
+    assert await core.store.check_ledger() == verify(entries)
+    assert {"staff"} == {entry.population for entry in entries}
+    composed = [entry.composed_epsilon for entry in entries]
+    assert composed == sorted(set(composed))
+    assert composed[0] <= entries[0].epsilon * (1 + 1e-9)
+
+
+async def test_reading_goes_on_after_an_entry(core: AnalyzerCore) -> None:
+    """A reader asks for what follows the last that it has."""
+    assert [3] == [entry.entry for entry in await core.store.ledger(2)]
+    assert [] == await core.store.ledger(3)
+
+
+@pytest.mark.parametrize(
+    ("statements", "message"),
+    [
+        (("UPDATE ledger SET epsilon = 0.001 WHERE entry = 2",), "at entry 2: it is not what"),
+        (
+            ("UPDATE ledger SET epsilon = 'little' WHERE entry = 2",),
+            "entry 2: epsilon is no",
+        ),
+        (("UPDATE ledger SET population = 'others' WHERE entry = 1",), "at entry 1: it is not"),
+        (("DELETE FROM ledger WHERE entry = 2",), "entry 3 follows entry 1"),
+        (("DELETE FROM ledger WHERE entry = 1",), "entry 2 follows entry 0"),
+        (("DELETE FROM ledger WHERE entry = 3",), "does not hold the release of task"),
+        (
+            (
+                "UPDATE ledger SET entry = 9 WHERE entry = 2",
+                "UPDATE ledger SET entry = 2 WHERE entry = 3",
+                "UPDATE ledger SET entry = 3 WHERE entry = 9",
+            ),
+            "broken at entry 2",
+        ),
+        (("ALTER TABLE ledger DROP COLUMN population",), "other columns"),
+    ],
+)
+async def test_a_broken_chain_is_found(
+    core: AnalyzerCore, statements: tuple[str, ...], message: str
+) -> None:
+    """Changed, removed, moved: the first entry that does not fit is named."""
+    _tamper(core, *statements)
+    with pytest.raises(LedgerError, match=message):
+        await core.store.check_ledger()
+
+
+async def test_an_analyzer_with_a_broken_ledger_does_not_start(tmp_path: Path) -> None:
+    """And starts with a whole one."""
+    settings = AnalyzerSettings(state_directory=tmp_path, plaintext=True, opening_processes=1)
+    core = AnalyzerCore(tmp_path)
+    await core.start()
+    await core.release(3, await core.publish())
+    await core.stop()
+    await (await analyzer.server.start(settings)).stop()
+
+    _tamper(core, "UPDATE ledger SET n_users = 30")
+    with pytest.raises(LedgerError, match="broken at entry 1"):
+        await analyzer.server.start(settings)

@@ -1,0 +1,196 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from common.errors import BudgetError, TaskError, UnusableBatchError
+from common.messages.batch import BatchId
+from common.task.task import Task
+from tests.support.analyzer_core import AnalyzerCore, chunks_of
+
+_USERS = 50
+_CLAIM = 0.694
+"""Central ε of 50 users, rounded up; two such releases cost some 1.4 times as much, or more."""
+_ENOUGH_FOR_ONE = 1.05 * _CLAIM
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """A started analyzer."""
+    started = AnalyzerCore(tmp_path, most_refused_share=1.0)
+    await started.start()
+    yield started
+    await started.stop()
+
+
+async def _publish(core: AnalyzerCore, **changes: Any) -> Any:
+    fields = {
+        "n_min": _USERS,
+        "target_size": _USERS,
+        "population": "staff",
+        "budget_epsilon": _ENOUGH_FOR_ONE,
+    }
+    return await core.publish(**fields | changes)
+
+
+async def test_a_release_over_the_budget_is_refused_before_anything_is_opened(
+    core: AnalyzerCore,
+) -> None:
+    """Not even its chunks are read; the operator is told why there is no result."""
+    first, second = await _publish(core), await _publish(core)
+    await core.release(_USERS, first)
+    opened = core.pool.opened
+    read = False
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal read
+        read = True
+        async for chunk in chunks_of(core.sealed(_USERS, second)):
+            yield chunk
+
+    manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
+    with pytest.raises(BudgetError, match=r"2 released to its population.*the budget is") as caught:
+        await core.releases.deliver(manifest, chunks())
+    await core.settle()
+
+    assert "RESOURCE_EXHAUSTED" == caught.value.status
+    assert (opened, False) == (core.pool.opened, read)
+    assert 1 == len(await core.store.ledger(0))
+    with pytest.raises(UnusableBatchError, match="the budget is"):
+        await core.releases.result(second.digest())
+
+
+async def test_refused_reports_that_cost_too_much_stop_the_release(core: AnalyzerCore) -> None:
+    """Only opening shows them; then the batch is given up, nothing is released or charged."""
+    signed = await _publish(core)
+    await core.release(_USERS, signed, spoiled=30)
+
+    assert core.pool.opened > 0
+    with pytest.raises(UnusableBatchError, match="the budget is"):
+        await core.releases.result(signed.digest())
+    assert [] == await core.store.ledger(0)
+    assert await core.store.result(signed.digest()) is None
+
+
+async def test_two_releases_at_once_do_not_both_slip_under_the_budget(core: AnalyzerCore) -> None:
+    """Both were delivered while nothing was spent; one of them is given up."""
+    tasks = [await _publish(core) for _ in range(2)]
+    for signed in tasks:
+        manifest = core.manifest(_USERS, batch=BatchId(signed.digest()[:16]), signed=signed)
+        await core.store.begin_batch(manifest)
+        await core.store.add_chunks(manifest.batch_id, 0, [b"".join(core.sealed(_USERS, signed))])
+        await core.store.finish_batch(manifest.batch_id)
+    await core.releases.resume()
+    await core.settle()
+
+    [entry] = await core.store.ledger(0)
+    failures = [await core.store.failure(signed.digest()) for signed in tasks]
+    assert 1 == failures.count(None)
+    assert entry.task_digest == tasks[failures.index(None)].digest()
+    assert entry.composed_epsilon <= _ENOUGH_FOR_ONE
+
+
+async def test_a_batch_staged_before_the_budget_was_spent_is_not_opened(
+    core: AnalyzerCore,
+) -> None:
+    """What was released since is counted first."""
+    first, second = await _publish(core), await _publish(core)
+    manifest = core.manifest(_USERS, batch=BatchId(b"2" * 16), signed=second)
+    await core.store.begin_batch(manifest)
+    await core.store.add_chunks(manifest.batch_id, 0, [b"".join(core.sealed(_USERS, second))])
+    await core.store.finish_batch(manifest.batch_id)
+    await core.release(_USERS, first)
+    opened = core.pool.opened
+    await core.releases.resume()
+    await core.settle()
+
+    assert opened == core.pool.opened
+    assert "the budget is" in (await core.store.failure(second.digest()) or "")
+
+
+async def test_releases_to_one_population_add_up_until_the_budget_is_spent(
+    core: AnalyzerCore,
+) -> None:
+    """Enough for two, not for five; the ledger shows what all cost so far."""
+    budget, released = 2.5 * _CLAIM, 0
+
+    async def release_for_ever() -> None:
+        nonlocal released
+        while True:
+            await core.release(_USERS, await _publish(core, budget_epsilon=budget))
+            released += 1
+
+    with pytest.raises(BudgetError):
+        await release_for_ever()
+    composed = [entry.composed_epsilon for entry in await core.store.ledger(0)]
+
+    assert released == len(composed)
+    assert 2 <= released <= 5
+    assert composed == sorted(composed)
+    assert composed[-1] <= budget
+
+
+async def test_other_populations_do_not_add_up(core: AnalyzerCore) -> None:
+    """Disjoint people, or tasks that stand alone: each as if it were the only one."""
+    for population in ("staff", "guests", "", ""):
+        await core.release(_USERS, await _publish(core, population=population))
+    composed = {entry.composed_epsilon for entry in await core.store.ledger(0)}
+
+    assert 1 == len(composed)
+    assert composed.pop() <= _CLAIM
+
+
+async def test_the_budget_of_an_earlier_release_binds_later_ones(core: AnalyzerCore) -> None:
+    """Its people were promised a total; a later task cannot raise it."""
+    first = await _publish(core)
+    later = await _publish(core, budget_epsilon=19.0)
+    await core.release(_USERS, first)
+    with pytest.raises(BudgetError, match=f"the budget is {_ENOUGH_FOR_ONE:g}"):
+        await core.release(_USERS, later)
+
+
+async def test_a_released_batch_may_be_delivered_again(core: AnalyzerCore) -> None:
+    """It is not counted twice against its own budget."""
+    signed = await _publish(core)
+    await core.release(_USERS, signed)
+    await core.release(_USERS, signed)
+
+    task = Task.from_bytes(signed.task_bytes)
+    again = await core.spending.compose(task, _USERS, 0, signed.digest())
+    assert [again] == [entry.composed_epsilon for entry in await core.store.ledger(0)]
+
+
+async def test_a_task_that_could_never_be_released_is_not_published(core: AnalyzerCore) -> None:
+    """Past releases and its own smallest batch already exceed the budget."""
+    await core.release(_USERS, await _publish(core))
+    with pytest.raises(BudgetError) as caught:
+        await _publish(core)
+    assert "RESOURCE_EXHAUSTED" == caught.value.status
+    await _publish(core, population="guests")
+
+
+async def test_a_budget_left_out_is_what_the_task_alone_can_cost(core: AnalyzerCore) -> None:
+    """Local ε and δ of the task."""
+    await core.publish()
+    assert (2.0, 1e-6, "") == (
+        core.task.budget_epsilon,
+        core.task.budget_delta,
+        core.task.population,
+    )
+    with pytest.raises(TaskError, match="this task alone claims"):
+        await _publish(core, budget_epsilon=0.1)
+
+
+async def test_where_no_composition_is_certified_the_local_epsilons_count(
+    core: AnalyzerCore,
+) -> None:
+    """At a δ smaller than the accountant composes at: two of local epsilon 2 cost at most 4."""
+    for _ in range(2):
+        await core.release(
+            _USERS, await _publish(core, delta=1e-13, budget_epsilon=4.0, budget_delta=1e-13)
+        )
+    composed = [entry.composed_epsilon for entry in await core.store.ledger(0)]
+
+    assert 2 == len(composed)
+    assert composed[0] < composed[1] <= 4.0

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+
+from analyzer.finalize import conclude
+from analyzer.intake import Intake
+from common.errors import UnusableBatchError
+from common.mechanisms.registry import mechanism_of
+from common.mechanisms.support import SupportCounting
+from common.messages.batch import BatchId, BatchManifest
+from common.messages.result import Result
+from common.task.task import Task
+from tests.support.tasks import PublishedTask, published
+
+_FIXED = published(dummies_per_user=1)
+_FRACTIONAL = published(dummies_per_user=1.25)
+
+
+def _conclude(case: PublishedTask, intake: Intake, *, users: int = 100) -> Result:
+    manifest = BatchManifest(
+        task_digest=case.signed.digest(),
+        batch_id=BatchId(bytes(16)),
+        n_users=users,
+        n_reports=users * case.task.reports_per_user,
+    )
+    return conclude(manifest, case.task, mechanism_of(case.task), intake)
+
+
+def _intake(
+    task: Task, *, own: int, dummies: int, null: int = 0, unreadable: int = 0, malformed: int = 0
+) -> Intake:
+    """Reports of users who all hold item 0, and dummies."""
+    mechanism, rng = mechanism_of(task), np.random.default_rng(1)
+    reports = np.concatenate(
+        [mechanism.randomize(np.zeros(own, np.int64), rng), mechanism.dummies(dummies, rng)]
+    )
+    return Intake(
+        cells=mechanism.tally(reports),
+        counted=own + dummies,
+        null=null,
+        refused={"repeated": 0, "unreadable": unreadable, "malformed": malformed},
+    )
+
+
+def test_the_dummies_that_came_are_known_where_nothing_was_refused() -> None:
+    """131 of them, not the 125 expected; the estimate subtracts just those."""
+    task = _FRACTIONAL.task
+    intake = _intake(task, own=100, dummies=131, null=69)
+    result = _conclude(_FRACTIONAL, intake)
+    mechanism = mechanism_of(task)
+    assert isinstance(mechanism, SupportCounting)
+    support = mechanism.support_counts(intake.cells)
+    expected = (support - (100 + 131) / 13) / (100 * (mechanism.p - 1 / 13))
+
+    assert 131 == result.n_dummies
+    assert 0 == sum(result.refused.values())
+    np.testing.assert_allclose(result.histogram.frequencies, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("null", "malformed"), [(0, 0), (75, 0), (100, 0), (101, 1), (180, 80)])
+def test_null_reports_beyond_the_room_for_them_are_malformed(null: int, malformed: int) -> None:
+    """A hundred users have room for one null report each."""
+    intake = _intake(_FRACTIONAL.task, own=100, dummies=200 - null, null=null)
+
+    assert malformed == _conclude(_FRACTIONAL, intake).refused["malformed"]
+
+
+def test_a_fixed_number_leaves_no_room_for_null_reports() -> None:
+    """Each stands where a report should, and costs a user's privacy like every refused one."""
+    result = _conclude(_FIXED, _intake(_FIXED.task, own=100, dummies=97, null=3))
+
+    assert {"repeated": 0, "unreadable": 0, "malformed": 3} == result.refused
+
+
+def test_lost_reports_are_taken_to_be_lost_in_proportion() -> None:
+    """A fifth of everything was unreadable: a fifth of the users' own and of the dummies."""
+    intake = _intake(_FRACTIONAL.task, own=80, dummies=100, null=60, unreadable=60)
+
+    assert 100 == _conclude(_FRACTIONAL, intake).n_dummies
+    fixed = _intake(_FIXED.task, own=80, dummies=80, unreadable=40)
+    assert 80 == _conclude(_FIXED, fixed).n_dummies
+
+
+def test_users_who_spoil_everything_they_send_bias_nothing() -> None:
+    """Forty users send three malformed reports each: sixty users and their 75 dummies are left."""
+    intake = _intake(_FRACTIONAL.task, own=60, dummies=75, null=45, malformed=120)
+
+    assert 75 == _conclude(_FRACTIONAL, intake).n_dummies
+
+
+def test_there_are_never_fewer_reports_than_users_own() -> None:
+    """One report was counted: it is taken for a user's, and no number of dummies is negative."""
+    intake = _intake(_FRACTIONAL.task, own=1, dummies=0, null=299)
+    result = _conclude(_FRACTIONAL, intake)
+
+    assert 0 == result.n_dummies
+    assert np.isfinite(result.histogram.frequencies).all()
+
+
+def test_nothing_but_null_reports_is_no_batch() -> None:
+    """There is nothing to estimate from."""
+    with pytest.raises(UnusableBatchError, match="none of the batch's 300 reports"):
+        _conclude(_FRACTIONAL, _intake(_FRACTIONAL.task, own=0, dummies=0, null=300))

@@ -1,0 +1,155 @@
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from analyzer.registry import complete
+from common.errors import TaskError
+from common.mechanisms.registry import randomizer_of
+from common.protocols import protocol_named
+from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.specs import NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task, lasting_task
+from tests.support.tasks import draft
+
+
+def _complete(wanted: TaskDraft) -> Task:
+    return complete(wanted, analyzer_key=bytes(31) + b"\x09", nonce=bytes(32))
+
+
+@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+def test_a_task_of_every_kind_is_read_back_from_its_bytes(protocol: str) -> None:
+    """The kind stands in the bytes, and the mechanism keeps what the task claims."""
+    task = kind_task(protocol)
+    raw = task.to_bytes()
+
+    assert task == Task.from_bytes(raw)
+    assert f'"kind":"{protocol_named(protocol).kind}"'.encode() in raw
+    assert randomizer_of(task).keeps_promise(task.local_epsilon)
+    assert 0 < task.central_epsilon < task.local_epsilon
+
+
+@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+def test_bytes_that_name_another_kind_are_no_task(protocol: str) -> None:
+    """A protocol collects one kind, and a task says which."""
+    raw = kind_task(protocol).to_bytes()
+    kind = protocol_named(protocol).kind.encode()
+    with pytest.raises(TaskError):
+        Task.from_bytes(raw.replace(b'"kind":"' + kind, b'"kind":"categorical'))
+
+
+def test_what_a_text_gives_away_follows_from_its_chances() -> None:
+    """The draft need not say it, may say more, and may not say less."""
+    found = kind_task("rappor").local_epsilon
+    assert 1.0216 < found < 1.0217
+    assert 2.0 == kind_task("rappor", local_epsilon=2.0).local_epsilon
+    with pytest.raises(TaskError, match=r"one report with these chances gives away 1\.02"):
+        kind_task("rappor", local_epsilon=1.0)
+
+
+def test_labels_make_basic_rappor() -> None:
+    """One bit a label, one cohort and one hash."""
+    labels = ("yes", "no", "maybe")
+    for texts in (None, TextDraft(unset=0.0, set=1.0), TextDraft(cohorts=1)):
+        task = kind_task("rappor", labels=labels, domain_size=1, texts=texts)
+        spec = spec_as(task.mechanism, RapporSpec)
+
+        assert ("labels", 3, 1, 1) == (spec.encoding, spec.bits, spec.hashes, spec.cohorts)
+        assert 3 == task.domain_size
+
+
+def test_a_question_that_may_be_asked_again_gets_no_amplification() -> None:
+    """Its permanent responses tie tasks together, so that only the local claim adds up."""
+    alone, asked = kind_task("rappor"), lasting_task()
+
+    assert alone.central_epsilon < alone.local_epsilon
+    assert asked.central_epsilon == asked.local_epsilon == alone.local_epsilon
+    with pytest.raises(TaskError, match="rappor for a question that lasts relies on no shuffler"):
+        dataclasses.replace(asked, central_epsilon=0.5)
+    once = kind_task("rappor", population="staff")
+    assert once.central_epsilon < once.local_epsilon
+    with pytest.raises(TaskError, match="may be asked again needs a population"):
+        lasting_task(population="")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "rule"),
+    [
+        ("duchi", {"texts": TextDraft()}, r"has a table \[texts\]; the protocol duchi is for mean"),
+        ("rappor", {"pairs": PairDraft()}, r"has a table \[pairs\]"),
+        ("priv-kv", {"numbers": NumberDraft()}, r"has a table \[numbers\]"),
+        ("od-hp", {"numbers": NumberDraft(), "domain_size": 9}, "is for categorical data"),
+        ("duchi", {"buckets": 7}, "buckets is 7, and must be 0"),
+        ("duchi", {"dummies_per_user": 1.0}, "the protocol duchi has no dummies"),
+        ("duchi", {"domain_size": 2}, "domain_size is 2; it must lie between 1 and 1"),
+        ("harmony", {"domain_size": 1}, "domain_size is 1; it must lie between 2 and 8192"),
+        ("harmony", {"domain_size": 8193}, "domain_size is 8193"),
+        ("rappor", {"domain_size": 3}, "domain_size is 1; the task says 0 and 3"),
+        ("duchi", {"local_epsilon": math.inf}, "mean data always goes with noise"),
+        ("duchi", {"local_epsilon": 0.0}, "local_epsilon is 0 or left out; a task of .* duchi"),
+        ("priv-kv", {"local_epsilon": math.inf}, "key-value data always goes with noise"),
+        ("duchi", {"numbers": NumberDraft(low=2.0, high=2.0)}, "low must be below high"),
+        ("duchi", {"numbers": NumberDraft(low=math.nan)}, "low is nan"),
+        ("duchi", {"numbers": NumberDraft(high=math.inf)}, "high is inf"),
+        ("rappor", {"texts": TextDraft(permanent=math.nan)}, "permanent is nan"),
+        ("rappor", {"texts": TextDraft(question="é")}, "question must be printable ASCII"),
+        ("duchi", {"local_epsilon": 1e-9}, "must be from 1e-06 to 20.0"),
+        ("duchi", {"numbers": NumberDraft(low=0.0, high=5e-324)}, "far enough apart|must be at"),
+        ("duchi", {"numbers": NumberDraft(low=-0.0)}, "low is -0.0; write 0.0"),
+        ("multi-rphm", {"domain_size": 8192}, "their product may be at most 2097152"),
+        ("rappor", {"texts": TextDraft(cohorts=3)}, "cohorts is 3; it must be a power of two"),
+        (
+            "rappor",
+            {"labels": ("a", "é" * 33), "texts": None},
+            "label of item 1 has 66 bytes in UTF-8; most_bytes is 64, and nobody could answer it",
+        ),
+        ("rappor", {"labels": ("é", "e\u0301"), "texts": None}, "two items have the same label"),
+        (
+            "rappor",
+            {"labels": ("a", "b"), "texts": TextDraft(cohorts=8)},
+            "cohorts is 8; with labels, a bit each, there is one",
+        ),
+        ("rappor", {"texts": TextDraft(bits=33)}, "bits is 33; above 32 it must be divisible"),
+        ("rappor", {"texts": TextDraft(unset=0.8)}, "p must be below q"),
+        ("rappor", {"texts": TextDraft(permanent=0.0, unset=0.0, set=1.0)}, "there is no noise"),
+        ("priv-kv", {"pairs": PairDraft(fakes=(0.5,))}, "1 fake values and 6 keys"),
+        ("priv-kv", {"pairs": PairDraft(low=0.0, fakes=(-0.5,) * 6)}, "a fake value is -0.5"),
+        ("priv-kv", {"pairs": PairDraft(key_share=1.0)}, "key_share is 1.0"),
+    ],
+)
+def test_a_draft_that_breaks_a_rule_is_refused_with_the_rule(
+    protocol: str, changes: dict[str, Any], rule: str
+) -> None:
+    """And the public number that broke it."""
+    fields = kind_draft_fields(protocol) if protocol != "od-hp" else {"buckets": 0}
+    with pytest.raises(TaskError, match=rule):
+        _complete(draft(**{**fields, **changes}))
+
+
+def test_no_dummies_and_no_noise_of_the_shuffler_are_added_to_other_kinds() -> None:
+    """One report a person, and what the shuffler delivers is as many."""
+    for task in map(kind_task, OF_OTHER_KINDS):
+        assert 1 == task.reports_per_user
+        assert task.shuffler.idle
+        assert (50, 50) == task.batch_reports(50)
+
+
+def test_numbers_and_items_are_told_apart_by_their_mechanism() -> None:
+    """Asked for the integers of another kind, a task says what it collects."""
+    task = kind_task("duchi")
+    assert "duchi" == spec_as(task.mechanism, NumberSpec).name
+    with pytest.raises(TaskError, match="the mechanism duchi is not for items"):
+        _ = task.item_mechanism
+    with pytest.raises(TaskError, match="estimates no distribution of items"):
+        _ = task.refinement
+
+
+def test_labels_are_written_as_devices_write_texts() -> None:
+    """However the draft has them; the limit is on how they are written then."""
+    task = kind_task("rappor", labels=("e\u0301" * 32, "no"), texts=None)
+
+    assert ("é" * 32, "no") == task.labels
+    with pytest.raises(TaskError, match="label of item 1 is not in Unicode's normal form C"):
+        dataclasses.replace(task, labels=("no", "e\u0301"))

@@ -1,0 +1,84 @@
+"""An operator's list of tasks, also where this version cannot read one of them."""
+
+import logging
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from analyzer.task_listing import Overview
+from common.errors import TaskError
+from common.messages.task_summary import TaskState
+from common.wire.tasks import MAX_LISTED_TASKS
+from tests.support.analyzer_core import AnalyzerCore
+
+
+def _change(analyzer: AnalyzerCore, statement: str) -> None:
+    """Change the analyzer's file as another version might have left it."""
+    with closing(sqlite3.connect(analyzer.path / "analyzer.sqlite")) as connection, connection:
+        connection.execute(statement)
+
+
+async def test_an_unreadable_task_is_left_out_of_the_list_and_named_in_the_log(
+    analyzer: AnalyzerCore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One old task does not take the others with it."""
+    old = analyzer.keys.identity.sign(b"of an older version")
+    await analyzer.store.add_task(old, None)
+    overview = Overview(analyzer.store, analyzer.clock)
+    with caplog.at_level(logging.WARNING, "shuffledp"):
+        await overview.add_lines()
+    listed = await overview.tasks(None)
+
+    assert [analyzer.signed.digest()] == [summary.task_digest for summary in listed]
+    [record] = [one for one in caplog.records if one.message == "task cannot be read"]
+    assert {"task_digest": old.digest().hex()} == getattr(record, "fields", None)
+    with pytest.raises(TaskError, match=r"cannot read its task [0-9a-f]{12}: "):
+        await overview.describe(old.digest())
+
+
+async def test_many_unreadable_tasks_do_not_end_the_list(analyzer: AnalyzerCore) -> None:
+    """An empty answer would be taken for its end."""
+    signed = [analyzer.keys.identity.sign(b"old %d" % number) for number in range(5_000)]
+    below = [old for old in signed if old.digest() < analyzer.signed.digest()]
+    for old in below[: MAX_LISTED_TASKS + 1]:
+        await analyzer.store.add_task(old, None)
+    listed = await Overview(analyzer.store, analyzer.clock).tasks(None)
+
+    assert [analyzer.signed.digest()] == [summary.task_digest for summary in listed]
+
+
+async def test_a_list_reads_no_task(analyzer: AnalyzerCore) -> None:
+    """Fifty tasks may have a hundred megabytes of labels: their lines say all that is listed."""
+    _change(analyzer, "UPDATE tasks SET task = x'00'")
+    [summary] = await Overview(analyzer.store, analyzer.clock).tasks(None)
+    task = analyzer.task
+
+    assert analyzer.signed.digest() == summary.task_digest
+    assert TaskState.OPEN is summary.state
+    assert (task.protocol, task.domain_size, task.population) == (
+        summary.protocol,
+        summary.domain_size,
+        summary.population,
+    )
+    assert (task.n_min, task.target_size, task.deadline) == (
+        summary.n_min,
+        summary.target_size,
+        summary.deadline,
+    )
+
+
+async def test_tasks_of_an_earlier_version_get_their_lines_once(analyzer: AnalyzerCore) -> None:
+    """It kept none: they are read at the next start, and listed as before."""
+    before = await Overview(analyzer.store, analyzer.clock).tasks(None)
+    await analyzer.stop()
+    _change(analyzer, "DROP TABLE task_lines")
+    await analyzer.start()
+    overview = Overview(analyzer.store, analyzer.clock)
+    assert [] == await overview.tasks(None)
+    for _ in range(2):
+        await overview.add_lines()
+
+        assert before == await overview.tasks(None)
+        assert [] == await analyzer.store.tasks_without_line()
+    assert before == [(await overview.describe(analyzer.signed.digest()))[1]]

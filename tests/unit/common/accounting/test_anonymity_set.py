@@ -1,0 +1,136 @@
+"""Drawn dummies, conditioned as they are drawn, against enumeration."""
+
+import math
+
+import pytest
+from scipy import stats
+
+from common.accounting.amplification import delta_upper
+from common.accounting.anonymity_set import Crowd, each_item_release, uniform_dummies
+from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial
+from common.accounting.item_noise import ItemNoiseRelease
+from common.accounting.reference.attack import delta_lower
+from common.mechanisms.reduction import MatchCountReduction
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from deploy.audit.code.enumeration import (
+    grr_law,
+    own_dummies_law,
+    true_delta,
+    true_delta_with_item_noise,
+    uniform_law,
+)
+
+
+def _each_item(items: int, chance: float, most: int) -> DummySpec:
+    return DummySpec(
+        law="each-item",
+        per_user=0,
+        trials=items,
+        extra_weight=int(chance * EXTRA_WEIGHT_SUM),
+        most=most,
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("chance", [0.125, 0.5])
+@pytest.mark.parametrize("users", [1, 2, 3])
+def test_dummies_of_each_item_are_never_counted_for_too_much(
+    users: int, chance: float, most: int
+) -> None:
+    """Three items, enumerated; exact where nothing is drawn again."""
+    release = each_item_release(_each_item(3, chance, most), users)
+    laws = [grr_law(value, 3, 500.0) for value in range(3)]
+    for epsilon in (0.0, 0.2, 0.7, 2.0):
+        true = true_delta_with_item_noise(
+            laws, users=users, noise={0: 1.0}, own=own_dummies_law(3, chance, most), epsilon=epsilon
+        )
+        assert true * (1 - 1e-12) <= release.delta(epsilon)
+        if most == 3:
+            assert release.delta(epsilon) <= true * (1 + 1e-9)
+
+
+def test_a_law_that_is_hardly_cut_loses_next_to_nothing() -> None:
+    """10,000 users, 100 items: .1 % of ε at a largest number that one in 10⁸ users exceeds."""
+    spec = _each_item(100, 0.05, 20)
+    uncut = ItemNoiseRelease(noise=Binomial(10_000, spec.extra_chance))
+
+    assert stats.binom.sf(20, 100, 0.05) < 1e-7
+    assert uncut.epsilon(1e-6) < each_item_release(spec, 10_000).epsilon(1e-6)
+    assert each_item_release(spec, 10_000).epsilon(1e-6) < 1.001 * uncut.epsilon(1e-6)
+
+
+def test_a_law_that_is_cut_hard_counts_the_users_with_room() -> None:
+    """Where most users draw again, their dummies are not counted, and the rest's are."""
+    deltas = [
+        each_item_release(_each_item(100, 0.05, most), 10_000).delta(0.5) for most in (3, 6, 9)
+    ]
+
+    assert deltas == sorted(deltas, reverse=True)
+    assert math.isfinite(each_item_release(_each_item(100, 0.05, 6), 10_000).epsilon(1e-6))
+
+
+def test_nobody_who_adds_leaves_nothing() -> None:
+    """δ is 1."""
+    assert each_item_release(_each_item(4, 0.25, 4), 0).delta(1.0) == pytest.approx(1.0)
+
+
+def _negative_binomial(trials: int, chance: float, most: int) -> DummySpec:
+    return DummySpec(
+        law="negative-binomial",
+        per_user=0,
+        trials=trials,
+        extra_weight=int(chance * EXTRA_WEIGHT_SUM),
+        most=most,
+    )
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+@pytest.mark.parametrize("users", [1, 2])
+def test_a_negative_binomial_number_is_accounted_as_it_is_drawn(users: int, most: int) -> None:
+    """Conditioned by each user alone: never below the true δ, and no attack proves more."""
+    spec = _negative_binomial(1, 0.25, most)
+    own = [0.75 * 0.25**number for number in range(most + 1)]
+    law = {number: chance / sum(own) for number, chance in enumerate(own)}
+    together = law
+    if users == 2:
+        together = {
+            total: sum(law.get(one, 0.0) * law.get(total - one, 0.0) for one in range(total + 1))
+            for total in range(2 * most + 1)
+        }
+    laws = [grr_law(value, 3, 1.5) for value in range(3)]
+    reduction = MatchCountReduction.for_epsilon(answers=3, local_epsilon=1.5, hashed=False)
+    crowd = Crowd(users=users, random_dummies=uniform_dummies(spec, users))
+    for epsilon in (0.1, 0.5, 1.0):
+        true = true_delta(
+            laws,
+            users=users,
+            dummies=together,
+            dummy=uniform_law([(0,), (1,), (2,)]),
+            epsilon=epsilon,
+        )
+        assert (
+            delta_lower(reduction, crowd, epsilon) <= true <= delta_upper(reduction, crowd, epsilon)
+        )
+
+
+def test_what_is_seldom_cut_costs_little() -> None:
+    """δ grows by 1 / (1 - the chance that anybody drew again)."""
+    spec = _negative_binomial(4, 0.5, 80)
+    law = uniform_dummies(spec, 1000)
+    assert isinstance(law, Conditioned)
+    missing = 1000 * stats.nbinom.sf(80, 4, 0.5)
+
+    assert missing == pytest.approx(law.missing, rel=1e-6)
+    assert NegativeBinomial(4000, 4000.0) == law.law
+
+
+def test_what_is_cut_beyond_recognition_is_not_counted() -> None:
+    """No dummies are fewer than any number of them."""
+    assert Binomial(0, 0.0) == uniform_dummies(_negative_binomial(4, 0.5, 1), 10_000)
+
+
+def test_other_laws_are_what_they_are() -> None:
+    """Binomial, over all users."""
+    spec = DummySpec(law="binomial", per_user=1, trials=3, extra_weight=2**30, most=3)
+
+    assert Binomial(30, 0.25) == uniform_dummies(spec, 10)

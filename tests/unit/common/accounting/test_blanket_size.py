@@ -1,0 +1,81 @@
+"""The law of the number of uniform messages: bins at their low edge, nothing cut off."""
+
+import numpy as np
+import pytest
+
+from common.accounting.anonymity_set import Crowd
+from common.accounting.blanket_size import Bins, Surroundings
+from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial, Poisson
+
+_CROWDS = [
+    Crowd(users=1),
+    Crowd(users=500),
+    Crowd(users=500, dummies=70, known_dummies=20, colluders=100),
+    Crowd(users=500, random_dummies=Poisson(90.0)),
+    Crowd(users=500, dummies=5, known_dummies=9, random_dummies=NegativeBinomial(3.0, 60.0)),
+    Crowd(users=500, random_dummies=Groups(Binomial(60, 0.4), 3)),
+]
+
+
+def _most(crowd: Crowd) -> int:
+    return 1 + crowd.others + crowd.dummies + 600
+
+
+def _exact(crowd: Crowd, blanket: float) -> np.ndarray:
+    """P(M ≤ m) for m = 0 .. , by convolving the laws' probabilities."""
+    most = _most(crowd)
+    counts = np.arange(most + 1.0)
+    law = Binomial(crowd.others, blanket).probabilities(counts)
+    dummies = np.zeros(most + 1)
+    random = np.eye(1, most + 1)[0]
+    if crowd.random_dummies is not None:
+        random = crowd.random_dummies.probabilities(counts)
+    for number, chance in enumerate(random):
+        total = max(0, crowd.dummies + number - crowd.known_dummies)
+        dummies[min(total, most)] += chance
+    together = np.convolve(law, dummies)[: most + 1]
+    return np.concatenate([[0.0], np.cumsum(together)])
+
+
+@pytest.mark.parametrize("crowd", _CROWDS, ids=str)
+def test_bins_hold_all_probability_and_never_more_messages_than_there_are(crowd: Crowd) -> None:
+    """P(M ≤ m) by bins is at least the true one, for every m; with many bins it is that."""
+    surroundings = Surroundings(crowd, 0.3)
+    exact = _exact(crowd, 0.3)
+    for number in (3, 24, 400):
+        bins, random = surroundings.first_bins(number)
+        masses, weights, below = surroundings.masses(bins, random)
+        law = weights @ masses
+
+        assert float(law.sum()) + below == pytest.approx(1, abs=1e-6)
+        for size in range(1, _most(crowd), 7):
+            claimed = below + float(law[bins.edges <= size].sum())
+            assert claimed >= exact[size] - 1e-12
+            if number == 400:
+                assert claimed == pytest.approx(exact[size], abs=5e-3)
+
+
+def test_what_lies_below_the_first_bin_is_charged() -> None:
+    """Also of the random dummies."""
+    surroundings = Surroundings(Crowd(users=200, random_dummies=Poisson(50.0)), 0.5)
+    bins, random = Bins(np.array([120.0, 140.0])), Bins(np.array([45.0, 50.0]))
+    masses, weights, below = surroundings.masses(bins, random)
+    low_dummies = float(Poisson(50.0).tails(np.array([44.0]))[0][0])
+    others = Binomial(199, 0.5)
+    low = sum(
+        float(weight) * float(others.tails(np.array([119.0 - 1 - edge]))[0][0])
+        for weight, edge in zip(weights, random.edges, strict=True)
+    )
+
+    assert below == pytest.approx(low_dummies + low, rel=1e-6)
+    assert float((weights @ masses).sum()) + below == pytest.approx(1, abs=1e-7)
+
+
+def test_bins_are_cut_where_they_cost() -> None:
+    """Most pieces where the loss is; no finer than whole numbers."""
+    bins = Bins(np.array([0.0, 100.0, 200.0, 203.0, 300.0]))
+    refined = bins.refined(np.array([1e-9, 1.0, 1.0, 1e-9]), 0.1)
+
+    assert {0.0, 100.0, 200.0, 201.0, 202.0, 203.0, 300.0} <= set(refined.edges)
+    assert np.sum((refined.edges > 100) & (refined.edges < 200)) > 10
+    assert not np.any((refined.edges > 0) & (refined.edges < 100))

@@ -1,0 +1,157 @@
+import contextlib
+import multiprocessing
+import os
+import time
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+
+import pytest
+
+from common.crypto.hpke import HpkePrivateKey, report_context
+from common.crypto.hpke_pool import HpkePool, Opened, _TravellingKey, open_each, seal_each
+from common.task_digest import TaskDigest
+
+_HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+_CONTEXT = report_context(TaskDigest(bytes(32)))
+
+
+def _sealed(key: HpkePrivateKey, count: int) -> list[bytes]:
+    seal = key.public_key().sealer(_CONTEXT)
+    return [seal(number.to_bytes(12, "big")) for number in range(count)]
+
+
+def test_what_does_not_open_is_marked_and_the_rest_opens() -> None:
+    """Every ciphertext keeps its place."""
+    key = HpkePrivateKey.generate()
+    sealed = _sealed(key, 4)
+    sealed[2] = bytes(60)
+    opened = open_each(key, b"".join(sealed), 60, _CONTEXT)
+
+    assert bytes([1, 1, 0, 1]) == opened.readable
+    assert b"".join(n.to_bytes(12, "big") for n in (0, 1, 0, 3)) == opened.plaintexts
+
+
+def test_worker_processes_open_the_same() -> None:
+    """The pool is `open_each` elsewhere."""
+    key = HpkePrivateKey.generate()
+    blob = b"".join(_sealed(key, 50))
+    pool = HpkePool(2)
+    try:
+        assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()
+    finally:
+        pool.close()
+
+
+def test_one_pool_opens_under_several_keys() -> None:
+    """Old and new ones, and of other suites, one chunk after the other; a wrong key opens none."""
+    keys = [HpkePrivateKey.generate(), HpkePrivateKey.generate(), HpkePrivateKey.generate(_HYBRID)]
+    sealed = [b"".join(_sealed(key, 3)) for key in keys]
+    sizes = [len(blob) // 3 for blob in sealed]
+    pool = HpkePool(1)
+    try:
+        opened = [
+            pool.open(key, blob, size, _CONTEXT).result().readable
+            for key, blob, size in zip(keys * 2, sealed * 2, sizes * 2, strict=True)
+        ]
+        swapped = pool.open(keys[1], sealed[0], sizes[0], _CONTEXT).result().readable
+        pool.forget_keys()
+        again = pool.open(keys[0], sealed[0], sizes[0], _CONTEXT).result().readable
+    finally:
+        pool.close()
+
+    assert [bytes([1, 1, 1])] * 6 == opened
+    assert bytes(3) == swapped
+    assert bytes([1, 1, 1]) == again
+
+
+def _wait_until_gone(process: int) -> None:
+    """Not by joining it: the pool's own thread does, and one of the two learns nothing."""
+    give_up = time.monotonic() + 20
+    while time.monotonic() < give_up:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the worker is still there")
+
+
+def test_workers_that_may_hold_a_destroyed_key_end() -> None:
+    """Other processes take over; what was handed out before is still opened."""
+    key = HpkePrivateKey.generate()
+    blob = b"".join(_sealed(key, 2000))
+    pool = HpkePool(1)
+    try:
+        pool.open(key, blob[:60], 60, _CONTEXT).result()
+        [former] = multiprocessing.active_children()
+        underway = pool.open(key, blob, 60, _CONTEXT)
+        pool.forget_keys()
+        assert bytes([1]) * 2000 == underway.result().readable
+        assert former.pid is not None
+        _wait_until_gone(former.pid)
+    finally:
+        pool.close()
+
+
+def test_a_key_on_its_way_to_a_worker_shows_nothing() -> None:
+    """Whatever prints a piece of work does not print the key."""
+    key = HpkePrivateKey.generate()
+    shown = repr(_TravellingKey(key.suite, key.private_bytes()))
+
+    assert key.suite in shown
+    assert repr(key.private_bytes()) not in shown
+    assert key.private_bytes().hex() not in shown
+
+
+def test_worker_processes_seal_what_opens_again() -> None:
+    """To any public key; in order."""
+    key, texts = HpkePrivateKey.generate(), bytes(range(36))
+    pool = HpkePool(1)
+    try:
+        sealed = pool.seal(key.public_key(), texts, 12, _CONTEXT).result()
+    finally:
+        pool.close()
+
+    assert texts == open_each(key, sealed, 60, _CONTEXT).plaintexts
+    with pytest.raises(ValueError, match="whole number"):
+        seal_each(key.public_key(), bytes(13), 12, _CONTEXT)
+
+
+def _lengths(opened: Opened, factor: int) -> tuple[int, int]:
+    return factor * len(opened.plaintexts), len(opened.readable)
+
+
+def test_worker_processes_go_on_with_what_they_opened() -> None:
+    """The plaintexts stay there; what is made of them comes back."""
+    key = HpkePrivateKey.generate()
+    pool = HpkePool(1)
+    work = partial(_lengths, factor=2)
+    try:
+        made = pool.open_and(key, work, b"".join(_sealed(key, 5)), 60, _CONTEXT).result()
+    finally:
+        pool.close()
+
+    assert (2 * 5 * 12, 5) == made
+
+
+def test_half_a_ciphertext_is_a_mistake_of_the_caller() -> None:
+    """Chunks hold whole ciphertexts."""
+    with pytest.raises(ValueError, match="whole number"):
+        open_each(HpkePrivateKey.generate(), bytes(61), 60, _CONTEXT)
+
+
+def test_a_worker_that_dies_is_replaced() -> None:
+    """What it held fails; the next chunk opens."""
+    key = HpkePrivateKey.generate()
+    blob = b"".join(_sealed(key, 3))
+    pool = HpkePool(1)
+    try:
+        pool.open(key, blob, 60, _CONTEXT).result()
+        [worker] = multiprocessing.active_children()
+        worker.kill()
+        worker.join()
+        with contextlib.suppress(BrokenProcessPool):
+            pool.open(key, blob, 60, _CONTEXT).result()
+        assert open_each(key, blob, 60, _CONTEXT) == pool.open(key, blob, 60, _CONTEXT).result()
+    finally:
+        pool.close()

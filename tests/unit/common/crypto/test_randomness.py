@@ -1,0 +1,76 @@
+import copy
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from randomgen import ChaCha
+
+from common.crypto.randomness import secure_generator
+
+
+def _draw(generator: np.random.Generator) -> bytes:
+    return generator.bytes(32)
+
+
+def test_the_stream_is_chacha20() -> None:
+    """Block for block the cipher of RFC 8439, under the same key from counter 0."""
+    key = os.urandom(32)
+    words = ChaCha(key=int.from_bytes(key, "little"), rounds=20).random_raw(64)
+    cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
+
+    assert cipher.encryptor().update(bytes(512)) == words.astype("<u8").tobytes()
+
+
+def test_two_generators_never_share_a_stream() -> None:
+    """Each has a key of its own from the operating system."""
+    assert len({_draw(secure_generator()) for _ in range(100)}) == 100
+
+
+def test_it_refuses_to_be_copied() -> None:
+    """A copy would repeat its draws; neither it nor its bit generator can be had twice."""
+    generator = secure_generator()
+
+    for thing in (generator, generator.bit_generator):
+        for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError):
+                duplicate(thing)
+    with pytest.raises(TypeError):
+        generator.spawn(2)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_a_forked_child_draws_another_stream() -> None:
+    """Without new keys after a fork, parent and child would draw the same bytes."""
+    generator = secure_generator()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, _draw(generator))
+        os._exit(0)
+    os.waitpid(child, 0)
+    theirs = os.read(reading, 32)
+    os.close(reading)
+    os.close(writing)
+
+    assert len(theirs) == 32
+    assert theirs != _draw(generator)
+
+
+def test_a_fork_of_an_unprotected_generator_would_repeat() -> None:
+    """The test above can fail: numpy's own generator does repeat across a copy of its state."""
+    generator = np.random.default_rng(1)
+
+    assert _draw(copy.deepcopy(generator)) == _draw(generator)
+
+
+def _draw_in_worker(_: int) -> bytes:
+    return _draw(secure_generator())
+
+
+def test_spawned_workers_draw_different_streams() -> None:
+    """A worker makes its own generator; no two agree."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert len(set(pool.map(_draw_in_worker, range(8)))) == 8

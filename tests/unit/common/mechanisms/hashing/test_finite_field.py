@@ -1,0 +1,129 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from common.errors import TaskError
+from common.mechanisms.hashing.finite_field import HashFamily
+
+_FIELDS = [(2, 3), (3, 2), (3, 3), (5, 2), (7, 2)]
+
+
+@pytest.mark.parametrize(("q", "t"), _FIELDS)
+def test_any_two_points_collide_under_exactly_one_seed_in_q(q: int, t: int) -> None:
+    """Over all q^t seeds, 0 included, and for every pair of points, point 0 included."""
+    family = HashFamily(q, t, q)
+    seeds = np.arange(family.seeds)
+    hashes = np.array([family.hash(seeds, np.full(family.seeds, point)) for point in seeds])
+
+    for one, other in itertools.combinations(range(family.seeds), 2):
+        collisions = int((hashes[one] == hashes[other]).sum())
+        assert family.seeds // q == collisions
+
+
+@pytest.mark.parametrize(("q", "t"), _FIELDS)
+def test_a_uniform_report_supports_two_points_as_if_independently(q: int, t: int) -> None:
+    """With probability exactly 1/q², for every pair: what the privacy bound rests on."""
+    family = HashFamily(q, t, q)
+    seeds = np.arange(family.seeds)
+    hashes = np.array([family.hash(seeds, np.full(family.seeds, point)) for point in seeds])
+
+    for one, other in itertools.combinations(range(family.seeds), 2):
+        both = sum(int(((hashes[one] == y) & (hashes[other] == y)).sum()) for y in range(q))
+        assert both * q * q == family.seeds * q
+
+
+@pytest.mark.parametrize(("q", "t"), _FIELDS)
+def test_without_seed_0_points_collide_too_rarely(q: int, t: int) -> None:
+    """The reason for the seed-0 rule: leaving it out makes collisions rarer than 1/q."""
+    family = HashFamily(q, t, q)
+    seeds = np.arange(1, family.seeds)
+    one = family.hash(seeds, np.full(len(seeds), 1))
+    other = family.hash(seeds, np.full(len(seeds), 2))
+
+    assert (one == other).mean() < 1 / q
+
+
+@pytest.mark.parametrize(("q", "t"), _FIELDS)
+def test_support_is_decoded_exactly(q: int, t: int) -> None:
+    """The transform gives what counting report by report gives, seed 0 included."""
+    family = HashFamily(q, t, q)
+    rng = np.random.default_rng(5)
+    seeds = rng.integers(0, family.seeds, 500)
+    buckets = rng.integers(0, q, 500)
+    assert (seeds == 0).any()
+    cells = family.tally(seeds.astype(np.uint64), buckets.astype(np.uint32))
+    points = np.arange(family.seeds)
+    expected = (family.hash(seeds[None, :], points[:, None]) == buckets).sum(axis=1)
+
+    assert 500 == cells.sum()
+    np.testing.assert_allclose(family.adjoint(cells.astype(float)), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(("q", "t"), _FIELDS)
+def test_scaling_a_report_does_not_change_its_cell(q: int, t: int) -> None:
+    """(a, y) and (k·a, k·y) support the same points and share a cell."""
+    family = HashFamily(q, t, q)
+    digits = q ** np.arange(t)
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        seed, bucket = int(rng.integers(1, family.seeds)), int(rng.integers(0, q))
+        places = set()
+        for factor in range(1, q):
+            scaled = int(((seed // digits) % q * factor % q) @ digits)
+            cells = family.tally(
+                np.array([scaled], dtype=np.uint64),
+                np.array([bucket * factor % q], dtype=np.uint32),
+            )
+            places.add(int(np.flatnonzero(cells)[0]))
+        assert len(places) == 1
+
+
+@pytest.mark.parametrize(("q", "t"), _FIELDS)
+def test_forward_and_adjoint_are_transposes(q: int, t: int) -> None:
+    """⟨w, Aθ⟩ = ⟨Aᵀw, θ⟩ for arbitrary vectors."""
+    family = HashFamily(q, t, q)
+    rng = np.random.default_rng(7)
+    theta, weights = rng.random(family.seeds), rng.random(family.rows * q)
+
+    np.testing.assert_allclose(
+        weights @ family.forward(theta), family.adjoint(weights) @ theta, rtol=1e-12
+    )
+
+
+def test_rows_count_canonical_seeds_and_seed_0() -> None:
+    """(5^2 - 1)/(5 - 1) = 6 canonical seeds, and one."""
+    assert HashFamily(5, 2, 5).rows == 7
+
+
+@pytest.mark.parametrize(("q", "t"), _FIELDS)
+def test_fewer_slices_are_the_first_points_of_all(q: int, t: int) -> None:
+    """Leaving slices out changes nothing about the points that stay, in either direction."""
+    whole, part = HashFamily(q, t, q), HashFamily(q, t, 1)
+    rng = np.random.default_rng(8)
+    weights, theta = rng.random(whole.rows * q), rng.random(part.points)
+    padded = np.concatenate([theta, np.zeros(whole.points - part.points)])
+
+    np.testing.assert_allclose(part.adjoint(weights), whole.adjoint(weights)[: part.points])
+    np.testing.assert_allclose(part.forward(theta), whole.forward(padded), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("q", "t", "slices", "message"),
+    [
+        (4, 2, 1, "prime"),
+        (1, 2, 1, "prime"),
+        (5, 1, 1, "at least 2"),
+        (1009, 3, 1, "can be decoded"),
+        (5, 2, 6, "too few digits"),
+    ],
+)
+def test_a_field_that_cannot_be_is_refused(q: int, t: int, slices: int, message: str) -> None:
+    """By the rule that it breaks."""
+    with pytest.raises(TaskError, match=message):
+        HashFamily(q, t, slices)
+
+
+def test_items_fill_as_few_slices_as_they_can() -> None:
+    """41,270 items over 101 elements: 5 slices of 10,201 points."""
+    assert HashFamily(101, 3, 5) == HashFamily.holding(41_270, 101, 3)

@@ -1,0 +1,396 @@
+import dataclasses
+import math
+import time
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import ReportError, TaskError, ValueRangeError
+from common.mechanisms.base import is_null, null_reports
+from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.key_value.privkv import STEPS, PrivKv, WantedPairs
+from common.mechanisms.weights import ResponseWeights
+from common.task.specs import KeyValueSpec
+from tests.support.mechanisms import Scripted
+from tests.support.tasks import published
+
+_2_TO_1: Final = ResponseWeights(true=2, other=1)
+_GRID: Final = (math.nan, -1.0, -0.5, 0.0, 0.5, 1.0)
+"""Of four steps; NaN is a key that is not owned."""
+
+
+def _tiny(fakes: tuple[int, ...] = (), key_true: int = 3) -> PrivKv:
+    """Two keys, four steps, odds 3 : 1 (or others) of a key and 2 : 1 of a value."""
+    return PrivKv(keys=2, steps=4, key_true=key_true, key_other=1, value=_2_TO_1, fakes=fakes)
+
+
+def _counted(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
+    """Run every draw there can be once, and count what is reported: the exact law."""
+    both = mechanism.key_true + mechanism.key_other
+    draws = np.array(list(product(range(2), range(4), range(3), range(both))), dtype=np.int64).T
+    size = draws.shape[1]
+    table = np.tile(np.array(person), (size, 1))
+    scripted = Scripted(draws[0], np.zeros(size), draws[1], draws[2], draws[3])
+    return tuple(mechanism.tally(mechanism.randomize(table, scripted)).ravel().tolist())
+
+
+def _expected(mechanism: PrivKv, person: tuple[float, ...]) -> tuple[int, ...]:
+    """Give the law by the definition: RR of the key, of the value rounded to an end."""
+    weights = []
+    for key, value in enumerate(person):
+        owned = not math.isnan(value)
+        step = round((value + 1) * 2) if owned else (*mechanism.fakes, 2, 2)[key]
+        shown, hidden = (mechanism.key_true, 1) if owned else (1, mechanism.key_true)
+        minus, plus = 2 * (4 - step) + step, 2 * step + (4 - step)
+        weights += [hidden * 12, shown * minus, shown * plus]
+    return tuple(weights)
+
+
+# --- the law ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fakes", [(), (0, 3), (4, 1)])
+@pytest.mark.parametrize("person", list(product(_GRID, repeat=2)), ids=str)
+def test_every_report_has_exactly_its_chance(
+    person: tuple[float, ...], fakes: tuple[int, ...]
+) -> None:
+    """Every possible draw is made once: a count is a weight, for whatever anybody owns."""
+    mechanism = _tiny(fakes)
+
+    assert _expected(mechanism, person) == _counted(mechanism, person)
+
+
+@pytest.mark.parametrize("fakes", [(), (0, 3), (4, 1), (1, 3), (2, 2)])
+@pytest.mark.parametrize("key_true", [1, 2, 3])
+def test_no_two_people_differ_by_more_than_the_promise(
+    fakes: tuple[int, ...], key_true: int
+) -> None:
+    """Brute force over all 36 people and all reports: the very fraction that is told."""
+    mechanism = _tiny(fakes, key_true)
+    laws = [_counted(mechanism, person) for person in product(_GRID, repeat=2)]
+    worst = max(Fraction(max(chances), min(chances)) for chances in zip(*laws, strict=True))
+
+    assert worst == mechanism.worst_odds
+    assert worst <= Fraction(key_true * 2, 1)
+    assert mechanism.keeps_promise(math.log(2 * key_true) + 1e-12)
+    assert not mechanism.keeps_promise(math.log(2 * key_true) - 1e-12)
+    assert math.log(2 * key_true) <= mechanism.local_epsilon < math.log(2 * key_true) + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("fakes", "worst"), [((), 4), ((2, 2), 4), ((1, 2), Fraction(24, 5)), ((0, 2), 6), ((2, 4), 6)]
+)
+def test_the_whole_promise_is_used_only_by_fakes_at_an_end(
+    fakes: tuple[int, ...], worst: Fraction
+) -> None:
+    """With fakes in the middle 2·p2·e^ε1, the composition theorem of PCKV; with others more."""
+    assert worst == _tiny(fakes).worst_odds
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "share"), [(0.1, 0.5), (1.0, 0.5), (4.0, 0.5), (1.0, 0.9), (3.0, 0.1), (1.0, 0.0)]
+)
+def test_the_worst_odds_of_central_fakes_are_those_of_the_literature(
+    epsilon: float, share: float
+) -> None:
+    """As max(ε2, ε1 + ln(2 / (1 + e^-ε2))), which is PCKV's second theorem."""
+    mechanism = _mechanism(epsilon, share)
+    first, second = epsilon * share, epsilon * (1 - share)
+    theorem = max(second, first + math.log(2 / (1 + math.exp(-second))))
+
+    assert theorem == pytest.approx(math.log(mechanism.worst_odds), abs=1e-8)
+
+
+def _mechanism(epsilon: float, share: float = 0.5, keys: int = 5) -> PrivKv:
+    spec = PrivKv.specify(
+        WantedPairs(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
+    )
+    return PrivKv.of_spec(spec, keys)
+
+
+@given(st.floats(1e-6, 20.0), st.floats(0.0, 0.999))
+def test_what_is_specified_keeps_its_promise(epsilon: float, share: float) -> None:
+    """Exactly, however the budget is shared; and wastes next to nothing of it."""
+    mechanism = _mechanism(epsilon, 0.0 if epsilon * share < 1e-7 else share)
+
+    assert mechanism.keeps_promise(epsilon)
+    assert mechanism.local_epsilon == pytest.approx(epsilon, abs=1e-8)
+    assert mechanism.local_epsilon <= math.nextafter(epsilon, math.inf)
+    assert mechanism.local_epsilon == mechanism.reduction.local_epsilon
+    assert math.log(mechanism.worst_odds) <= mechanism.local_epsilon
+
+
+# --- one person, and many -----------------------------------------------------------------------
+
+
+def test_one_person_costs_what_it_owns_and_not_what_there_is() -> None:
+    """Of 65,536 keys, ten thousand times: a table of all keys would take minutes."""
+    mechanism = _mechanism(1.0, keys=65536)
+    pairs = Pairs.of_person({5: 0.5, 65535: -1.0}, -1.0, 1.0)
+    rng = np.random.default_rng(1)
+    mechanism.randomize(pairs, rng)
+    started = time.process_time()
+    for _ in range(1000):
+        mechanism.randomize(pairs, rng)
+
+    assert time.process_time() - started < 1
+
+
+def test_a_table_and_its_pairs_are_one() -> None:
+    """The same draws, the same reports."""
+    rng = np.random.default_rng(2)
+    table = np.where(rng.random((100, 5)) < 0.5, rng.uniform(-1, 1, (100, 5)), math.nan)
+    mechanism = _mechanism(2.0)
+    one = mechanism.randomize(table, np.random.default_rng(3))
+    other = mechanism.randomize(Pairs.of_table(table, 5), np.random.default_rng(3))
+
+    assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("key", [5, 6, 65535])
+def test_a_key_that_the_task_does_not_have_is_refused(key: int) -> None:
+    """Before anything is drawn, and whichever key would have been asked for."""
+    with pytest.raises(ValueRangeError, match="a key must be one of the task's"):
+        _mechanism(1.0).randomize(Pairs.of_person({0: 0.5, key: 0.5}, -1.0, 1.0), Scripted())
+
+
+# --- reports ------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=20))
+def test_any_bytes_are_a_report_or_refused(chunks: list[bytes]) -> None:
+    """Counted in its place, or an error of the family."""
+    mechanism = _mechanism(1.0)
+    reports = np.frombuffer(b"".join(chunks), dtype=mechanism.report_dtype)
+    fine = mechanism.valid(reports)
+
+    assert [int.from_bytes(c[:2], "little") < 5 and c[2] < 3 for c in chunks] == fine.tolist()
+    cells = mechanism.tally(reports[fine])
+    assert (5, 3) == cells.shape
+    assert fine.sum() == cells.sum()
+    if not fine.all():
+        with pytest.raises(ReportError, match="not about one of 5 keys"):
+            mechanism.tally(reports)
+
+
+def test_the_key_after_the_last_is_none() -> None:
+    """And what stands after + neither."""
+    mechanism = _mechanism(1.0)
+    reports = np.array([(4, 2), (5, 2), (4, 3)], dtype=mechanism.report_dtype)
+
+    assert [True, False, False] == mechanism.valid(reports).tolist()
+
+
+def test_padding_is_no_report() -> None:
+    """Not even of the task with the most keys."""
+    mechanism = _mechanism(1.0, keys=65536)
+    padding = null_reports(1, mechanism.report_dtype)
+
+    assert is_null(padding).all()
+    assert not mechanism.valid(padding).any()
+
+
+# --- estimates ----------------------------------------------------------------------------------
+
+
+def test_estimates_by_hand() -> None:
+    """Odds 3 : 1 and 2 : 1; the first key has 40 reports, the second 8."""
+    cells = np.array([[20, 8, 12], [6, 2, 0]])
+    found = _tiny().estimate(cells)
+
+    # (1/2 - 1/4) / (1/2), and (1/4 - 1/4) / (1/2)
+    assert [0.5, 0.0] == pytest.approx(found.frequencies.tolist())
+    # 3/16 · 4 is the coins' variance; 8/47 and 40/47 of the people were not asked.
+    assert [
+        math.sqrt((0.75 + 0.25 * 8 / 47) / 40),
+        math.sqrt(0.75 / 8),
+    ] == pytest.approx(found.frequency_errors.tolist())
+    # (12 - 8) / (20/3), and -2 / (2/3) put back to -1.
+    assert [0.6, -1.0] == pytest.approx(found.means_with_fakes.tolist())
+    assert [math.sqrt((9 - 0.36) / 20), 1.0] == pytest.approx(found.errors_with_fakes.tolist())
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[0, 0, 0], [0, 0, 0]],
+        [[7, 0, 0], [0, 0, 0]],
+        [[0, 1, 0], [0, 0, 0]],
+        [[4, 1, 0], [1, 3, 0]],
+        [[3, 1, 0], [10, 3, 0]],
+        [[0, 0, 10**9], [10**9, 0, 0]],
+        [[0, 10**9, 0], [3 * 10**8, 10**8, 0]],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("key_true", [1, 3])
+@pytest.mark.parametrize("fakes", [(), (0, 4)])
+def test_whatever_was_counted_gives_numbers(
+    cells: list[list[int]], key_true: int, fakes: tuple[int, ...]
+) -> None:
+    """Finite ones, means in -1 .. 1, errors above 0 and for means at most 1."""
+    mechanism = _tiny(fakes, key_true)
+    found = mechanism.estimate(np.array(cells))
+    figures = [(found.means_with_fakes, found.errors_with_fakes)]
+    if key_true > 1:
+        with np.errstate(all="raise"):
+            owners = mechanism.without_fakes(found)
+        figures.append((owners.means, owners.mean_errors))
+
+    assert np.isfinite(found.frequencies).all()
+    assert (found.frequency_errors > 0).all()
+    for means, errors in figures:
+        assert (np.abs(means) <= 1).all()
+        assert ((errors > 0) & (errors <= 1)).all()
+
+
+def test_of_what_is_not_known_the_middle_is_told_with_the_widest_error() -> None:
+    """No reports of the first key; none of the second that names a value."""
+    found = _tiny().estimate(np.array([[0, 0, 0], [9, 0, 0]]))
+
+    assert (0.5, 0.5) == (found.frequencies[0], found.frequency_errors[0])
+    assert [0.0, 0.0] == found.means_with_fakes.tolist()
+    assert [1.0, 1.0] == found.errors_with_fakes.tolist()
+
+
+def test_a_share_of_next_to_nothing_still_gives_numbers() -> None:
+    """What is left of 1 - φ has no digits then."""
+    plain = _tiny().estimate(np.array([[9, 1, 3], [9, 3, 0]]))
+    tiny = dataclasses.replace(plain, frequencies=np.array([1e-18, 0.0]))
+    with np.errstate(all="raise"):
+        found = _tiny().without_fakes(tiny)
+
+    assert [1.0, 0.0] == found.means.tolist()
+    assert [1.0, 1.0] == found.mean_errors.tolist()
+
+
+def test_a_fair_coin_tells_nothing_of_the_key() -> None:
+    """Shares are the middle of 0 .. 1; means are estimated all the same."""
+    found = _tiny(key_true=1).estimate(np.array([[5, 1, 4], [0, 10, 0]]))
+
+    assert [0.5, 0.5] == found.frequencies.tolist()
+    assert [0.5, 0.5] == found.frequency_errors.tolist()
+    assert [1.0, -1.0] == found.means_with_fakes.tolist()
+
+
+def test_no_fakes_are_taken_out_by_shares_that_nobody_told() -> None:
+    """A fair coin for the key leaves no share to do it with."""
+    mechanism = _tiny(key_true=1)
+    found = mechanism.estimate(np.array([[5, 1, 4], [0, 10, 0]]))
+    with pytest.raises(ValueError, match="nothing of who owns a key"):
+        mechanism.without_fakes(found)
+
+
+def test_the_fakes_are_taken_out_of_expected_counts_exactly() -> None:
+    """Of 9,600 people a key: what `bias_of_fakes` says is there, and is gone after."""
+    mechanism = _tiny((1, 3))
+    shares, means = np.array([0.25, 0.75]), np.array([0.5, -0.25])
+    owners = 9600 * shares
+    laws = np.array(
+        [_expected(mechanism, (0.5, -0.5)), _expected(mechanism, (math.nan, 0.0))]
+    ).reshape(2, 2, 3)
+    absent = np.array(_expected(mechanism, (math.nan, math.nan))).reshape(2, 3)
+    # The second key's mean of -1/4 is half that of owners at -1/2 and half at 0.
+    held = np.stack([laws[0, 0], (laws[0, 1] + laws[1, 1]) / 2])
+    cells = (owners[:, None] * held + (9600 - owners)[:, None] * absent) / 48
+    found = mechanism.estimate(cells.astype(np.int64))
+    fakes = np.array([-0.5, 0.5])
+    share = (1 - shares) / (3 * shares + 1 - shares)
+
+    np.testing.assert_allclose(found.frequencies, shares, rtol=1e-12)
+    np.testing.assert_allclose(mechanism.fake_values, fakes)
+    np.testing.assert_allclose(mechanism.share_of_fakes(shares), share)
+    np.testing.assert_allclose(found.means_with_fakes, means + share * (fakes - means), rtol=1e-12)
+    np.testing.assert_allclose(
+        mechanism.bias_of_fakes(shares, means), found.means_with_fakes - means
+    )
+    np.testing.assert_allclose(mechanism.without_fakes(found).means, means, rtol=1e-12)
+
+
+# --- specifications -----------------------------------------------------------------------------
+
+
+def _spec(**changes: Any) -> KeyValueSpec:
+    wanted = WantedPairs(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
+    return dataclasses.replace(PrivKv.specify(wanted), **changes)
+
+
+def test_a_specification_is_what_is_built() -> None:
+    """Fakes go to the nearest grid points; a report is a key and a byte."""
+    spec = _spec(fakes=(0.0, 5.0001, 10.0))
+    mechanism = PrivKv.of_spec(spec, 3)
+
+    assert (3, STEPS) == (spec.report_bytes, spec.steps)
+    assert (0, STEPS // 2 + 1, STEPS) == mechanism.fakes
+    assert (spec.key_true_weight, spec.key_other_weight) == (
+        mechanism.key_true,
+        mechanism.key_other,
+    )
+    assert spec.value_true_weight == mechanism.value.true
+
+
+@pytest.mark.parametrize(
+    ("changes", "keys", "rule"),
+    [
+        ({}, 4, "there are 3 fake values and 4 keys"),
+        ({"fakes": ()}, 0, "the number of keys is 0"),
+        ({"fakes": ()}, 65537, "the number of keys is 65537"),
+        ({"report_bytes": 4}, 3, "report_bytes is 4; of the mechanism priv-kv it must be 3"),
+    ],
+)
+def test_what_does_not_fit_the_keys_is_not_built(
+    changes: dict[str, Any], keys: int, rule: str
+) -> None:
+    """By its sentence."""
+    with pytest.raises(TaskError, match=rule):
+        PrivKv.of_spec(_spec(**changes), keys)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"local_epsilon": math.inf}, "pairs always go with noise"),
+        ({"local_epsilon": 21.0}, "local_epsilon is 21.0"),
+        ({"local_epsilon": 0.0}, "local_epsilon is 0.0"),
+        ({"key_share": 1.0}, "key_share is 1.0"),
+        ({"key_share": -0.1}, "key_share is -0.1"),
+        ({"key_share": math.nan}, "key_share is nan"),
+        ({"fakes": (0.0, 0.0, 10.5)}, "a fake value is 10.5"),
+        ({"low": 10.0}, "low must be below high"),
+    ],
+)
+def test_a_wish_that_no_weights_fulfil_is_refused(changes: dict[str, Any], rule: str) -> None:
+    """By the number that breaks a rule."""
+    wanted = WantedPairs(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
+    with pytest.raises(TaskError, match=rule):
+        PrivKv.specify(dataclasses.replace(wanted, **changes))
+
+
+@pytest.mark.parametrize("true", [1, 2])
+def test_a_keys_odds_may_be_even(true: int) -> None:
+    """Fair coins are for later iterations, and a task may say so."""
+    assert true == _spec(key_true_weight=true, key_other_weight=1).key_true_weight
+
+
+@pytest.mark.parametrize("odds", [(1, 2), (1, 0)])
+def test_a_keys_odds_may_not_favour_a_lie(odds: tuple[int, int]) -> None:
+    """Nor be without noise."""
+    with pytest.raises(TaskError, match=r"key_\w+_weight is"):
+        _spec(key_true_weight=odds[0], key_other_weight=odds[1])
+
+
+def test_a_values_odds_may_not_be_even() -> None:
+    """A report would tell nothing at all."""
+    with pytest.raises(TaskError, match="value_true_weight is 1"):
+        _spec(value_true_weight=1, value_other_weight=1)
+
+
+def test_a_task_about_items_is_not_one_about_pairs() -> None:
+    """It says which mechanism it has."""
+    with pytest.raises(TaskError, match="is not one for pairs"):
+        PrivKv.of(published().task)

@@ -1,0 +1,330 @@
+"""Exact laws of Duchi's bit, the piecewise mechanism and the hybrid, over every draw."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from common.errors import TaskError
+from common.mechanisms.numeric.coded_number import CodedNumber
+from common.mechanisms.numeric.duchi import Duchi
+from common.mechanisms.numeric.hybrid import LEAST_EPSILON, Hybrid, paper_weight
+from common.mechanisms.numeric.number import FRACTION_BITS, rounding_variance, to_grid, to_unit
+from common.mechanisms.numeric.piecewise import Piecewise, paper_reach
+from common.mechanisms.reduction import MatchCountReduction, PureReduction
+from common.mechanisms.weights import ResponseWeights
+from common.task.specs import MIX_SUM
+from tests.support.mechanisms import Scripted
+from tests.support.numbers import Law, law_of, worst_ratio
+
+_3_TO_1 = ResponseWeights(true=3, other=1)
+_OFTEN = MIX_SUM // 4 * 3
+"""The piecewise mechanism three times out of four."""
+_GRIDS = pytest.mark.parametrize(("steps", "reach"), [(2, 0), (4, 0), (4, 1), (6, 2), (4, 3)])
+
+
+def _points(steps: int) -> list[float]:
+    return [2 * point / steps - 1 for point in range(steps + 1)]
+
+
+def _duchi_law(end: float) -> Law:
+    """Over all four draws of randomized response; at an end nothing depends on rounding."""
+    numbers = np.full(4, end)
+    return law_of(Duchi(_3_TO_1).encode(numbers, Scripted(np.zeros(4), np.arange(4))))
+
+
+def _piecewise_law(mechanism: Piecewise, point: float) -> Law:
+    """Over all draws of the response; on the grid nothing depends on rounding."""
+    total = mechanism.response.total
+    rng = Scripted(np.zeros(total), np.arange(total))
+    return law_of(mechanism.encode(np.full(total, point), rng))
+
+
+def _hybrid_law(mechanism: Hybrid, point: float) -> Law:
+    """The two parts' own laws, mixed: which part answers is a draw of its own, tested below."""
+    piecewise = Piecewise(mechanism.steps, mechanism.reach, mechanism.weights)
+    often = Fraction(mechanism.piecewise_weight, MIX_SUM)
+    up = Fraction(1, 2) + Fraction(point) * Fraction(3 - 1, 2 * (3 + 1))
+    places = _piecewise_law(piecewise, point)
+    bits = {0: (1 - often) * (1 - up), 1: (1 - often) * up}
+    return bits | {2 + place: often * chance for place, chance in places.items()}
+
+
+def _moments(mechanism: CodedNumber, law: Law) -> tuple[float, float]:
+    codes = np.array(list(law))
+    chances = np.array([float(chance) for chance in law.values()])
+    stands = mechanism.decode(codes)
+    return float(chances @ stands), float(chances @ stands**2)
+
+
+def test_a_bit_tells_the_end_with_exactly_its_weight() -> None:
+    """Three draws of four say the truth, and neither end is more than 3 times as likely."""
+    assert {0: Fraction(3, 4), 1: Fraction(1, 4)} == _duchi_law(-1.0)
+    assert {0: Fraction(1, 4), 1: Fraction(3, 4)} == _duchi_law(1.0)
+    assert worst_ratio([_duchi_law(-1.0), _duchi_law(1.0)]) == 3
+
+
+@_GRIDS
+def test_a_place_has_exactly_its_weight(steps: int, reach: int) -> None:
+    """`true` for each place of the band around a grid point, `other` for all others."""
+    mechanism = Piecewise(steps, reach, _3_TO_1)
+    laws = [_piecewise_law(mechanism, point) for point in _points(steps)]
+    for point, law in enumerate(laws):
+        expected = {
+            place: Fraction(3 if point <= place <= point + 2 * reach else 1)
+            for place in range(steps + 1 + 2 * reach)
+        }
+        total = sum(expected.values())
+        assert {place: weight / total for place, weight in expected.items()} == law
+    # With so wide a reach some places are around every point of the grid.
+    assert worst_ratio(laws) == 3
+
+
+@_GRIDS
+def test_places_estimate_without_bias_and_vary_as_predicted(steps: int, reach: int) -> None:
+    """Mean and mean square of what a place stands for, at every point of the grid."""
+    mechanism = Piecewise(steps, reach, _3_TO_1)
+    for point in _points(steps):
+        mean, square = _moments(mechanism, _piecewise_law(mechanism, point))
+        assert point == pytest.approx(mean, abs=1e-12)
+        expected = mechanism.spread.second_moment(np.array([point]))[0]
+        assert expected == pytest.approx(square, rel=1e-12)
+
+
+def test_bits_estimate_without_bias_and_vary_as_predicted() -> None:
+    """±C is an end on average, and its square is C², C = (3+1)/(3-1)."""
+    for end in (-1.0, 1.0):
+        mean, square = _moments(Duchi(_3_TO_1), _duchi_law(end))
+        assert end == pytest.approx(mean, abs=1e-15)
+        assert 4 == pytest.approx(square, rel=1e-15)
+        assert Duchi(_3_TO_1).spread.second_moment(np.array([end]))[0] == 4
+
+
+@pytest.mark.parametrize("numbers", [(1.0, 1.0), (1.0, -1.0), (0.0, 0.0), (0.5, -0.5)])
+def test_the_variance_that_bits_state_is_on_average_no_less_than_it_is(
+    numbers: tuple[float, float],
+) -> None:
+    """Over all that two people can answer, up with 1/2 + t/4: a sample of n is divided by n - 1."""
+    mechanism = Duchi(_3_TO_1)
+    stated = 0.0
+    for codes in itertools.product((0, 1), repeat=2):
+        chances = [0.5 + (2 * code - 1) * t / 4 for code, t in zip(codes, numbers, strict=True)]
+        cells = mechanism.parts(np.array(codes)).sum(axis=1)
+        stated += math.prod(chances) * mechanism.estimate(cells).variances[0]
+
+    assert stated >= mechanism.variance(np.array(numbers)[:, np.newaxis])[0]
+
+
+@_GRIDS
+def test_a_hybrid_estimates_without_bias_and_varies_as_predicted(steps: int, reach: int) -> None:
+    """Its codes are disjoint, each part's odds are 3, and so are those of the mixture."""
+    mechanism = Hybrid(steps, reach, _3_TO_1, _OFTEN)
+    laws = [_hybrid_law(mechanism, point) for point in _points(steps)]
+
+    assert worst_ratio(laws) == 3
+    for point, law in zip(_points(steps), laws, strict=True):
+        assert sum(law.values()) == 1
+        assert set(law) == set(range(mechanism.answers))
+        mean, square = _moments(mechanism, law)
+        assert point == pytest.approx(mean, abs=1e-12)
+        expected = mechanism.spread.second_moment(np.array([point]))[0]
+        assert expected == pytest.approx(square, rel=1e-12)
+
+
+def test_a_hybrid_answers_by_the_part_that_was_drawn() -> None:
+    """Below its weight the piecewise mechanism, whose codes begin at 2; from it on Duchi's bit."""
+    mechanism = Hybrid(4, 1, _3_TO_1, _OFTEN)
+    branch = [0, _OFTEN - 1, _OFTEN, MIX_SUM - 1]
+    # Rounding of the first two and their draw below 13, rounding of the others and their response.
+    rng = Scripted(branch, [0, 0], [0, 12], [0, 0], [2, 3])
+    codes = mechanism.encode(np.full(4, 1.0), rng)
+
+    assert [2 + 4, 2 + 3, 1, 0] == codes.tolist()
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [Duchi(_3_TO_1), Piecewise(6, 2, _3_TO_1), Hybrid(6, 2, _3_TO_1, _OFTEN)],
+    ids=["duchi", "piecewise", "hybrid"],
+)
+def test_sums_of_parts_tell_what_codes_stand_for(mechanism: CodedNumber) -> None:
+    """Their number, the sum and the sum of squares, from whole numbers."""
+    codes = np.random.default_rng(1).integers(0, mechanism.answers, 500)
+    parts = mechanism.parts(codes)
+    totals = mechanism.totals(parts.sum(axis=1)[np.newaxis])
+    stands = mechanism.decode(codes)
+
+    assert (parts >= 0).all()
+    assert 500 == totals.count[0]
+    assert stands.sum() == pytest.approx(totals.first[0], rel=1e-12)
+    assert (stands**2).sum() == pytest.approx(totals.second[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("reach", [0, 7, 2048])
+def test_a_billion_reports_can_be_added_up(reach: int) -> None:
+    """All of them the last place: sums in 64 bits, and the mean is what that place stands for."""
+    mechanism = Piecewise(4096, reach, _3_TO_1)
+    last = mechanism.answers - 1
+    cells = np.array([10**9, last * 10**9, last**2 * 10**9], dtype=np.int64)
+    stands = mechanism.decode(np.array([last]))[0]
+
+    assert stands == pytest.approx(mechanism.estimate(cells).means[0], rel=1e-12)
+    assert 1e9 * stands**2 == pytest.approx(mechanism.totals(cells[np.newaxis]).second[0])
+
+
+def test_odds_of_so_many_places_that_they_could_not_be_drawn_are_refused() -> None:
+    """The weights of all places together stay below 2^63."""
+    with pytest.raises(TaskError, match="2\\^63"):
+        Piecewise(4096, 10, ResponseWeights(true=2**60, other=2**59))
+
+
+def test_so_many_places_that_they_could_not_be_added_up_are_refused() -> None:
+    """Squares of places, for 10^9 people, must stay below 2^63."""
+    Piecewise(2**16, 0, _3_TO_1)
+    with pytest.raises(TaskError, match="there are 131073 places; with more than 96038"):
+        Piecewise(2**17, 0, _3_TO_1)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 4096])
+def test_a_number_between_two_grid_points_goes_up_with_its_place_between_them(steps: int) -> None:
+    """The least draw that stays down is the fraction of 2^32; at a grid point all stay."""
+    numbers = np.array([-1.0, -0.7, 0.0, 0.123456789, 0.999, 1.0])
+    place = (numbers + 1) * steps / 2
+    odds = np.rint((place - np.floor(place)) * 2**FRACTION_BITS)
+    just_up = to_grid(numbers, steps, Scripted(np.maximum(odds - 1, 0)))
+    just_down = to_grid(numbers, steps, Scripted(np.minimum(odds, 2**FRACTION_BITS - 1)))
+
+    assert np.ceil(place).tolist() == just_up.tolist()
+    assert np.floor(place).tolist() == just_down.tolist()
+
+
+@pytest.mark.parametrize("steps", [2, 4, 4096])
+def test_rounding_has_its_variance(steps: int) -> None:
+    """That of a coin between two grid points: f(1-f) of a step's square, at most 1/steps²."""
+    numbers = np.linspace(-1, 1, 1001)[:, np.newaxis]
+    place = (numbers + 1) * steps / 2
+    low, high = (2 / steps * end(place) - 1 for end in (np.floor, np.ceil))
+    found = rounding_variance(numbers, steps)
+
+    np.testing.assert_allclose(found, (numbers - low) * (high - numbers), atol=1e-12)
+    assert found.max() <= steps**-2 * (1 + 1e-9)
+
+
+def test_a_range_is_moved_to_minus_1_to_1() -> None:
+    """Ends to ends, and never beyond them by rounding."""
+    assert [-1.0, -0.5, 1.0] == to_unit(np.array([10.0, 12.5, 20.0]), 10.0, 20.0).tolist()
+    for low, high in [(0.1, 0.3), (-1e12, 1e-3), (1 / 3, 1e9 / 7)]:
+        ends = to_unit(np.array([low, high]), low, high)
+        assert [-1.0, 1.0] == ends.tolist()
+
+
+def _printed_piecewise(local_epsilon: float, number: float) -> float:
+    """The variance of [WXY+19]'s piecewise mechanism."""
+    root = math.exp(local_epsilon / 2)
+    return number**2 / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("local_epsilon", [0.1, 1.0, 4.0, 8.0])
+def test_the_piecewise_variance_tends_to_the_printed_one(
+    local_epsilon: float, number: float
+) -> None:
+    """Within .5 % at 4,096 steps up to ε = 8, and ever closer: the odd width is what differs."""
+    printed = _printed_piecewise(local_epsilon, number)
+    value = np.array([[number]])
+    at_4096 = Piecewise.for_epsilon(local_epsilon).variance(value)[0]
+    at_32768 = Piecewise.for_epsilon(local_epsilon, steps=2**15).variance(value)[0]
+
+    assert printed == pytest.approx(at_4096, rel=5e-3)
+    assert printed == pytest.approx(at_32768, rel=1.5e-3)
+
+
+@pytest.mark.parametrize("local_epsilon", [0.3, 1.0, 3.0])
+def test_duchi_has_its_printed_variance(local_epsilon: float) -> None:
+    """C² - t², C = (e^ε+1)/(e^ε-1), to what rounding the weights down costs."""
+    c = 1 / math.tanh(local_epsilon / 2)
+    found = Duchi(ResponseWeights.for_epsilon(local_epsilon)).variance(np.array([[0.4]]))
+
+    assert c**2 - 0.16 == pytest.approx(found[0], rel=1e-8)
+
+
+def test_the_threshold_of_the_hybrid_is_that_of_the_paper() -> None:
+    """ε* ≈ .61; there the two parts' worst variances are the same."""
+    assert 0.61 == pytest.approx(LEAST_EPSILON, abs=1e-3)
+    duchi = 1 / math.tanh(LEAST_EPSILON / 2) ** 2
+    root = math.exp(LEAST_EPSILON / 2)
+    hybrid = (root + 3) / (3 * root * (root - 1)) + duchi / root
+    assert duchi == pytest.approx(hybrid, rel=1e-9)
+
+
+@pytest.mark.parametrize("local_epsilon", [0.7, 1.0, 2.5, 5.0])
+def test_the_hybrid_varies_as_printed_whatever_the_number(local_epsilon: float) -> None:
+    """(e^(ε/2)+3)/(3e^(ε/2)(e^(ε/2)-1)) + (e^ε+1)²/(e^(ε/2)(e^ε-1)²) [WXY+19], to .2 %."""
+    root = math.exp(local_epsilon / 2)
+    printed = (root + 3) / (3 * root * (root - 1)) + 1 / math.tanh(local_epsilon / 2) ** 2 / root
+    mechanism = Hybrid.for_epsilon(local_epsilon)
+    for number in (-1.0, 0.0, 0.3, 1.0):
+        assert printed == pytest.approx(mechanism.variance(np.array([[number]]))[0], rel=2e-3)
+
+
+def test_up_to_the_threshold_a_hybrid_is_duchis_bit() -> None:
+    """No grid, two codes, one byte, and what accounting knows of a bit."""
+    mechanism = Hybrid.for_epsilon(0.5)
+
+    assert 0 == paper_weight(LEAST_EPSILON)
+    assert 0 < paper_weight(math.nextafter(LEAST_EPSILON, 1))
+    assert 2 == mechanism.answers
+    assert 1 == mechanism.report_dtype.itemsize
+    assert Duchi(mechanism.weights).reduction == mechanism.reduction
+    value = np.array([[0.25]])
+    assert Duchi(mechanism.weights).variance(value) == mechanism.variance(value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "reach", "weight", "said"),
+    [
+        (4, 1, MIX_SUM, "must lie between 0 and 4294967295"),
+        (4, 1, -1, "must lie between 0 and 4294967295"),
+        (4, 0, 0, "where piecewise_weight is 0"),
+        (0, 1, 0, "where piecewise_weight is 0"),
+        (0, 0, 5, "even number"),
+        (3, 0, 5, "even number"),
+    ],
+)
+def test_a_hybrid_of_no_use_is_refused(steps: int, reach: int, weight: int, said: str) -> None:
+    """One mechanism has one form: no grid without the part that needs it, and no other way."""
+    with pytest.raises(TaskError, match=said):
+        Hybrid(steps, reach, _3_TO_1, weight)
+
+
+@pytest.mark.parametrize("steps", [-2, 0, 1, 5])
+def test_a_grid_has_a_middle(steps: int) -> None:
+    """An even number of steps, two at least."""
+    with pytest.raises(TaskError, match="even number"):
+        Piecewise(steps, 0, _3_TO_1)
+
+
+@pytest.mark.parametrize(
+    ("local_epsilon", "reach"), [(1e-6, 2047), (1.0, 1242), (4.0, 277), (20.0, 0)]
+)
+def test_the_band_is_as_wide_as_the_papers(local_epsilon: float, reach: int) -> None:
+    """4096·e^(-ε/2), to the nearest odd number: from all of the grid down to a place."""
+    width = 4096 * math.exp(-local_epsilon / 2)
+
+    assert reach == paper_reach(4096, local_epsilon)
+    assert abs(2 * reach + 1 - width) <= 1
+
+
+def test_what_accounting_is_told_of_a_place_is_its_response() -> None:
+    """γ = D·other/W and l = D/w; only the odds where the bands of the ends overlap."""
+    reduction = Piecewise(6, 2, _3_TO_1).reduction
+    assert isinstance(reduction, MatchCountReduction)
+    assert 11 / (5 * 3 + 6) == pytest.approx(reduction.blanket, rel=1e-15)
+    assert 11 / 5 == pytest.approx(reduction.answers, rel=1e-15)
+    assert 0 == reduction.collision
+
+    overlapping = Piecewise(6, 3, _3_TO_1).reduction
+    assert isinstance(overlapping, PureReduction)
+    assert math.log(3) == pytest.approx(overlapping.local_epsilon)

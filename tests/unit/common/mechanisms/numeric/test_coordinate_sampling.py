@@ -1,0 +1,194 @@
+"""Harmony and Multi-HM: a few coordinates, drawn at random, each with an answer of its own."""
+
+import itertools
+import math
+from collections import Counter
+from decimal import Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.numeric.coordinate_sampling import (
+    Harmony,
+    MultiHm,
+    SampledCoordinates,
+    equal_share,
+    paper_sample,
+)
+from common.mechanisms.numeric.duchi import Duchi
+from common.mechanisms.numeric.hybrid import Hybrid
+from common.mechanisms.reduction import MatchCountReduction, PureReduction
+from common.mechanisms.weights import ResponseWeights
+from tests.support.mechanisms import Scripted
+
+_3_TO_1 = ResponseWeights(true=3, other=1)
+_PRECISE = Context(prec=60)
+
+
+@pytest.mark.parametrize(("dimensions", "sampled"), [(1, 1), (4, 1), (4, 2), (5, 3), (4, 4)])
+def test_every_set_of_coordinates_is_as_likely(dimensions: int, sampled: int) -> None:
+    """Over all draws: each below one bound more than the one before it."""
+    bounds = range(dimensions - sampled + 1, dimensions + 1)
+    draws = np.array(list(itertools.product(*(range(bound) for bound in bounds))))
+    mechanism = SampledCoordinates(dimensions, sampled, Duchi(_3_TO_1))
+    coordinates = mechanism._subsets(len(draws), Scripted(*draws.T))
+    seen = Counter(map(tuple, coordinates.tolist()))
+
+    assert set(itertools.combinations(range(dimensions), sampled)) == set(seen)
+    assert 1 == len(set(seen.values()))
+
+
+def test_a_report_tells_the_coordinates_that_were_drawn() -> None:
+    """Coordinates 1 and 3 of four, in rising order, each with the answer to its own number."""
+    mechanism = SampledCoordinates(4, 2, Duchi(_3_TO_1))
+    value = np.array([[1.0, -1.0, 1.0, 1.0]])
+    # 1, then 1 again, for which 3 is taken; rounding; the truth about both.
+    reports = mechanism.randomize(value, Scripted([1], [1], [0, 0], [2, 2]))
+
+    assert [[1, 3]] == reports["coordinates"].tolist()
+    assert [[0, 1]] == reports["codes"].tolist()
+    assert [0, 0, 1, 0, 0, 0, 0, 1] == mechanism.tally(reports).tolist()
+
+
+def test_harmony_estimates_d_times_duchi() -> None:
+    """A bit stands for ±d·C in its coordinate; the others are 0."""
+    mechanism = Harmony(5, 1, Duchi(_3_TO_1))
+    reports = np.zeros(1, dtype=mechanism.report_dtype)
+    reports["coordinates"], reports["codes"] = 3, 1
+    means = mechanism.estimate(mechanism.tally(reports)).means
+
+    assert [0, 0, 0, pytest.approx(5 * 2), 0] == means.tolist()
+
+
+@pytest.mark.parametrize(("dimensions", "sampled"), [(3, 1), (3, 2), (3, 3)])
+def test_the_mean_over_all_reports_is_the_truth_and_their_variance_as_predicted(
+    dimensions: int, sampled: int
+) -> None:
+    """By enumeration of the sets of coordinates and the exact law of every code, for one person."""
+    hybrid = Hybrid(4, 1, _3_TO_1, 2**31)
+    mechanism = MultiHm(dimensions, sampled, hybrid)
+    value = np.array([0.5, -1.0, 0.0])[:dimensions]
+    codes = np.arange(hybrid.answers)
+    chances = np.array([_hybrid_chances(number) for number in value])
+    sets = list(itertools.combinations(range(dimensions), sampled))
+    mean, square = np.zeros(dimensions), np.zeros(dimensions)
+    for chosen in sets:
+        for told in itertools.product(codes.tolist(), repeat=sampled):
+            reports = np.zeros(1, dtype=mechanism.report_dtype)
+            reports["coordinates"], reports["codes"] = chosen, told
+            stands = mechanism.estimate(mechanism.tally(reports)).means
+            chance = math.prod(
+                chances[place][code] for place, code in zip(chosen, told, strict=True)
+            )
+            mean += chance / len(sets) * stands
+            square += chance / len(sets) * stands**2
+
+    np.testing.assert_allclose(mean, value, atol=1e-12)
+    np.testing.assert_allclose(square - value**2, mechanism.variance(value[np.newaxis]), rtol=1e-12)
+
+
+def _hybrid_chances(number: float) -> list[float]:
+    """Half bits, half places 0 .. 6 of a grid of 4 steps with a reach of 1, all at odds of 3."""
+    up = 0.5 + number / 4
+    point = round((number + 1) * 2)
+    places = [3 if point <= place <= point + 2 else 1 for place in range(7)]
+    return [0.5 * (1 - up), 0.5 * up, *(0.5 * weight / 13 for weight in places)]
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "local_epsilon", "sampled"),
+    [(10, 0.1, 1), (10, 2.49, 1), (10, 4.99, 1), (10, 5.0, 2), (10, 20.0, 8), (3, 20.0, 3)],
+)
+def test_as_many_coordinates_are_told_as_in_the_paper(
+    dimensions: int, local_epsilon: float, sampled: int
+) -> None:
+    """Max{1, min{d, ⌊ε/2.5⌋}}."""
+    assert sampled == paper_sample(dimensions, local_epsilon)
+
+
+@pytest.mark.parametrize("local_epsilon", [0.2, 1.0, 5.0, 7.6, 10.1, 13.0, 20.0])
+def test_several_answers_keep_the_promise_together(local_epsilon: float) -> None:
+    """(true/other)^k ≤ e^ε, short of it by 1e-8 at most; the stated ε is k·ln of it, rounded up."""
+    mechanism = MultiHm.for_epsilon(12, local_epsilon)
+    weights = mechanism.answer.weights
+    ratio = _PRECISE.power(_PRECISE.divide(weights.true, weights.other), Decimal(mechanism.sampled))
+    promise = _PRECISE.exp(Decimal(local_epsilon))
+
+    assert 1 - Decimal("1e-8") <= _PRECISE.divide(ratio, promise) <= 1
+    assert _PRECISE.ln(ratio) <= Decimal(mechanism.local_epsilon) <= local_epsilon + 1e-15
+    assert mechanism.keeps_promise(local_epsilon)
+    assert mechanism.keeps_promise(mechanism.local_epsilon)
+    assert mechanism.keeps_promise(math.inf)
+    assert not mechanism.keeps_promise(mechanism.local_epsilon * (1 - 1e-12))
+
+
+def test_shares_of_an_epsilon_never_add_to_more() -> None:
+    """Not by a unit in the last place: thousands of ε and numbers of parts."""
+    rng = np.random.default_rng(1)
+    for local_epsilon in rng.uniform(0.01, 20, 2000):
+        parts = int(rng.integers(1, 9))
+        share = equal_share(float(local_epsilon), parts)
+        more = math.nextafter(share, math.inf)
+        assert Fraction(share) * parts <= Fraction(float(local_epsilon)) < Fraction(more) * parts
+    assert math.inf == equal_share(math.inf, 3)
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "codes"),
+    [
+        ([1, 1], [0, 0]),
+        ([2, 1], [0, 0]),
+        ([0, 5], [0, 0]),
+        ([0, 0xFFFF], [0, 0]),
+        ([0, 1], [0, 2]),
+        ([0, 1], [255, 0]),
+    ],
+)
+def test_a_report_that_nobody_makes_is_refused(coordinates: list[int], codes: list[int]) -> None:
+    """Coordinates twice, falling or unknown, and codes that there are not."""
+    mechanism = SampledCoordinates(5, 2, Duchi(_3_TO_1))
+    reports = np.zeros(2, dtype=mechanism.report_dtype)
+    reports["coordinates"] = [[0, 4], coordinates]
+    reports["codes"] = [[1, 0], codes]
+
+    assert [True, False] == mechanism.valid(reports).tolist()
+    with pytest.raises(ReportError, match="coordinates do not rise to below 5"):
+        mechanism.tally(reports)
+
+
+def test_sums_are_exact_over_many_reports() -> None:
+    """More than are added up at a time, against a loop over coordinates in whole numbers."""
+    mechanism = MultiHm.for_epsilon(3, 6.0)
+    rng = np.random.default_rng(2)
+    reports = mechanism.randomize(rng.uniform(-1, 1, (600_000, 3)), rng)
+    cells = mechanism.tally(reports).reshape(3, 5)
+    for coordinate in range(3):
+        codes = reports["codes"][reports["coordinates"] == coordinate].astype(np.int64)
+        places = codes[codes >= 2] - 2
+        expected = [
+            (codes == 0).sum(),
+            (codes == 1).sum(),
+            len(places),
+            places.sum(),
+            (places**2).sum(),
+        ]
+        assert expected == cells[coordinate].tolist()
+
+
+def test_a_bit_of_one_coordinate_is_accounted_for_as_a_bit() -> None:
+    """Harmony, and Multi-HM where the hybrid is a bit; anything else by its local ε."""
+    bit = Harmony(5, 1, Duchi(_3_TO_1)).reduction
+    assert isinstance(bit, MatchCountReduction)
+    assert (2, 0, 0.5) == (bit.answers, bit.collision, bit.blanket)
+    assert isinstance(MultiHm.for_epsilon(5, 0.5).reduction, MatchCountReduction)
+    assert isinstance(MultiHm.for_epsilon(5, 1.0).reduction, PureReduction)
+    assert isinstance(SampledCoordinates(5, 2, Duchi(_3_TO_1)).reduction, PureReduction)
+
+
+@pytest.mark.parametrize("sampled", [0, 4])
+def test_a_report_tells_of_some_coordinates(sampled: int) -> None:
+    """At least one, and no more than there are."""
+    with pytest.raises(TaskError, match=f"tells of {sampled} numbers"):
+        SampledCoordinates(3, sampled, Duchi(_3_TO_1))

@@ -1,0 +1,158 @@
+"""MeanEST: exact laws over all corners of small cubes."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from common.mechanisms.numeric.mean_est import MeanEst
+from common.mechanisms.weights import ResponseWeights
+from tests.support.mechanisms import Scripted
+
+_3_TO_1 = ResponseWeights(true=3, other=1)
+_CUBES = pytest.mark.parametrize("dimensions", [1, 2, 3, 4, 5, 6])
+
+Corner = tuple[int, ...]
+
+
+def _corners(dimensions: int) -> list[Corner]:
+    return list(itertools.product((-1, 1), repeat=dimensions))
+
+
+def _product(one: Corner, other: Corner) -> int:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def _bits(corners: list[Corner]) -> NDArray[np.uint8]:
+    rows = np.packbits(np.array(corners) > 0, axis=1, bitorder="little")
+    return np.pad(rows, ((0, 0), (0, len(corners[0]) // 8 + 1 - rows.shape[1])))
+
+
+def _law(dimensions: int, own: Corner) -> dict[Corner, Fraction]:
+    """
+    Law of a report of one corner, from every outcome of the draws of one round.
+
+    At odds of 3 every chance is a number of quarters, and all 16-bit words of a quarter decide
+    alike: one word stands for each.
+    """
+    mechanism, corners = MeanEst(dimensions, _3_TO_1), _corners(dimensions)
+    held = np.repeat(_bits([own]), len(corners), axis=0)
+    ties = sum(_product(own, corner) == 0 for corner in corners)
+    law = dict.fromkeys(corners, Fraction(0))
+    by_bits = {row.tobytes(): corner for row, corner in zip(_bits(corners), corners, strict=True)}
+    quarters = [quarter << 14 for quarter in range(4)]
+    for truth, staying in itertools.product(quarters, repeat=2):
+        side, stay = np.full(len(corners), truth), np.full(ties, staying)
+        drawn, again = mechanism._draw(held, Scripted(_bits(corners), side, stay))
+        for row, corner in enumerate(drawn):
+            if row not in again.tolist():
+                law[by_bits[corner.tobytes()]] += 1
+    total = sum(law.values())
+    return {corner: weight / total for corner, weight in law.items()}
+
+
+@_CUBES
+def test_a_corner_has_exactly_its_weight(dimensions: int) -> None:
+    """`true` on the own side of the cube, `other` on the opposite one and for every tie."""
+    for own in _corners(dimensions):
+        law = _law(dimensions, own)
+        weights = {z: Fraction(3 if _product(own, z) > 0 else 1) for z in law}
+        total = sum(weights.values())
+        assert {z: weight / total for z, weight in weights.items()} == law
+
+
+@_CUBES
+def test_bits_estimate_without_bias(dimensions: int) -> None:
+    """B·E[z] is the corner, in every coordinate: the constant for odd and for even numbers."""
+    scale = MeanEst(dimensions, _3_TO_1).scale
+    for own in _corners(dimensions):
+        law = _law(dimensions, own)
+        means = [sum(chance * z[j] for z, chance in law.items()) for j in range(dimensions)]
+        assert list(own) == pytest.approx([scale * float(mean) for mean in means], rel=1e-12)
+
+
+def _printed_law(own: Corner, true: int) -> dict[Corner, Fraction]:
+    """As printed, both sides are closed: e^ε = true, T+ = {z·V ≥ 0}, T- = {z·V ≤ 0}."""
+    corners = _corners(len(own))
+    sides = [[z for z in corners if sign * _product(own, z) >= 0] for sign in (1, -1)]
+    law = dict.fromkeys(corners, Fraction(0))
+    for side, weight in zip(sides, (true, 1), strict=True):
+        for z in side:
+            law[z] += Fraction(weight, (true + 1) * len(side))
+    return law
+
+
+def _worst(laws: list[dict[Corner, Fraction]]) -> Fraction:
+    return max(max(law[z] for law in laws) / min(law[z] for law in laws) for z in laws[0])
+
+
+@_CUBES
+def test_no_corner_is_likelier_than_promised(dimensions: int) -> None:
+    """The odds are 3 in every cube; as printed they are 3 + 1 where ties belong to both sides."""
+    corners = _corners(dimensions)
+    printed = _worst([_printed_law(own, 3) for own in corners])
+
+    assert _worst([_law(dimensions, own) for own in corners]) == 3
+    assert (3 if dimensions % 2 else 4) == printed
+
+
+@_CUBES
+def test_the_printed_constant_belongs_to_the_printed_law(dimensions: int) -> None:
+    """C_d for odd and for even d, at e^ε = 3; with ties on the wrong side B is smaller."""
+    d, half = dimensions, dimensions // 2
+    numerator = 2 ** (d - 1) if d % 2 else 2 ** (d - 1) + math.comb(d, half) / 2
+    printed = numerator / math.comb(d - 1, half) * (3 + 1) / (3 - 1)
+    law = _printed_law((1,) * d, 3)
+    mean = sum(chance * z[0] for z, chance in law.items())
+    own = MeanEst(d, _3_TO_1).scale
+
+    assert 1 == pytest.approx(printed * float(mean), rel=1e-12)
+    assert own == pytest.approx(printed, rel=1e-12) if d % 2 else own < printed
+
+
+@_CUBES
+def test_a_report_is_a_uniform_corner_or_one_of_the_own_side(dimensions: int) -> None:
+    """R_V = γU + (1-γ)U(· | z·V > 0), with the γ and the l that accounting is told."""
+    reduction = MeanEst(dimensions, _3_TO_1).reduction
+    for own in _corners(dimensions):
+        law = _law(dimensions, own)
+        side = [z for z in law if _product(own, z) > 0]
+        for z, chance in law.items():
+            near = 1 / len(side) if z in side else 0
+            expected = reduction.blanket / len(law) + reduction.signal * near
+            assert expected == pytest.approx(float(chance), rel=1e-12)
+        assert len(law) / len(side) == pytest.approx(reduction.answers, rel=1e-15)
+    assert 0 == reduction.collision
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 7, 8, 9, 400, 8192])
+def test_any_number_of_coordinates_has_its_bits(dimensions: int) -> None:
+    """A spare bit that is 0, a finite B of about √(πd/2)·C, and reports that are counted."""
+    mechanism, rng = MeanEst(dimensions, _3_TO_1), np.random.default_rng(1)
+    reports = mechanism.randomize(np.zeros((3, dimensions)), rng)
+    cells = mechanism.tally(reports)
+
+    assert dimensions // 8 + 1 == mechanism.report_dtype.itemsize
+    assert (1 + dimensions,) == cells.shape
+    assert 3 == cells[0]
+    assert mechanism.scale == pytest.approx(2 * math.sqrt(math.pi * dimensions / 2), rel=0.3)
+
+
+def test_ties_are_drawn_until_one_stays() -> None:
+    """A tie that is not to stay is drawn again; what stays is kept where it was."""
+    mechanism = MeanEst(2, _3_TO_1)
+    rounds = [
+        np.zeros((2, 2)),  # rounding to the corners (+, +) and (-, -)
+        [[0b01], [0b00]],  # a tie, and the second person's own corner
+        [0, 0],  # the truth about both sides
+        [2**16 - 1],  # the tie does not stay
+        [[0b11]],  # the first person's own corner
+        [0],
+        np.empty(0),
+    ]
+    reports = mechanism.randomize(np.array([[1.0, 1.0], [-1.0, -1.0]]), Scripted(*rounds))
+
+    assert [[0b11], [0b00]] == reports["bits"].tolist()

@@ -1,0 +1,191 @@
+"""
+Vectors of the public clients [GRappor]: client/cpp/encoder_unittest.cc (the constants, and its
+stand-in for the operating system's randomness), client/cpp/openssl_hash_impl_unittest.cc, and
+client/python/rappor_test.py; the steps between were worked out from the latter by hand.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+import pytest
+
+from common.mechanisms.rappor import bloom
+from common.mechanisms.rappor import permanent_response as permanent
+from common.mechanisms.rappor.permanent_response import Packed
+from common.mechanisms.rappor.rappor import show
+
+_SECRET: Final = b"client-secret"
+_PREFIX: Final = permanent.encoder_prefix(_SECRET)
+"""
+Not of "metric-name", as encoder_unittest.cc says: it keeps a pointer into a string that is gone,
+where by the time of the constants the secret's text stood.
+"""
+
+
+class _Urandom:
+    """The C++ test's stand-in: bytes 0, 17, 34, …; a mask's bits are those below p·256, in turn."""
+
+    def __init__(self) -> None:
+        self._at = 0
+
+    def mask(self, chance: float, bits: int) -> int:
+        made = 0
+        for bit in range(bits):
+            made |= (self._at * 17 % 256 < int(chance * 256)) << bit
+            self._at += 1
+        return made
+
+
+def _cpp_masks(bits: int) -> tuple[int, int]:
+    """Masks of p = .75 and q = .5, for each 32 bits from the upper end on, in the C++ order."""
+    source = _Urandom()
+    unset = is_set = 0
+    for _ in range(bits // 32):
+        unset = unset << 32 | source.mask(0.75, 32)
+        is_set = is_set << 32 | source.mask(0.5, 32)
+    return unset, is_set
+
+
+def _packed(number: int, bits: int) -> Packed:
+    return np.frombuffer(number.to_bytes((bits + 7) // 8, "little"), dtype=np.uint8)
+
+
+def _number(packed: Packed) -> int:
+    return int.from_bytes(packed.tobytes(), "little")
+
+
+def _respond(filled: int, bits: int, weight: int, secret: bytes, prefix: bytes) -> int:
+    message = permanent.filter_message(filled, bits, prefix)
+    stream = np.frombuffer(permanent.stream(secret, message, bits)[:bits], dtype=np.uint8)
+    return _number(permanent.respond(_packed(filled, bits), stream, weight))
+
+
+def _filter(text: bytes, cohort: int, bits: int, hashes: int) -> int:
+    return sum(1 << bit for bit in set(bloom.positions(text, cohort, bits, hashes)))
+
+
+def _cpp_report(filled: int, bits: int) -> int:
+    """Encode as the unit tests' encoder does: f = 1/4, p = 3/4, q = 1/2."""
+    response = _respond(filled, bits, 32, _SECRET, _PREFIX)
+    masks = (_packed(mask, bits) for mask in _cpp_masks(bits))
+    return _number(show(_packed(response, bits), *masks))
+
+
+def test_the_cpp_client_encodes_a_text() -> None:
+    """EncodeStringUint32: "foo" in cohort 3, which the secret names."""
+    cohort = permanent.cohort_of(_SECRET, 128, 32)
+
+    assert 3 == cohort
+    assert 2281639167 == _cpp_report(_filter(b"foo", cohort, 32, 2), 32)
+
+
+def test_the_cpp_client_encodes_a_text_in_another_cohort() -> None:
+    """EncodeStringUint32Cohort: "foo" in cohort 4."""
+    assert 2281637247 == _cpp_report(_filter(b"foo", 4, 32, 2), 32)
+
+
+def test_the_cpp_client_encodes_bits() -> None:
+    """EncodeBitsUint32."""
+    assert 2784956095 == _cpp_report(0x123, 32)
+
+
+def test_the_cpp_client_encodes_wide_filters() -> None:
+    """EncodeStringUint64: 64 bits and cohort from HMAC-DRBG, bytes from the upper end on."""
+    cohort = permanent.cohort_of(_SECRET, 128, 64)
+    report = _cpp_report(_filter(b"foo", cohort, 64, 2), 64)
+
+    assert 93 == cohort
+    assert [134, 255, 11, 255, 252, 119, 240, 223] == list(report.to_bytes(8, "big"))
+
+
+def _cycle_masks(cycle: list[float], chances: tuple[float, float]) -> Iterator[int]:
+    """Masks of the Python test's stand-in, whose draws repeat three numbers."""
+    for chance in chances:
+        yield sum((cycle[bit % len(cycle)] < chance) << bit for bit in range(16))
+
+
+def test_the_python_client_encodes_a_text() -> None:
+    """testEncoder: f = 1/2, p = 1/2, q = 3/4, and all that is between text and report."""
+    filled = _filter(b"abc", 0, 16, 2)
+    message = permanent.filter_message(filled, 16, permanent.BARE)
+    stream = np.frombuffer(permanent.stream(b"secret", message, 16)[:16], dtype=np.uint8)
+    coins, replaced = permanent.masks(stream, 64)
+    response = _respond(filled, 16, 64, b"secret", permanent.BARE)
+    masks = (_packed(mask, 16) for mask in _cycle_masks([0.0, 0.6, 0.0], (0.5, 0.75)))
+
+    assert 8256 == filled
+    assert (50360, 56237) == (_number(coins), _number(replaced))
+    assert 57576 == response
+    assert 64493 == _number(show(_packed(response, 16), *masks))
+
+
+def test_wide_streams_are_those_of_nist() -> None:
+    """HmacDrbgNist: the example of 128 bits' strength, and the same seed cut in another place."""
+    seed = bytes(range(0x37)) + bytes(range(0x20, 0x28))
+    expected = (
+        "d67b8c1734f46fa3f763cf57c6f9f4f2dc1089bd8bc1f6f023950bfc56176352"
+        "08c8501238ad7a4400defee46c640b61af77c2d1a3bfaa90ede5d207406e5403"
+    )
+
+    assert 63 == len(seed)
+    assert expected == permanent.stream(seed, b"", 64).hex()
+    assert expected == permanent.stream(seed[:40], seed[40:], 64).hex()
+
+
+def test_wide_streams_of_words_are_those_of_the_cpp_client() -> None:
+    """HmacDrbgTextStrings; a longer stream begins with a shorter one."""
+    forty = permanent.stream(b"key", b"value", 40)
+
+    assert "89d71bb8a37d80c26e639cbd68f3607aa94deef425a7afbbf8d00992af92" == forty[:30].hex()
+    assert forty == permanent.stream(b"key", b"value", 64)[:40]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (b"value", "90fbfcf15e74a36b89dbdb2a721d9aecffdfdddc5c83e27f7592594f71932481"),
+        (b"", "5d5d139563c95b5967b9bd9a8c9b233a9dedb45072794cd232dc1b74832607d0"),
+        (b"\x00", "8a8dfb9656dccf21b7ea526911243b7568f432815f1cd43a42771f2db4aaa525"),
+        (b"\x00a", "5787df47c2c486645a6af89844c34636fc5bb78b1b8729a06ca875567b75c05a"),
+    ],
+)
+def test_narrow_streams_are_one_hmac(message: bytes, expected: str) -> None:
+    """HmacSha256 of the C++ client: nothing, and zero bytes, are messages too."""
+    assert expected == permanent.stream(b"key", message, 32).hex()
+    assert expected == permanent.stream(b"key", message, 5).hex()
+
+
+@pytest.mark.parametrize(
+    ("bits", "expected"),
+    [(5, "0000001f"), (32, "0000001f"), (33, "000000001f"), (64, "0" * 14 + "1f")],
+)
+def test_the_message_is_big_endian_and_four_bytes_at_least(bits: int, expected: str) -> None:
+    """A filter whose lowest five bits are set, after its prefix."""
+    assert (
+        "016964" + expected
+        == permanent.filter_message(0x1F, bits, permanent.encoder_prefix(b"id")).hex()
+    )
+    assert expected == permanent.filter_message(0x1F, bits, permanent.BARE).hex()
+
+
+def test_secrets_of_scopes_have_nothing_in_common() -> None:
+    """HMAC-SHA256 of a label and the scope; an empty scope is one too."""
+    device = b"d" * 32
+    secrets = {permanent.scope_secret(device, scope) for scope in (b"", b"a", b"b", b"ab")}
+
+    assert 4 == len(secrets)
+    assert hmac.new(
+        device, b"shuffledp v1 permanent responsea", hashlib.sha256
+    ).digest() == permanent.scope_secret(device, b"a")
+    assert permanent.scope_secret(b"e" * 32, b"a") not in secrets
+
+
+@pytest.mark.parametrize("bits", [8, 40])
+def test_without_permanent_noise_a_filter_is_its_own_response(bits: int) -> None:
+    """F = 0 replaces nothing, and f = 127/128 nearly all."""
+    assert 0x5A == _respond(0x5A, bits, 0, b"secret", _PREFIX)
+    kept = [_respond(filled, 8, 127, bytes([filled]), _PREFIX) == filled for filled in range(200)]
+    assert sum(kept) < 10  # 0.8 are expected; these secrets are fixed

@@ -1,0 +1,187 @@
+import itertools
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Final
+
+import pytest
+
+from common.accounting.reference.general_blanket import rappor_pair
+from common.accounting.reference.randomizers import rappor
+from common.errors import TaskError
+from common.mechanisms.rappor.probabilities import Chance, RapporChances
+from common.mechanisms.unary import SymmetricUnary
+from common.mechanisms.weights import ResponseWeights
+from deploy.audit.code.enumeration import Law
+
+_PRECISE: Final = Context(prec=80)
+
+
+@pytest.mark.parametrize(
+    ("hashes", "f", "p", "q", "one", "lifetime"),
+    [
+        (4, "0.5", "0.5", "0.75", 2.1486, 8.7889),
+        (2, "0.5", "0.5", "0.75", 1.0743, 4.3944),
+        (2, "0.75", "0.5", "0.75", 0.5343, 2.0433),  # Chrome's; the notes print .5354
+        (2, "0", "0.25", "0.75", 4.3944, math.inf),
+        (1, "0.5", "0.25", "0.75", 1.0217, 2.1972),
+    ],
+)
+def test_epsilons_are_the_known_ones(  # noqa: PLR0917
+    hashes: int, f: str, p: str, q: str, one: float, lifetime: float
+) -> None:
+    """Of one report and of a lifetime, for published settings."""
+    chances = RapporChances.rounded(Fraction(f), Fraction(p), Fraction(q))
+
+    assert one == pytest.approx(chances.report_epsilon(hashes), abs=6e-5)
+    assert lifetime == pytest.approx(chances.permanent_epsilon(hashes), abs=6e-5)
+
+
+@pytest.mark.parametrize(
+    ("f", "p", "q", "one", "lifetime"),
+    [("0.45", "0.39", "0.61", 0.9728, 4.9471), ("0", "0.225", "0.775", 4.9471, math.inf)],
+)
+def test_what_must_be_rounded_costs_a_little_less_than_it_says(
+    f: str, p: str, q: str, one: float, lifetime: float
+) -> None:
+    """The public regression tests eps_1_1, whose f becomes 58/128, and eps_1_5."""
+    chances = RapporChances.rounded(Decimal(f), Decimal(p), Decimal(q))
+
+    assert one - 0.011 < chances.report_epsilon(2) < one
+    assert chances.permanent_epsilon(2) <= lifetime
+    assert chances.permanent_epsilon(2) == pytest.approx(lifetime, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("f", "p", "q"),
+    [(0.1, 0.2, 0.9), (Fraction(1, 3), Fraction(1, 3), Fraction(2, 3)), (0.7, 0.0, 0.99999)],
+)
+def test_rounding_lets_no_epsilon_grow(f: Chance, p: Chance, q: Chance) -> None:
+    """And moves each chance by less than one step, towards more noise."""
+    chances = RapporChances.rounded(f, p, q)
+    exact_f, exact_p, exact_q = Fraction(f), Fraction(p), Fraction(q)
+    unset = (1 - exact_f) * exact_p + exact_f * (exact_p + exact_q) / 2
+    shown = (1 - exact_f) * exact_q + exact_f * (exact_p + exact_q) / 2
+
+    assert 0 <= Fraction(chances.permanent, 128) - exact_f < Fraction(1, 128)
+    assert 0 <= Fraction(chances.unset, 65536) - exact_p < Fraction(1, 65536)
+    assert 0 <= exact_q - Fraction(chances.set, 65536) < Fraction(1, 65536)
+    assert chances.report_epsilon(1) <= math.log(shown * (1 - unset) / (unset * (1 - shown)))
+    assert chances.permanent_epsilon(1) <= 2 * math.log((2 - exact_f) / exact_f)
+
+
+@pytest.mark.parametrize(
+    ("f", "p", "q", "sentence"),
+    [
+        (-0.1, 0.5, 0.75, "f is -0.1; it must lie between 0 and 1"),
+        (0.5, 1.5, 0.75, "p is 1.5; it must lie between 0 and 1"),
+        (0.5, 0.5, math.nan, "q must be a number"),
+        (0.5, 0.5, math.inf, "q must be a number"),
+        (0.999, 0.5, 0.75, "f is 0.999; rounded up to 128ths it must be below 1"),
+        (0.5, 0.75, 0.5, "p is 0.75 and q 0.5; rounded to 65536ths p must be below q"),
+        (0.5, 0.500001, 0.500002, "p must be below q"),
+    ],
+)
+def test_what_is_no_chance_is_refused(f: float, p: float, q: float, sentence: str) -> None:
+    """Each with the number that breaks the rule."""
+    with pytest.raises(TaskError, match=sentence):
+        RapporChances.rounded(f, p, q)
+
+
+def _law(bits: int, filled: frozenset[int], is_set: float, unset: float) -> Law:
+    """Law of a filter whose bits are shown independently."""
+    return {
+        shown: math.prod(
+            (chance if bit else 1 - chance)
+            for bit, chance in zip(
+                shown, [is_set if i in filled else unset for i in range(bits)], strict=True
+            )
+        )
+        for shown in itertools.product((0, 1), repeat=bits)
+    }
+
+
+def _worst(bits: int, hashes: int, is_set: float, unset: float) -> float:
+    """Largest log-ratio over all reports and all pairs of filters that up to h hashes can fill."""
+    filters = [
+        frozenset(filled)
+        for size in range(1, hashes + 1)
+        for filled in itertools.combinations(range(bits), size)
+    ]
+    laws = [_law(bits, filled, is_set, unset) for filled in filters]
+    return max(
+        math.log(one[shown] / other[shown]) for one in laws for other in laws for shown in one
+    )
+
+
+@pytest.mark.parametrize(("bits", "hashes"), [(6, 2), (4, 1), (6, 3)])
+@pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.0, 1.0), (0.0, 0.25, 0.625)])
+def test_epsilons_are_those_of_the_worst_two_texts(
+    bits: int, hashes: int, f: float, p: float, q: float
+) -> None:
+    """By enumeration of every filter, with hashes that collide too, and of every report."""
+    chances = RapporChances.rounded(f, p, q)
+    one = _worst(bits, hashes, chances.set_chance, chances.unset_chance)
+
+    assert one == pytest.approx(chances.report_epsilon(hashes), rel=1e-12)
+    if f:
+        lifetime = _worst(bits, hashes, 1 - f / 2, f / 2)
+        assert lifetime == pytest.approx(chances.permanent_epsilon(hashes), rel=1e-12)
+
+
+def test_texts_that_must_share_bits_give_away_less() -> None:
+    """Of 3 bits two hashes cannot fill four: what is stated is more than the worst."""
+    chances = RapporChances.rounded(0.5, 0.5, 0.75)
+    worst = _worst(3, 2, chances.set_chance, chances.unset_chance)
+
+    assert worst < chances.report_epsilon(2) - 0.1
+
+
+@pytest.mark.parametrize("hashes", [1, 3, 16])
+@pytest.mark.parametrize(("a", "p", "q"), [(64, 2**15, 49152), (1, 0, 65536), (127, 100, 101)])
+def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
+    hashes: int, a: int, p: int, q: int
+) -> None:
+    """In 80 digits, from p* and q* as the paper writes them."""
+    chances = RapporChances(permanent=a, unset=p, set=q)
+    f, low, high = Fraction(a, 128), Fraction(p, 65536), Fraction(q, 65536)
+    unset = f * (low + high) / 2 + (1 - f) * low
+    shown = f * (low + high) / 2 + (1 - f) * high
+    ratio = shown * (1 - unset) / (unset * (1 - shown))
+    exact = hashes * _PRECISE.ln(_PRECISE.divide(ratio.numerator, ratio.denominator))
+    stated = chances.report_epsilon(hashes)
+
+    assert float(unset) == chances.unset_chance
+    assert float(shown) == chances.set_chance
+    assert Decimal(math.nextafter(stated, 0)) < exact <= Decimal(stated)
+
+
+@pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.25, 0.75), (0.5, 0.0, 1.0)])
+def test_the_accountant_is_told_what_it_derives_itself(f: float, p: float, q: float) -> None:
+    """From integers here, from floats there; by its general blanket too."""
+    found = RapporChances.rounded(f, p, q).one_hash_reduction(third=True)
+    expected = rappor(f, p, q)
+    pair = rappor_pair(f, p, q, hashes=1)
+
+    assert expected.answers == pytest.approx(found.answers, rel=1e-12)
+    assert expected.local_epsilon == pytest.approx(found.local_epsilon, rel=1e-12)
+    assert expected.blanket == pytest.approx(found.blanket, rel=1e-12)
+    assert expected.signal == pytest.approx(found.signal, rel=1e-12)
+    assert ("independent", True) == (found.third_value, found.pairwise_independent)
+    assert pair.blanket == pytest.approx(found.blanket, rel=1e-12)
+
+
+@pytest.mark.parametrize("a", [1, 32, 64, 127])
+def test_basic_one_time_is_symmetric_unary(a: int) -> None:
+    """Its f is twice the chance that a bit is flipped: every figure is the same."""
+    chances = RapporChances(permanent=a, unset=0, set=65536)
+    unary = SymmetricUnary(5, ResponseWeights(true=256 - a, other=a))
+    found, expected = chances.one_hash_reduction(third=True), unary.reduction
+
+    assert (unary.p, unary.q) == (chances.set_chance, chances.unset_chance)
+    assert unary.local_epsilon == pytest.approx(chances.report_epsilon(1), rel=1e-15)
+    assert chances.report_epsilon(1) == chances.permanent_epsilon(1)
+    assert expected.answers == pytest.approx(found.answers, rel=1e-15)
+    assert expected.blanket == pytest.approx(found.blanket, rel=1e-15)
+    assert expected.signal == pytest.approx(found.signal, rel=1e-15)
+    assert expected.third_value == found.third_value

@@ -1,0 +1,348 @@
+import dataclasses
+import itertools
+from collections import Counter
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.errors import ReportError, TaskError, ValueRangeError
+from common.mechanisms.base import Randomizer, Reports, is_null, null_reports
+from common.mechanisms.rappor import bloom
+from common.mechanisms.rappor import permanent_response as permanent
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.reduction import MatchCountReduction, PureReduction
+from common.task.specs import RapporSpec
+from tests.support.mechanisms import Scripted
+
+_FULL: Final = Rappor.specify(bits=16, hashes=2, cohorts=4, f=0.5, p=0.5, q=0.75)
+_ONE_TIME: Final = Rappor.specify(bits=40, hashes=2, cohorts=8, f=0.5, p=0, q=1)
+_BASIC: Final = Rappor.specify(bits=5, f=0.5, p=0.25, q=0.75, encoding="labels")
+_BASIC_ONE_TIME: Final = Rappor.specify(bits=8, f=0.5, p=0, q=1, encoding="labels")
+_EVERY: Final = {
+    "full": _FULL,
+    "one-time": _ONE_TIME,
+    "basic": _BASIC,
+    "basic one-time": _BASIC_ONE_TIME,
+}
+_ALL = pytest.mark.parametrize("name", _EVERY)
+
+
+def _example(name: str) -> Rappor:
+    spec = _EVERY[name]
+    labels = [f"v{place}" for place in range(spec.bits)]
+    return Rappor.of(spec, labels)
+
+
+def _secrets(count: int) -> list[bytes]:
+    return [permanent.scope_secret(number.to_bytes(32, "big"), b"test") for number in range(count)]
+
+
+def _bits(mechanism: Rappor, reports: Reports) -> list[tuple[int, ...]]:
+    bits = np.unpackbits(reports["bits"], axis=1, bitorder="little")
+    assert not bits[:, mechanism.spec.bits :].any()
+    return [tuple(row) for row in bits[:, : mechanism.spec.bits].tolist()]
+
+
+def test_the_integers_are_those_of_the_letters() -> None:
+    """As f in 128ths, p and q in 65536ths; a report has two bytes of cohort and a spare bit."""
+    assert (64, 2**15, 3 * 2**14) == (
+        _FULL.permanent_weight,
+        _FULL.unset_weight,
+        _FULL.set_weight,
+    )
+    assert (2 + 3, 2 + 6) == (_FULL.report_bytes, _ONE_TIME.report_bytes)
+    assert (2 + 1, 2 + 2) == (_BASIC.report_bytes, _BASIC_ONE_TIME.report_bytes)
+    assert _ONE_TIME.one_time
+    assert not _FULL.one_time
+
+
+@_ALL
+def test_each_variant_is_a_randomizer(name: str) -> None:
+    """What every mechanism offers, by its types; and its epsilons in order."""
+    mechanism: Randomizer = _example(name)
+    rappor = _example(name)
+
+    assert mechanism.keeps_promise(mechanism.local_epsilon)
+    assert not mechanism.keeps_promise(np.nextafter(mechanism.local_epsilon, 0))
+    assert mechanism.keeps_promise(np.inf)
+    assert not mechanism.keeps_promise(np.nan)
+    assert rappor.local_epsilon <= rappor.permanent_epsilon
+    assert rappor.spec.one_time == (rappor.local_epsilon == rappor.permanent_epsilon)
+
+
+@_ALL
+def test_a_permanent_response_is_that_of_the_public_client(name: str) -> None:
+    """Bit by bit in whole numbers: cohort, filter, stream, coins."""
+    mechanism = _example(name)
+    spec = mechanism.spec
+    texts, secrets = [f"v{number % 5}" for number in range(40)], _secrets(40)
+    made = mechanism.permanent(texts, secrets)
+
+    for text, secret, response in zip(texts, secrets, made, strict=True):
+        cohort = permanent.cohort_of(secret, spec.cohorts, spec.bits)
+        if spec.encoding == "labels":
+            places = {int(text[1:])}
+        else:
+            places = set(bloom.positions(text.encode(), cohort, spec.bits, spec.hashes))
+        filled = sum(1 << place for place in places)
+        message = permanent.filter_message(filled, spec.bits, b"\x01")
+        octets = permanent.stream(secret, message, spec.bits)
+        expected = [
+            octets[i] & 1 if octets[i] >> 1 < spec.permanent_weight else int(i in places)
+            for i in range(spec.bits)
+        ]
+        assert cohort == response["cohort"]
+        assert [tuple(expected)] == _bits(mechanism, response[None])
+
+
+@_ALL
+def test_a_permanent_response_stays(name: str) -> None:
+    """The same person and text give it again, alone or among others; another secret does not."""
+    mechanism = _example(name)
+    texts, secrets = [f"v{number % 5}" for number in range(30)], _secrets(30)
+    whole = mechanism.permanent(texts, secrets)
+    alone = [mechanism.permanent([t], [s]) for t, s in zip(texts, secrets, strict=True)]
+
+    assert whole.tobytes() == b"".join(each.tobytes() for each in alone)
+    assert whole.tobytes() == mechanism.permanent([t.encode() for t in texts], secrets).tobytes()
+    assert whole.tobytes() != mechanism.permanent(texts, _secrets(31)[1:]).tobytes()
+
+
+def test_a_report_has_its_exact_law() -> None:
+    """
+    Over every draw: with p = 1/4 and q = 3/4 a bit depends on the upper two of its 16 bits alone.
+
+    Of a permanent response with bits 1, 0 the four reports have chances 3/16, 9/16, 1/16, 3/16.
+    """
+    mechanism = Rappor.of(
+        Rappor.specify(bits=2, f=0.5, p=0.25, q=0.75, encoding="labels"), ["a", "b"]
+    )
+    draws = np.array(list(itertools.product([quarter << 14 for quarter in range(4)], repeat=2)))
+    response = np.zeros(16, dtype=mechanism.report_dtype)
+    response["bits"][:, 0] = 1
+    seen = Counter(_bits(mechanism, mechanism.randomize(response, Scripted(draws))))
+
+    assert {(0, 0): 3, (1, 0): 9, (0, 1): 1, (1, 1): 3} == seen
+
+
+def test_the_largest_weights_are_certain() -> None:
+    """Whatever is drawn: p = 0 shows no unset bit, q = 1 each set one."""
+    response = np.zeros(2, dtype=_example("basic").report_dtype)
+    response["bits"][:, 0] = 0b00101
+    draws = np.array([[0] * 5, [65535] * 5])
+    no_p = Rappor.of(dataclasses.replace(_BASIC, unset_weight=0), [f"v{i}" for i in range(5)])
+    all_q = Rappor.of(dataclasses.replace(_BASIC, set_weight=65536), [f"v{i}" for i in range(5)])
+
+    assert [0b00101, 0] == no_p.randomize(response, Scripted(draws))["bits"][:, 0].tolist()
+    assert [0b11111, 0b00101] == all_q.randomize(response, Scripted(draws))["bits"][:, 0].tolist()
+
+
+@pytest.mark.parametrize("name", ["one-time", "basic one-time"])
+def test_a_one_time_report_is_the_permanent_response(name: str) -> None:
+    """Nothing is drawn, and what is given back is no view of it."""
+    mechanism = _example(name)
+    response = mechanism.permanent(["v1", "v2"], _secrets(2))
+    kept = response.tobytes()
+    reports = mechanism.randomize(response, Scripted())
+
+    assert kept == reports.tobytes()
+    reports["cohort"] = 0
+    reports["bits"] = 0
+    assert kept == response.tobytes()
+
+
+@_ALL
+def test_counts_are_those_of_the_reports(name: str) -> None:
+    """Cohorts, then bits by cohort; in one piece and in several."""
+    mechanism = _example(name)
+    spec, rng = mechanism.spec, np.random.default_rng(1)
+    texts = [f"v{number % 5}" for number in range(3000)]
+    reports = mechanism.randomize(mechanism.permanent(texts, _secrets(3000)), rng)
+    expected = np.zeros((spec.cohorts, 1 + spec.bits), dtype=np.int64)
+    for cohort, bits in zip(reports["cohort"], _bits(mechanism, reports), strict=True):
+        expected[cohort] += (1, *bits)
+    cells = mechanism.tally(reports)
+
+    assert np.int64 == cells.dtype
+    assert expected[:, 0].tolist() == cells[: spec.cohorts].tolist()
+    assert expected[:, 1:].ravel().tolist() == cells[spec.cohorts :].tolist()
+    parts = [mechanism.tally(part) for part in np.array_split(reports, 3)]
+    assert cells.tolist() == np.sum(parts, axis=0).tolist()
+
+
+def test_many_people_are_drawn_and_counted_in_pieces() -> None:
+    """4,194,304 bits at a time: 30,000 reports of 320 bits make three pieces."""
+    mechanism = Rappor.of(Rappor.specify(bits=320, hashes=1, cohorts=2, f=0.5, p=0.25, q=0.75), [])
+    response = np.zeros(30_000, dtype=mechanism.report_dtype)
+    response["cohort"] = np.arange(30_000) % 2
+    response["bits"][:, 1] = 0xFF
+    reports = mechanism.randomize(response, np.random.default_rng(2))
+    bits = np.array(_bits(mechanism, reports))
+    cells = mechanism.tally(reports)
+
+    assert 3 == len(list(mechanism._parts(30_000)))
+    assert [15_000, 15_000, *bits[::2].sum(axis=0), *bits[1::2].sum(axis=0)] == cells.tolist()
+    assert 0.75 == pytest.approx(bits[27_000:, 8:16].mean(), abs=0.02)
+    assert 0.25 == pytest.approx(bits[27_000:, 16:].mean(), abs=0.02)
+
+
+@_ALL
+def test_nobody_makes_no_reports(name: str) -> None:
+    """And counts of 0, made or sampled."""
+    mechanism, rng = _example(name), np.random.default_rng(3)
+    made = mechanism.tally(mechanism.randomize(mechanism.permanent([], []), rng))
+
+    assert not made.any()
+    assert (mechanism.spec.cohorts * (1 + mechanism.spec.bits),) == made.shape
+    assert made.tolist() == mechanism.sample_cells(np.zeros(2, int), ["v1", "v2"], rng).tolist()
+    assert made.tolist() == mechanism.sample_cells(np.zeros(0, int), [], rng).tolist()
+
+
+def test_sampled_cells_of_certain_bits_are_certain() -> None:
+    """With hardly any noise: 7 and 5 people's own bits, none twice where hashes agree."""
+    spec = Rappor.specify(bits=16, hashes=8, cohorts=1, f=0, p=1 / 65536, q=65535 / 65536)
+    mechanism = Rappor.of(spec, [])
+    cells = mechanism.sample_cells(np.array([7, 5]), ["a", "b"], np.random.default_rng(4))
+    own = [set(bloom.positions(text, 0, 16, 8)) for text in (b"a", b"b")]
+
+    assert len(own[0]) < 8
+    assert [12, *(7 * (i in own[0]) + 5 * (i in own[1]) for i in range(16))] == cells.tolist()
+
+
+@_ALL
+@given(junk=st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_any_bytes_are_counted_or_refused(name: str, junk: bytes) -> None:
+    """Reports from anywhere are valid or not, and counting gives counts or a ReportError."""
+    mechanism = _example(name)
+    whole = len(junk) // mechanism.report_dtype.itemsize * mechanism.report_dtype.itemsize
+    reports = np.frombuffer(junk[:whole], dtype=mechanism.report_dtype)
+    valid = mechanism.valid(reports)
+    cells = mechanism.tally(reports[valid])
+
+    assert (len(reports),) == valid.shape
+    assert not (valid & is_null(reports)).any()
+    assert int(valid.sum()) == cells[: mechanism.spec.cohorts].sum()
+    if not valid.all():
+        with pytest.raises(ReportError, match="a cohort is not below"):
+            mechanism.tally(reports)
+
+
+@_ALL
+def test_a_report_with_every_bit_set_is_not_the_null_report(name: str) -> None:
+    """There is always a spare bit, a multiple of eight bits included; and padding is no report."""
+    mechanism = _example(name)
+    every = np.zeros(1, dtype=mechanism.report_dtype)
+    packed = np.packbits(np.ones(mechanism.spec.bits, dtype=np.uint8), bitorder="little")
+    every["bits"][0, : len(packed)] = packed
+    every["cohort"] = mechanism.spec.cohorts - 1
+
+    assert mechanism.valid(every).all()
+    assert not is_null(every).any()
+    padding = null_reports(3, mechanism.report_dtype)
+    assert not mechanism.valid(padding).any()
+
+
+@_ALL
+def test_a_bit_or_a_cohort_beyond_the_last_is_no_report(name: str) -> None:
+    """Whichever of them it is."""
+    mechanism = _example(name)
+    for bit in range(8 * (mechanism.report_dtype.itemsize - 2)):
+        report = np.zeros(1, dtype=mechanism.report_dtype)
+        report["bits"][0, bit // 8] = 1 << bit % 8
+        assert (bit < mechanism.spec.bits) == mechanism.valid(report)[0]
+    for cohort in (mechanism.spec.cohorts, 255, 256, 65535):
+        report = np.zeros(1, dtype=mechanism.report_dtype)
+        report["cohort"] = cohort
+        assert not mechanism.valid(report)[0]
+
+
+@pytest.mark.parametrize("text", ["ä" * 129, b"x" * 257])
+def test_a_text_that_is_too_long_is_refused(text: str | bytes) -> None:
+    """By its length in UTF-8; the text is not repeated."""
+    with pytest.raises(ValueRangeError) as refused:
+        _example("full").permanent([text], _secrets(1))
+    assert "a text must have at most 256 bytes in UTF-8" == str(refused.value)
+    assert _example("full").permanent(["ä" * 128], _secrets(1)).shape == (1,)
+
+
+def test_what_is_no_text_is_refused() -> None:
+    """Half of a surrogate pair; neither the error nor its cause repeats it."""
+    with pytest.raises(ValueRangeError) as refused:
+        _example("full").permanent(["secret\ud800"], _secrets(1))
+    assert "a text holds half of a surrogate pair" == str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+def test_what_is_no_label_is_refused() -> None:
+    """Without naming it."""
+    with pytest.raises(ValueRangeError) as refused:
+        _example("basic").permanent(["v5"], _secrets(1))
+    assert "a text must be one of the task's labels" == str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "sentence"),
+    [
+        (_BASIC, [], "there are no labels"),
+        (_BASIC, ["a"] * 4, "there are 4 labels for a domain_size of 5"),
+        (_BASIC, ["a"] * 5, "two items have the same label"),
+        (dataclasses.replace(_FULL, report_bytes=9), [], "a report of 16 bits has 5"),
+        (
+            dataclasses.replace(_FULL, bits=264, hashes=9, report_bytes=36),
+            [],
+            "hashes is 9; a filter of 264 bits allows at most 8",
+        ),
+    ],
+)
+def test_integers_that_describe_no_rappor_are_refused(
+    spec: RapporSpec, labels: list[str], sentence: str
+) -> None:
+    """Each with the number that breaks the rule."""
+    with pytest.raises(TaskError, match=sentence):
+        Rappor.of(spec, labels)
+
+
+def test_candidates_are_not_a_filters_labels() -> None:
+    """A task may name candidates: the mechanism is the same, and may not hold them."""
+    assert Rappor.of(_FULL, []) == Rappor.of(_FULL, ["a", "b"])
+    with pytest.raises(TaskError, match="have no labels"):
+        Rappor(_FULL, ("a",))
+
+
+def test_one_hash_is_a_match_count_and_more_are_not() -> None:
+    """Of labels an attack may speak, if there are three; of filters none does."""
+    one = Rappor.of(Rappor.specify(bits=16, cohorts=4, f=0.5, p=0.5, q=0.75), [])
+    two = Rappor.of(Rappor.specify(bits=2, f=0.5, p=0.5, q=0.75, encoding="labels"), ["a", "b"])
+    found = [mechanism.reduction for mechanism in (_example("basic"), one, two)]
+
+    assert ["independent", "none", "none"] == [
+        each.third_value for each in found if isinstance(each, MatchCountReduction)
+    ]
+    more = _example("full")
+    assert PureReduction(local_epsilon=more.local_epsilon) == more.reduction
+
+
+def test_cohorts_change_nothing_for_the_worst_pair() -> None:
+    """
+    The reports of 2 cohorts and 3 bits, listed: of two texts apart in both, the blanket's law.
+
+    U supports each with chance p*, both with p*², and R is γU and else U given support.
+    """
+    spec = Rappor.specify(bits=3, cohorts=2, f=0.5, p=0.25, q=0.75)
+    reduction = Rappor.of(spec, []).reduction
+    assert isinstance(reduction, MatchCountReduction)
+    shown, unset = Rappor.of(spec, []).set_chance, Rappor.of(spec, []).unset_chance
+    own = {0: 1, 1: 2}
+    for cohort, bits in itertools.product(range(2), itertools.product((0, 1), repeat=3)):
+        blanket = 0.5 * np.prod([unset if bit else 1 - unset for bit in bits])
+        chances = [shown if place == own[cohort] else unset for place in range(3)]
+        law = 0.5 * np.prod(
+            [chance if bit else 1 - chance for bit, chance in zip(bits, chances, strict=True)]
+        )
+        lift = reduction.signal * reduction.answers if bits[own[cohort]] else 0.0
+        assert law == pytest.approx(blanket * (reduction.blanket + lift), rel=1e-12)

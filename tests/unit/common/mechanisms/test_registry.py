@@ -1,0 +1,146 @@
+import dataclasses
+import math
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from common.errors import TaskError
+from common.mechanisms.base import Mechanism
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.mechanisms.randomized_response import Grr, Warner
+from common.mechanisms.registry import _CATALOGUE, mechanism_of, specify
+from common.mechanisms.square_wave import SquareWave
+from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
+from common.protocols import MechanismName
+from common.task.task import Task
+from tests.support.tasks import published
+
+_LABELS = tuple(f"item {number}" for number in range(100))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wishes", "built"),
+    [
+        ("ldp-warner", {"domain_size": 2}, Warner),
+        ("ldp-grr", {}, Grr),
+        ("ldp-sue", {}, SymmetricUnary),
+        ("ldp-oue", {}, OptimizedUnary),
+        ("ldp-blh", {"buckets": 2}, LocalHashing),
+        ("ldp-olh", {"buckets": 7}, LocalHashing),
+        ("ldp-olh-strings", {"buckets": 8, "labels": _LABELS}, StringHashing),
+        ("ldp-sw", {}, SquareWave),
+        ("ddps", {"domain_size": 2}, Warner),
+    ],
+)
+def test_every_mechanism_goes_into_a_task_and_out_again(
+    protocol: str, wishes: dict[str, Any], built: type[Mechanism]
+) -> None:
+    """Over its published bytes; it keeps the task's promise, and makes reports of its length."""
+    drafted = {"protocol": protocol, "buckets": 0, "dummies_per_user": 0} | wishes
+    task = Task.from_bytes(published(**drafted).task.to_bytes())
+    mechanism, rng = mechanism_of(task), np.random.default_rng(1)
+    reports = mechanism.randomize(np.array([0, 1, 1]), rng)
+
+    assert type(mechanism) is built
+    assert mechanism.keeps_promise(task.local_epsilon)
+    assert mechanism.local_epsilon == pytest.approx(task.local_epsilon, abs=1e-8)
+    assert 3 * task.mechanism.report_bytes == len(reports.tobytes())
+    assert mechanism.valid(reports).all()
+    assert mechanism.tally(reports).sum() >= 0
+    assert task.domain_size == mechanism.domain_size
+
+
+def test_every_name_has_its_line() -> None:
+    """A mechanism that a task may name is one that can be built."""
+    assert set(get_args(MechanismName)) == set(_CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wishes", "change", "message"),
+    [
+        ("ldp-warner", {"domain_size": 2}, {"buckets": 3}, "as many buckets and one digit"),
+        ("ldp-sue", {}, {"buckets": 3}, "symmetric-unary has 2 buckets and one digit here"),
+        ("ldp-sue", {}, {"digits": 2}, "the task says 2 and 2"),
+        ("ldp-sue", {}, {"report_bytes": 12}, "a report of this mechanism has 13"),
+        ("ldp-oue", {}, {"buckets": 100}, "optimized-unary has 2 buckets"),
+        ("ldp-sw", {}, {"buckets": 127}, "square-wave has 126 buckets"),
+        ("ldp-sw", {}, {"buckets": 99}, "square-wave has 100 buckets"),
+        ("ldp-sw", {}, {"digits": 2}, "the task says 126 and 2"),
+        (
+            "ldp-olh-strings",
+            {"buckets": 8, "labels": _LABELS},
+            {"digits": 2},
+            "string-hashing has 8 buckets and one digit here",
+        ),
+    ],
+)
+def test_a_mechanism_has_one_form_only(
+    protocol: str, wishes: dict[str, Any], change: dict[str, Any], message: str
+) -> None:
+    """Integers that say nothing cannot be other than they are."""
+    drafted = {"protocol": protocol, "buckets": 0, "dummies_per_user": 0} | wishes
+    task = published(**drafted).task
+
+    with pytest.raises(TaskError, match=message):
+        mechanism_of(
+            dataclasses.replace(task, mechanism=dataclasses.replace(task.mechanism, **change))
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "domain_size", "local_epsilon", "message"),
+    [
+        ("symmetric-unary", 5, math.inf, "needs local noise"),
+        ("optimized-unary", 2**20, 1.0, "a report has room for 524287 bits"),
+        ("warner", 3, 1.0, "it must be 2"),
+        ("square-wave", 2**24, 1.0, "buckets is 25369934; it must lie"),
+        ("string-hashing", 5, 1.0, "buckets is 0"),
+        ("grr", 5, 21.0, "local_epsilon is 21.0"),
+        ("symmetric-unary", 5, 21.0, "local_epsilon is 21.0"),
+    ],
+)
+def test_a_mechanism_that_does_not_fit_is_not_specified(
+    name: MechanismName, domain_size: int, local_epsilon: float, message: str
+) -> None:
+    """The message names the rule."""
+    with pytest.raises(TaskError, match=message):
+        specify(name, domain_size=domain_size, buckets=0, local_epsilon=local_epsilon)
+
+
+def test_a_task_names_its_mechanism() -> None:
+    """Hashing where there are fewer buckets than items, GRR where there are not."""
+    assert isinstance(mechanism_of(published().task), LocalHashing)
+    assert isinstance(mechanism_of(published(domain_size=13).task), Grr)
+
+
+@pytest.mark.parametrize("buckets", [13, 0])
+def test_a_task_without_local_noise_has_the_weights_1_and_0(buckets: int) -> None:
+    """Hashed or not; the mechanism is rebuilt from those integers."""
+    task = published(
+        buckets=buckets, local_epsilon=math.inf, dummies_per_user=100, n_min=100, target_size=100
+    ).task
+
+    assert (1, 0) == (task.item_mechanism.true_weight, task.item_mechanism.other_weight)
+    assert math.inf == mechanism_of(task).local_epsilon
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"buckets": 12}, "prime"),
+        ({"digits": 8}, "seeds"),
+        ({"digits": 2, "buckets": 10_007}, "seeds"),
+        ({"report_bytes": 13}, "report_bytes is 13"),
+    ],
+)
+def test_integers_that_describe_no_mechanism_are_refused(
+    change: dict[str, Any], message: str
+) -> None:
+    """A signed task may still be nonsense."""
+    task = published().task
+    odd = dataclasses.replace(task, mechanism=dataclasses.replace(task.mechanism, **change))
+
+    with pytest.raises(TaskError, match=message):
+        mechanism_of(odd)

@@ -1,0 +1,128 @@
+import math
+from decimal import Context, Decimal
+
+import numpy as np
+import pytest
+
+from common.errors import TaskError
+from common.mechanisms.weights import ResponseWeights
+
+_PRECISE = Context(prec=80)
+_THOUSAND = sorted({round(float(e), 12) for e in np.geomspace(1e-6, 20, 997)} | {1.0, 4.0, 20.0})
+
+
+def test_no_two_inputs_differ_by_more_than_the_promise() -> None:
+    """For a thousand ε the exact ratio is at most e^ε, and short of it by less than 1e-9."""
+    for local_epsilon in _THOUSAND:
+        weights = ResponseWeights.for_epsilon(local_epsilon)
+        promise = _PRECISE.exp(Decimal(local_epsilon))
+        ratio = _PRECISE.divide(Decimal(weights.true), Decimal(weights.other))
+
+        assert ratio <= promise
+        assert ratio >= promise * (1 - Decimal("1e-9"))
+        assert weights.keeps_promise(local_epsilon)
+
+
+def test_a_weight_more_breaks_the_promise() -> None:
+    """The check is sharp to one unit of weight, so it would notice rounding up."""
+    for local_epsilon in _THOUSAND:
+        weights = ResponseWeights.for_epsilon(local_epsilon)
+        more = ResponseWeights(true=weights.true + 1, other=weights.other)
+
+        assert not more.keeps_promise(local_epsilon)
+
+
+@pytest.mark.parametrize("local_epsilon", [0.5, 1.0, 3.0, 12.0])
+def test_the_closest_fractions_above_the_promise_are_noticed(local_epsilon: float) -> None:
+    """Convergents of e^ε come as close as two 60-bit integers can; those above it are refused."""
+    promise = _PRECISE.exp(Decimal(local_epsilon))
+    rest, (p0, q0), (p1, q1) = promise, (0, 1), (1, 0)
+    seen = 0
+    while p1 < 2**60:
+        whole = int(rest)
+        (p0, q0), (p1, q1) = (p1, q1), (whole * p1 + p0, whole * q1 + q0)
+        rest = _PRECISE.divide(1, rest - whole)
+        if p1 > q1 and p1 < 2**63:
+            above = _PRECISE.divide(p1, q1) > promise
+            keeps = ResponseWeights(true=p1, other=q1).keeps_promise(local_epsilon)
+            assert not (above and keeps)
+            seen += above
+    assert seen > 5
+
+
+def test_the_local_epsilon_of_weights_is_rounded_up() -> None:
+    """For two thousand pairs of integers it is at least ln(true / other), by one unit at most."""
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        other = int(rng.integers(1, 2**40))
+        weights = ResponseWeights(true=other + int(rng.integers(1, 2**45)), other=other)
+        exact = _PRECISE.ln(_PRECISE.divide(weights.true, weights.other))
+        assert Decimal(weights.local_epsilon) > exact
+        assert Decimal(math.nextafter(weights.local_epsilon, 0)) <= exact
+
+
+def test_floating_point_would_break_the_promise() -> None:
+    """The reason for decimal arithmetic: a float exponential exceeds e^ε for many ε above 15."""
+    too_high = sum(
+        not ResponseWeights(true=int(np.floor(np.exp(epsilon) * 2**32)), other=2**32).keeps_promise(
+            float(epsilon)
+        )
+        for epsilon in np.linspace(15, 20, 200)
+    )
+
+    assert too_high > 50
+
+
+@pytest.mark.parametrize("local_epsilon", [0.0, 1e-10, -1.0, float("nan"), -math.inf, 20.0001])
+def test_epsilon_has_a_range(local_epsilon: float) -> None:
+    """Above 0 and at most 20, or infinite."""
+    with pytest.raises(TaskError, match="local_epsilon is"):
+        ResponseWeights.for_epsilon(local_epsilon)
+
+
+def test_answers_follow_the_integers_exactly() -> None:
+    """Every possible draw is mapped: `true` of them to the truth, `other` to each other answer."""
+
+    class EveryDraw:
+        def integers(self, low: int, high: int, **_: object) -> np.ndarray:
+            return np.arange(low, high)
+
+    weights = ResponseWeights(true=7, other=3)
+    for truth in range(4):
+        answers = weights.respond(np.full(16, truth), 4, EveryDraw())  # type: ignore[arg-type]
+        expected = [3] * 4
+        expected[truth] = 7
+        assert expected == np.bincount(answers, minlength=4).tolist()
+
+
+def test_without_noise_every_answer_is_the_truth() -> None:
+    """Weights 1 and 0: the local ε is infinite, nothing is drawn, and no finite promise is kept."""
+    weights, truth = ResponseWeights.for_epsilon(math.inf), np.array([3, 0, 2])
+    rng = np.random.default_rng(1)
+    before = rng.bit_generator.state
+
+    assert ResponseWeights(true=1, other=0) == weights
+    assert math.inf == weights.local_epsilon
+    assert 1 == weights.total(10**9)
+    assert truth.tolist() == weights.respond(truth, 4, rng).tolist()
+    assert before == rng.bit_generator.state
+    assert weights.keeps_promise(math.inf)
+    assert not weights.keeps_promise(20.0)
+
+
+def test_an_infinite_promise_is_kept_by_any_weights() -> None:
+    """It promises nothing."""
+    assert ResponseWeights(true=2**62, other=1).keeps_promise(math.inf)
+
+
+@pytest.mark.parametrize(("true", "other"), [(2, 0), (0, 0), (1, 1), (1, -1), (3, 4)])
+def test_weights_are_ordered(true: int, other: int) -> None:
+    """No noise has one form only, so that equal mechanisms have equal bytes."""
+    with pytest.raises(TaskError, match="the weights are"):
+        ResponseWeights(true=true, other=other)
+
+
+def test_the_sum_of_the_weights_stays_below_two_to_the_63() -> None:
+    """Otherwise a draw could not be a 64-bit integer."""
+    with pytest.raises(TaskError, match="2\\^63"):
+        ResponseWeights(true=2**62, other=2**61).total(4)

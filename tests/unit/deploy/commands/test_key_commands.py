@@ -1,0 +1,82 @@
+"""`shuffledp keys` and `shuffledp tokens`, as an operator types them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from analyzer.keys import AnalyzerKeys
+from analyzer.settings import AnalyzerSettings
+from common.crypto.signing import SigningIdentity
+from common.crypto.tokens import TokenIdentity
+from common.errors import SettingsError
+from common.runtime.state_directory import StateDirectory
+from deploy.cli import app
+
+
+def _run(*arguments: str) -> str:
+    found = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_keys_are_made_renewed_and_shown(tmp_path: Path) -> None:
+    """As a table and as JSON, with the analyzer's signing identity if it is asked for."""
+    keys, identity = str(tmp_path / "keys"), tmp_path / "identity.pub"
+    identity.write_text(SigningIdentity.generate().public_identity().raw.hex(), encoding="ascii")
+    made = json.loads(_run("keys", "make", keys, "--host", "a.example.org", "--json"))
+    renewed = json.loads(_run("keys", "renew", keys, "shuffler", "--json"))
+    shown = json.loads(_run("keys", "show", keys, "--identity", str(identity), "--json"))
+
+    assert ["authority", "analyzer", "shuffler", "user_agent", "operator"] == [
+        one["party"] for one in made["certificates"]
+    ]
+    changed = [
+        old["party"]
+        for old, new in zip(made["certificates"], renewed["certificates"], strict=True)
+        if old["sha256"] != new["sha256"]
+    ]
+    assert ["shuffler"] == changed
+    assert renewed["certificates"] == shown["certificates"]
+    assert len(shown["signing_identity"]) == 16
+    assert shown["signing_identity"] in _run("keys", "show", keys, "--identity", str(identity))
+
+
+def test_an_identity_is_made_before_the_first_start_and_renewed(tmp_path: Path) -> None:
+    """The service then starts with it; a renewed one is another, and nobody holds the state."""
+    state = tmp_path / "state"
+    first = json.loads(_run("keys", "identity", str(state), "--json"))
+    again = json.loads(_run("keys", "identity", str(state), "--json"))
+    assert first == again
+    assert first["identity"] == (state / "identity.pub").read_text(encoding="ascii")
+    assert first["identity"] in _run("keys", "identity", str(state))
+    schedule = AnalyzerSettings(state_directory=state, plaintext=True).schedule()
+    loaded = AnalyzerKeys.load(StateDirectory.open(state), schedule, 0.0)
+    assert first["identity"] == loaded.identity.public_identity().raw.hex()
+
+    with (
+        StateDirectory.open(state).held(),
+        pytest.raises(SettingsError, match="in use by another process"),
+    ):
+        _run("keys", "identity", str(state), "--renew")
+    renewed = json.loads(_run("keys", "identity", str(state), "--renew", "--json"))
+    assert first != renewed
+    assert renewed["identity"] == (state / "identity.pub").read_text(encoding="ascii")
+
+
+def test_tokens_are_made_under_one_key(tmp_path: Path) -> None:
+    """A token a line, in a file of mode 0600 that is never written over."""
+    key = ("--key-directory", str(tmp_path / "issuer"))
+    first, second = tmp_path / "one.txt", tmp_path / "two.txt"
+    one = json.loads(_run("tokens", "make", "3", "--out", str(first), *key, "--json"))
+    two = json.loads(_run("tokens", "make", "2", "--out", str(second), *key, "--json"))
+    tokens = [bytes.fromhex(line) for line in first.read_text(encoding="ascii").split()]
+
+    assert one["token_identity"] == two["token_identity"]
+    assert [True] * 3 == [
+        TokenIdentity.from_hex(one["token_identity"], "it").accepts(t) for t in tokens
+    ]
+    assert first.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(SettingsError, match="is there already"):
+        _run("tokens", "make", "3", "--out", str(first), *key)

@@ -1,0 +1,141 @@
+"""What the pages tell people to type is what the commands take, and leads to a result."""
+
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from typer.core import TyperOption
+
+from analyzer.settings import AnalyzerSettings
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.signing import SigningIdentity
+from common.crypto.suites import DEFAULT_SUITE
+from common.errors import BudgetError
+from common.runtime import settings
+from common.runtime.clock import SystemClock
+from deploy.tasks import drafts as draft_file
+from deploy.tasks import task_view
+from shuffler.settings import ShufflerSettings
+from tests.support.commands import (
+    COMMANDS,
+    ROOT,
+    blocks,
+    called,
+    commands_on,
+    examples,
+    words_of,
+)
+from user_agent.policy import Claim, Policy, check_totals
+from user_agent.settings import UserAgentSettings
+
+_PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "deploy").rglob("*.md"))]
+_ON_PAGES: Final = [(page, line) for page in _PAGES for line in commands_on(page)]
+_OPERATORS: Final = ROOT / "deploy" / "README.md"
+_PARTIES: Final = {
+    "analyzer.toml": AnalyzerSettings,
+    "shuffler.toml": ShufflerSettings,
+    "user_agent.toml": UserAgentSettings,
+}
+
+
+def _file(name: str, folder: Path) -> Path:
+    """Write the block that begins with a file's name, with an identity where a page has none."""
+    [text] = [one for one in blocks(_OPERATORS, "toml") if one.startswith(f"# {name}\n")]
+    file = folder / name
+    file.write_text(text.replace("…", "ab" * 32), encoding="utf-8")
+    return file
+
+
+def _given(folder: Path) -> UserAgentSettings:
+    """Read the user agent's settings as the page gives them."""
+    return settings.load(UserAgentSettings, _file("user_agent.toml", folder), {}, "SHUFFLEDP")
+
+
+def _trial() -> dict[str, Any]:
+    """Give what is changed of a user agent's settings for the five people."""
+    [text] = [one for one in blocks(_OPERATORS, "toml") if one.startswith("several_persons")]
+    return tomllib.loads(text)
+
+
+def test_commands_are_found_on_the_pages() -> None:
+    """By themselves, after a pipe, and in containers: else nothing below would be tested."""
+    lines = [line for _, line in _ON_PAGES]
+
+    assert any(line.startswith("shuffledp plan ") for line in lines)
+    for agent in ("state/user_agent.sock", "/run/shuffledp/user_agent.sock"):
+        assert any(f"contribute DIGEST --agent unix:{agent}" in line for line in lines)
+
+
+@pytest.mark.parametrize(("page", "line"), _ON_PAGES, ids=lambda one: getattr(one, "name", one))
+def test_a_page_names_options_that_there_are(page: Path, line: str) -> None:
+    """And every one that is required."""
+    words = words_of(line)
+    name, command = called(words)
+    options = {word for word in words if word.startswith("--")}
+    known = {option for parameter in command.params for option in parameter.opts}
+
+    assert "shuffledp" != name, page
+    assert set() == options - known - {"--help", "--version"}
+    for parameter in command.params:
+        if parameter.required and isinstance(parameter, TyperOption):
+            assert options & set(parameter.opts), parameter.name
+
+
+def test_a_plan_that_is_shown_is_one_that_devices_accept(tmp_path: Path) -> None:
+    """Its local cap is no more than what the user agent of the page answers up to."""
+    in_help = [one for command in COMMANDS.values() for one in examples(command)]
+    planned = [words_of(line) for line in [*in_help, *(line for _, line in _ON_PAGES)]]
+    caps = [
+        float(words[words.index("--local-cap") + 1])
+        for words in planned
+        if words[:2] == ["shuffledp", "plan"] and "--local-cap" in words
+    ]
+
+    assert len(caps) >= 2
+    assert max(caps) <= _given(tmp_path).local_epsilon_cap
+
+
+@pytest.mark.parametrize("name", _PARTIES)
+def test_the_settings_on_the_page_start_a_service(name: str, tmp_path: Path) -> None:
+    """Each of the three files, once the identities are filled in."""
+    settings.load(_PARTIES[name], _file(name, tmp_path), {}, "SHUFFLEDP")
+
+
+def test_the_settings_for_five_people_are_settings(tmp_path: Path) -> None:
+    """In the place of the same keys, or added."""
+    file = _file("user_agent.toml", tmp_path)
+    written = [
+        line
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if line.partition(" =")[0] not in _trial()
+    ]
+    [changed] = [one for one in blocks(_OPERATORS, "toml") if one.startswith("several_persons")]
+    file.write_text("\n".join([*written, changed]), encoding="utf-8")
+
+    assert settings.load(UserAgentSettings, file, {}, "SHUFFLEDP").several_persons
+
+
+def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> None:
+    """n_min is within reach, and a device answers; with the default caps it would not again."""
+    key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
+    draft = draft_file.read(_file("five.toml", tmp_path), key)
+    task = task_view.preview(draft, now=SystemClock().now())
+    claim = Claim.of(task)
+    [block] = [one for one in blocks(_OPERATORS) if "--person $person" in one]
+    people = block.partition("<<END\n")[2].partition("END")[0].splitlines()
+    identity = SigningIdentity.generate().public_identity()
+    cap = _given(tmp_path).local_epsilon_cap
+    given = Policy(identity=identity, local_epsilon_cap=cap)
+    raised = Policy(
+        identity=identity,
+        local_epsilon_cap=cap,
+        total_central_epsilon_cap=_trial()["total_central_epsilon_cap"],
+    )
+
+    assert task.n_min <= len(people) == 5
+    assert all(0 <= int(person.split()[1]) < task.domain_size for person in people)
+    assert task.local_epsilon <= cap
+    check_totals(raised, [claim] * 4, claim)
+    with pytest.raises(BudgetError, match="total_central_epsilon_cap"):
+        check_totals(given, [claim], claim)

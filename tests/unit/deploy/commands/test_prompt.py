@@ -1,0 +1,72 @@
+"""What a person types at a terminal, hidden, or pipes in."""
+
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from common.protocols import Kind
+
+_ROOT: Final = Path(__file__).parents[4]
+_PROMPT: Final = b"Your value: "
+_PATIENCE: Final = 30.0
+
+
+def _ask(kind: Kind, *lines: str) -> str:
+    """Type lines into a terminal of its own, each when it is asked for; give all that it showed."""
+    code = f"from deploy.commands.person import asked_for; print('took', [asked_for({kind!r})])"
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(_ROOT)
+        os.execv(sys.executable, [sys.executable, "-c", code])  # noqa: S606  # of this program
+    shown = b""
+    try:
+        for place, line in enumerate(lines, start=1):
+            while shown.count(_PROMPT) < place:  # what is typed before is thrown away
+                shown += _shown(terminal)
+            os.write(terminal, line.encode() + b"\n")
+        while b"]" not in shown:
+            shown += _shown(terminal)
+    finally:
+        os.close(terminal)  # which ends the process, if it still asks
+        os.waitpid(child, 0)
+    return shown.decode()
+
+
+def _shown(terminal: int) -> bytes:
+    assert select.select([terminal], [], [], _PATIENCE)[0], "the terminal shows nothing more"
+    return os.read(terminal, 4096)
+
+
+@pytest.mark.parametrize("kind", ["string", "key-value"])
+def test_nothing_is_an_answer_where_a_value_may_be_empty(kind: Kind) -> None:
+    """The empty text, and no key owned; the prompt shows no default."""
+    shown = _ask(kind, "")
+
+    assert "took ['']" in shown
+    assert "Your value: " in shown
+
+
+@pytest.mark.parametrize("kind", ["categorical", "mean", "vector"])
+def test_nothing_is_asked_again_where_it_is_no_answer(kind: Kind) -> None:
+    """And what is typed is not shown."""
+    shown = _ask(kind, "", "7531")
+
+    assert 2 == shown.count("Your value: ")
+    assert "7531" not in shown.partition("took")[0]
+
+
+@pytest.mark.parametrize("raw", ["Köln".encode(), b"\xef\xbb\xbf" + "Köln".encode()])
+def test_a_byte_order_mark_is_no_part_of_what_is_piped_in(raw: bytes) -> None:
+    """Nor is it of candidates: else nobody would hold the first one."""
+    code = "from deploy.commands.person import piped; print(ascii(piped()))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], input=raw, capture_output=True, check=True, cwd=_ROOT
+    )
+
+    assert b"'K\\xf6ln'" == found.stdout.strip()

@@ -1,0 +1,136 @@
+"""`shuffledp task` without services: the dry run, and what is said when something is missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from analyzer.registry import complete
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.suites import DEFAULT_SUITE
+from common.crypto.tokens import OperatorToken
+from common.errors import SettingsError, TaskError
+from common.messages.batch import BatchState, BatchStatus
+from common.messages.task_summary import TaskState
+from deploy.cli import app
+from deploy.tasks.batch_states import BATCH_STATES
+from deploy.tasks.drafts import read
+from deploy.tasks.task_view import _TASK_STATES, batch_as_json, summary_as_json
+from tests.support.wire_parsers import _summary
+
+_DRAFT = """
+protocol = "od-hp"
+domain_size = 915
+buckets = 53
+dummies_per_user = 1
+local_epsilon = 4.0
+delta = 1e-6
+n_min = 10000
+target_size = 20000
+deadline = 2030-01-31T12:00:00Z
+assumed_honest_fraction = 0.9
+population = "staff"
+budget_epsilon = 1.0
+"""
+
+
+@pytest.fixture
+def draft_file(tmp_path: Path) -> Path:
+    """A draft as an operator writes it."""
+    path = tmp_path / "draft.toml"
+    path.write_text(_DRAFT, encoding="utf-8")
+    return path
+
+
+def test_a_dry_run_prints_what_users_will_be_promised(draft_file: Path) -> None:
+    """Against every coalition, and publishes nothing: there is no service."""
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+
+    assert 0 == outcome.exit_code
+    assert "nothing is published" in outcome.stdout
+    assert "if 9000 users are honest" in " ".join(outcome.stdout.split())
+    for coalition in ("analyzer+users", "analyzer+skippers", "shuffler+analyzer", "network"):
+        assert coalition in outcome.stdout
+    assert "what the population has left of its budget" in " ".join(outcome.stdout.split())
+
+
+def test_a_dry_run_promises_what_the_task_will_claim(draft_file: Path) -> None:
+    """The figure is the task's own, not another computation of it."""
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run", "--json"])
+    found = json.loads(outcome.stdout)
+
+    key = HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw
+    task = complete(read(draft_file, key), analyzer_key=key, nonce=bytes(32))
+    assert task.central_epsilon == found["task"]["central_epsilon"]
+    assert found["task"]["local_epsilon"] == 4.0
+    claimed = [row for row in found["guarantees"] if row["coalition"] == "analyzer+users"]
+    assert 1 == len(claimed)
+    assert claimed[0]["epsilon"] <= found["task"]["central_epsilon"]
+
+
+def test_a_dry_run_refuses_a_deadline_in_the_past(draft_file: Path) -> None:
+    """In the sentence that the analyzer would say."""
+    draft_file.write_text(_DRAFT.replace("2030", "2020"), encoding="utf-8")
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file), "--dry-run"])
+
+    assert isinstance(outcome.exception, TaskError)
+    assert "the deadline, 2020-01-31 12:00 UTC, is not in the future" == str(outcome.exception)
+
+
+@pytest.mark.parametrize(
+    ("state", "n_users", "shown"),
+    [
+        (BatchState.COLLECTING, 0, {"batch": "collecting"}),
+        (BatchState.ERASED, 20, {"batch": "erased", "batch_n_users": 20}),
+    ],
+)
+def test_a_batch_for_programs_says_what_the_shuffler_does(
+    state: BatchState, n_users: int, shown: dict[str, object]
+) -> None:
+    """Its users once they are known; null where nobody has asked the shuffler for the task."""
+    status = BatchStatus(state=state, n_users=n_users, n_min=10, shuffle_seconds=0.0)
+
+    assert shown == batch_as_json(status)
+    assert {"batch": None} == batch_as_json(None)
+
+
+def test_publishing_without_a_service_says_what_is_missing(draft_file: Path) -> None:
+    """And that a dry run needs none of it."""
+    outcome = CliRunner().invoke(app, ["task", "create", str(draft_file)])
+
+    assert isinstance(outcome.exception, SettingsError)
+    assert str(outcome.exception) == (
+        "--analyzer, --token-file and --shuffler-key are needed to publish; without them use "
+        "--dry-run"
+    )
+
+
+def test_every_state_has_words() -> None:
+    """Those of a task at the analyzer, and those of a batch at the shuffler."""
+    assert set(TaskState) == set(_TASK_STATES)
+    assert set(BatchState) == set(BATCH_STATES)
+
+
+def test_a_summary_for_programs_holds_every_field() -> None:
+    """Under the names of the message."""
+    summary = _summary(TaskState.UNUSABLE)
+    fields = summary_as_json(summary)
+
+    assert set(type(summary).__dataclass_fields__) == set(fields)
+    assert ("unusable", "d1" * 32) == (fields["state"], fields["task_digest"])
+
+
+def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:
+    """It lies where the shuffler writes, and could lead to an operator's token: as many digits."""
+    token = tmp_path / "analyzer.token"
+    token.write_bytes(OperatorToken.generate())
+    key = tmp_path / "envelope.pub"
+    command = ["task", "create", str(draft_file), "--dry-run", "--shuffler-key", str(key)]
+    key.symlink_to(token)
+    with pytest.raises(SettingsError, match="is a link; --shuffler-key takes the file itself"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+
+    key.unlink()
+    key.write_text(HpkePrivateKey.generate(DEFAULT_SUITE).public_key().raw.hex(), encoding="ascii")
+    assert 0 == CliRunner().invoke(app, command).exit_code

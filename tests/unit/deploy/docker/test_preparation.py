@@ -1,0 +1,105 @@
+"""What is made before containers start for the first time."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from analyzer.keys import AnalyzerKeys
+from common.errors import SettingsError
+from common.runtime.clock import SystemClock
+from common.runtime.settings import KeyHolderSettings
+from common.runtime.state_directory import StateDirectory
+from common.runtime.tls import TlsFiles
+from deploy.docker.preparation import PARTIES, prepare_certificates, prepare_party
+
+_NOW = SystemClock().now()
+
+
+def _prepare(folder: Path, now: float = _NOW) -> tuple[Path, Path]:
+    """Do what `make up` does, in its order; give the folders of secrets and of states."""
+    secrets, states = folder / "secrets", folder / "states"
+    secrets.mkdir(exist_ok=True)
+    prepare_certificates(secrets, now)
+    for party in PARTIES:
+        prepare_party(secrets / party, states / party)
+    return secrets, states
+
+
+@pytest.mark.parametrize("party", PARTIES)
+def test_a_party_starts_with_what_was_prepared(tmp_path: Path, party: str) -> None:
+    """Certificate and key belong together, its state opens under its key, its token is known."""
+    secrets, states = _prepare(tmp_path)
+
+    own = secrets / party
+    files = TlsFiles(
+        certificate=own / f"{party}.pem",
+        key=own / f"{party}.key",
+        authority=secrets / "authority.pem",
+    )
+    files.check(party, _NOW)
+    files.read()
+    state = StateDirectory.open(states / party, own / "state.key")
+    schedule = KeyHolderSettings(state_directory=state.path, plaintext=True).schedule()
+    keys = AnalyzerKeys.load(state, schedule, _NOW)
+    pinned = (own / "identity.pub").read_text(encoding="ascii")
+    assert pinned == keys.identity.public_identity().raw.hex()
+    token = (own / "operator.token").read_text(encoding="ascii")
+    assert keys.operator_token.matches(token)
+
+
+def test_preparing_again_changes_nothing(tmp_path: Path) -> None:
+    """Whoever pins an identity, or copied a certificate, goes on."""
+    secrets, _ = _prepare(tmp_path)
+    files = {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
+    _prepare(tmp_path, _NOW + 86400)
+
+    assert files == {path: path.read_bytes() for path in secrets.rglob("*") if path.is_file()}
+
+
+def test_what_is_secret_is_its_owners_alone(tmp_path: Path) -> None:
+    """And a folder can be passed through to a file whose name is known, but not listed."""
+    secrets, _ = _prepare(tmp_path)
+
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [secrets, *secrets.rglob("*")]}
+    secret = {path for path in modes if path.suffix in {".key", ".token"}}
+    assert 8 == len(secret)
+    assert {0o600} == {modes[path] for path in secret}
+    assert {0o711} == {mode for path, mode in modes.items() if path.is_dir()}
+
+
+def test_state_without_its_key_is_not_covered_up(tmp_path: Path) -> None:
+    """Secrets that were removed while the volumes stayed: nothing is made in their place."""
+    secrets, _ = _prepare(tmp_path)
+    (secrets / "analyzer" / "state.key").unlink()
+
+    with pytest.raises(SettingsError, match=r"state\.key, is missing"):
+        _prepare(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["operator.token", "identity.key"])
+def test_a_link_in_a_partys_state_hands_out_nothing(tmp_path: Path, name: str) -> None:
+    """Whoever took the service over gets no other secret taken for its own, or written over."""
+    secrets, states = _prepare(tmp_path)
+    others = states / "shuffler" / name
+    handed_out = (secrets / "analyzer" / "operator.token").read_bytes()
+    kept = others.read_bytes()
+    (states / "analyzer" / name).unlink()
+    (states / "analyzer" / name).symlink_to(others)
+
+    with pytest.raises(SettingsError, match=f"{name} in the state directory is a link"):
+        _prepare(tmp_path)
+    assert handed_out == (secrets / "analyzer" / "operator.token").read_bytes()
+    assert kept == others.read_bytes()
+
+
+@pytest.mark.parametrize("text", [b"", b"not a token", b"ab" * 31])
+def test_only_a_token_is_handed_out_as_one(tmp_path: Path, text: bytes) -> None:
+    """A service may write anything into its volume; an operator's next call would send it."""
+    secrets, states = _prepare(tmp_path)
+    handed_out = (secrets / "analyzer" / "operator.token").read_bytes()
+    (states / "analyzer" / "operator.token").write_bytes(text)
+
+    with pytest.raises(SettingsError, match=r"operator\.token must hold 64"):
+        _prepare(tmp_path)
+    assert handed_out == (secrets / "analyzer" / "operator.token").read_bytes()

@@ -1,0 +1,98 @@
+"""What may be wished of a plan, and what is said where it cannot be had."""
+
+import math
+from typing import Any
+
+import pytest
+
+from common.errors import PlanError
+from deploy.planning.planner import plan
+from tests.support.wishes import small_wishes
+
+
+@pytest.mark.slow
+def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
+    """Each change alone does it, and a tenth less of it does not."""
+    wanted = 0.5 * plan(small_wishes(local_cap=4.0, domain_size=400)).best.mse
+    with pytest.raises(PlanError, match="cannot be reached") as refused:
+        plan(small_wishes(local_cap=4.0, domain_size=400, max_mse=wanted))
+    message = str(refused.value)
+
+    cap = float(message.split("a local cap of ")[1].split(maxsplit=1)[0].rstrip(","))
+    users = int(message.rsplit(", or ", maxsplit=1)[-1].split(maxsplit=1)[0].replace(",", ""))
+    assert "what holds it back: local cap" in message
+    assert plan(small_wishes(local_cap=cap, domain_size=400)).best.mse <= wanted
+    assert plan(small_wishes(local_cap=0.9 * cap, domain_size=400)).best.mse > wanted
+    more, fewer = users, users * 9 // 10
+    assert plan(small_wishes(n_users=more, local_cap=4.0, domain_size=400)).best.mse <= wanted
+    assert plan(small_wishes(n_users=fewer, local_cap=4.0, domain_size=400)).best.mse > wanted
+
+
+@pytest.mark.slow
+def test_an_error_within_reach_is_no_refusal() -> None:
+    """The very error of the best plan can be had."""
+    found = plan(small_wishes(local_cap=4.0))
+
+    assert plan(small_wishes(local_cap=4.0, max_mse=found.best.mse)).best == found.best
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_users": -1, "n_min": 1}, "users is -1"),
+        ({"n_users": 0, "n_min": 1}, "users is 0"),
+        ({"n_min": 20_001}, "n_min is 20001 and users is 20000"),
+        ({"n_min": 0}, "n_min is 0"),
+        ({"domain_size": 1}, "the domain size is 1"),
+        ({"central_epsilon": 0.0}, "the central epsilon is 0"),
+        ({"central_epsilon": math.nan}, "the central epsilon is nan"),
+        ({"delta": 1.0}, "delta is 1"),
+        ({"delta": 0.0}, "delta is 0"),
+        ({"delta": 1e-13, "rounds": 2}, "over several rounds"),
+        ({"local_cap": 0.0}, "the local cap is 0; it must be above 0"),
+        ({"local_cap": 1e-9}, "a local cap of 1e-06 would do"),
+        ({"messages_cap": 0.5}, "the messages cap is 0.5; it must be at least 1"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"rounds": 1000, "central_epsilon": 1e-5}, "10 rounds would do"),
+        ({"honest_fraction": 0.0}, "the honest fraction is 0"),
+        ({"honest_fraction": 0.3, "n_min": 3}, "an n_min of 4 would do"),
+        ({"head": (0.7, 0.7)}, "add to 1.4"),
+        ({"head": (0.0,)}, "a share of the head"),
+        ({"head": (0.01,) * 31}, "the head has 31 shares"),
+        ({"max_mse": 0.0}, "the largest error is 0"),
+    ],
+)
+def test_a_wish_that_breaks_a_rule_is_refused_by_its_number(
+    changes: dict[str, Any], message: str
+) -> None:
+    """The sentence names the number and the rule."""
+    with pytest.raises(PlanError, match=message):
+        small_wishes(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_users": 1, "domain_size": 2},
+        {"n_users": 2, "domain_size": 2, "central_epsilon": 50.0},
+        pytest.param(
+            {"n_users": 10**9, "domain_size": 2**24, "central_epsilon": 1e-3},
+            marks=pytest.mark.slow,
+        ),
+        {"domain_size": 2, "messages_cap": 1.000001},
+        {"n_users": 100, "delta": 0.5},
+        pytest.param(
+            {"n_users": 100, "delta": 1e-15, "messages_cap": 50.0}, marks=pytest.mark.slow
+        ),
+        {"n_users": 100, "delta": 1e-15, "messages_cap": 5.0},
+        pytest.param({"domain_size": 20_000, "messages_cap": 1e6}, marks=pytest.mark.slow),
+        {"local_cap": 1e-6, "central_epsilon": 1e-6},
+    ],
+)
+def test_every_wish_that_breaks_no_rule_has_a_plan(changes: dict[str, Any]) -> None:
+    """At the edges too: blunt reports always keep a promise."""
+    wishes = small_wishes(**changes)
+    found = plan(wishes)
+
+    assert found.promise.epsilon <= wishes.central_epsilon
+    assert math.isfinite(found.best.mse)

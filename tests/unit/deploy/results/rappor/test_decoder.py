@@ -1,0 +1,375 @@
+import dataclasses
+import sys
+from typing import Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from common.errors import ReportError, SettingsError, TaskError, ValueRangeError
+from common.mechanisms.base import Counts
+from common.mechanisms.rappor.rappor import Rappor
+from deploy.results.rappor.decoder import Correction, Decoding, _half, decode
+from deploy.results.rappor.regression import Regression, independent
+from deploy.results.rappor.true_bits import Evidence
+
+_PEOPLE: Final = np.array([3, 2, 1, 0])
+_NAMES: Final = ("a", "b", "c", "nobody's")
+
+
+def _rappor(bits: int = 32, hashes: int = 2, cohorts: int = 16, *, f: float = 0.5) -> Rappor:
+    spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=f, p=0.25, q=0.75)
+    return Rappor.of(spec, ())
+
+
+def _labelled(bits: int) -> Rappor:
+    labels = [f"v{place}" for place in range(bits)]
+    return Rappor.of(Rappor.specify(bits=bits, f=0.5, p=0.25, q=0.75, encoding="labels"), labels)
+
+
+def _expected(rappor: Rappor, people: Counts, names: tuple[str, ...]) -> Counts:
+    """Cells that are just what is expected: whole numbers, for people in 64s and f = 0."""
+    spec = rappor.spec
+    each = people // spec.cohorts
+    true = np.zeros((spec.cohorts, spec.bits))
+    for number, where in enumerate(rappor.set_bits(names)):
+        mine = np.zeros_like(true)
+        np.put_along_axis(mine, where, float(each[number]), axis=1)
+        true += mine
+    sizes = np.full(spec.cohorts, each.sum())
+    shown = rappor.unset_chance * sizes[:, None] + (
+        true * (rappor.set_chance - rappor.unset_chance)
+    )
+    assert (shown % 1 == 0).all()
+    return np.concatenate([sizes, shown.ravel().astype(np.int64)])
+
+
+def _sampled(rappor: Rappor, held: int, absent: int, n_users: int) -> tuple[Counts, list[str]]:
+    people = np.full(held, n_users // held)
+    names = [f"v{number}" for number in range(held)]
+    cells = rappor.sample_cells(people, names, np.random.default_rng(1))
+    return cells, names + [f"w{number}" for number in range(absent)]
+
+
+@pytest.mark.parametrize("hashes", [1, 2, 4])
+def test_what_is_expected_is_decoded_exactly(hashes: int) -> None:
+    """Without the luck of the draw every count is the truth, and nothing is left unexplained."""
+    rappor = _rappor(hashes=hashes, f=0)
+    people = _PEOPLE * 64
+    found = decode(rappor, _expected(rappor, people, _NAMES), _NAMES)
+
+    assert people.tolist() == pytest.approx(found.counts.tolist(), abs=1e-8)
+    assert 384 == found.n_reports
+    assert [0.5, 1 / 3, 1 / 6, 0] == pytest.approx(found.shares.tolist(), abs=1e-10)
+    assert 0 == pytest.approx(found.unexplained, abs=1e-8)
+    assert 4 == found.n_fitted
+    assert _NAMES == found.candidates
+
+
+@pytest.mark.parametrize("hashes", [1, 2])
+def test_what_is_not_on_the_list_is_laid_on_nobody(hashes: int) -> None:
+    """
+    Two fifths of the people hold strings that no candidate is, 1,024 of them.
+
+    Laid on the candidates, they would come to some percent for each: here it is less than one, by
+    the luck of 1,024 hashes. What is unexplained is two fifths but for the same.
+    """
+    rappor = _rappor(hashes=hashes, f=0)
+    people = np.concatenate([_PEOPLE * 2**14, np.full(1024, 64)])
+    names = (*_NAMES, *(f"other {number}" for number in range(1024)))
+    found = decode(rappor, _expected(rappor, people, names), _NAMES)
+    alone = _PEOPLE * 2**14 / people.sum()
+
+    assert [0.3, 0.2, 0.1, 0] == pytest.approx(alone.tolist())
+    np.testing.assert_allclose(found.shares, alone, atol=0.003)
+    assert 0.4 == pytest.approx(found.unexplained / found.n_reports, abs=0.006)
+
+
+def _dense(evidence: Evidence) -> NDArray[np.float64]:
+    """The regression's matrix and target with rows divided by √N_j, written out."""
+    cohorts, bits = evidence.target.shape
+    columns = np.zeros((cohorts, bits, evidence.n_candidates))
+    for candidate, where in enumerate(evidence.positions):
+        for cohort, places in enumerate(where):
+            columns[cohort, places, candidate] = 1
+    columns -= evidence.baseline[:, None]
+    roots = np.sqrt(evidence.sizes)[:, None]
+    rows = np.concatenate(
+        [columns * roots[..., None], (evidence.target / roots)[..., None]], axis=2
+    )
+    return rows.reshape(cohorts * bits, -1)
+
+
+def test_all_together_is_weighted_least_squares() -> None:
+    """By numpy's own, of the written-out matrix; so is each one's part of it, and what is left."""
+    rappor = _rappor(bits=16, cohorts=8)
+    cells, names = _sampled(rappor, 5, 3, 10_000)
+    evidence = Evidence.of(rappor, cells, names)
+    rows = _dense(evidence)
+    expected, *_ = np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)
+    everybody = np.arange(8)
+    regression = Regression.fit(evidence, everybody)
+    alone = regression.alone(everybody)
+
+    np.testing.assert_allclose(regression.shares, expected, rtol=1e-9)
+    np.testing.assert_allclose(alone.products / alone.weights, expected, rtol=1e-9)
+    for candidate in range(8):
+        others = np.delete(everybody, candidate)
+        without = Regression.fit(evidence, others)
+        np.testing.assert_allclose(
+            alone.residuals[:, candidate], without.residual, rtol=1e-8, atol=1e-6
+        )
+        one = without.alone(np.array([candidate]))
+        assert one.products[0] / one.weights[0] == pytest.approx(expected[candidate])
+        np.testing.assert_allclose(
+            one.columns[:, 0], alone.columns[:, candidate], rtol=1e-8, atol=1e-9
+        )
+
+
+def test_what_is_left_of_a_candidate_knows_nothing_of_its_own_bits() -> None:
+    """Other bits for it change neither what others leave nor, so, the law that it is held to."""
+    rappor = _rappor(bits=16, cohorts=8)
+    cells, names = _sampled(rappor, 5, 3, 10_000)
+    left = [
+        Regression.fit(Evidence.of(rappor, cells, [*names[:-1], last]), np.arange(8))
+        .alone(np.array([7]))
+        .residuals
+        for last in ("one", "another")
+    ]
+
+    np.testing.assert_allclose(left[0], left[1], rtol=1e-8, atol=1e-6)
+
+
+def test_an_estimated_bit_errs_by_noise_and_by_who_is_in_its_cohort() -> None:
+    """Of 400 people 120 would set the bit; 90 to 110 are in each cohort: p*, q* and scipy's law."""
+    rappor = _rappor(bits=4, hashes=1, cohorts=4, f=0)
+    sizes = np.array([90, 100, 100, 110])
+    cells = np.concatenate([sizes, np.full(16, 40)])
+    evidence = Evidence.of(rappor, cells, ["a"])
+    expected = np.outer(sizes, [0.3, 0.0, 1.0, -0.1])
+    found = evidence.variances(expected)
+
+    noise = sizes * 0.25 * 0.75 / 0.5**2
+    drawn = stats.hypergeom.var(400, 120, sizes)
+    assert (noise + drawn).tolist() == pytest.approx(found[:, 0].tolist())
+    for bit in (1, 2, 3):
+        assert noise.tolist() == pytest.approx(found[:, bit].tolist())
+
+
+def test_a_half_is_fitted_with_what_the_other_half_chose() -> None:
+    """Whatever is counted in its own cohorts, the same candidates are."""
+    rappor = _rappor(bits=32, hashes=1, cohorts=16)
+    cells, names = _sampled(rappor, 5, 50, 40_000)
+    evidence = Evidence.of(rappor, cells, names)
+    half = np.arange(16) % 2 == 0
+    turned = np.where(half[:, None], evidence.estimates[:, ::-1], evidence.estimates)
+    chosen, again = (
+        set(_half(each, half).regression.fitted)
+        for each in (evidence, dataclasses.replace(evidence, estimates=turned))
+    )
+    others = set(_half(evidence, ~half).regression.fitted)
+
+    assert set(range(5)) < chosen
+    assert chosen == again
+    assert chosen != others
+
+
+def test_few_candidates_need_no_choice_and_many_do() -> None:
+    """An eighth of the bits of all cohorts; either way every candidate has an estimate."""
+    rappor = _rappor(bits=16, hashes=1, cohorts=64)
+    cells, names = _sampled(rappor, 5, 124, 400_000)
+    few, many = decode(rappor, cells, names[:128]), decode(rappor, cells, names)
+
+    assert 128 == few.n_fitted
+    assert 5 <= many.n_fitted < 64
+    assert np.isfinite(many.standard_errors).all()
+    for found in (few, many):
+        assert found.detected[:5].all()
+        assert not found.detected[5:].any()
+        assert (np.abs(found.counts[:5] - 80_000) < 5 * found.standard_errors[:5]).all()
+        assert abs(found.unexplained) < 5 * found.unexplained_error
+
+
+def test_more_candidates_than_bits_are_decoded() -> None:
+    """700 candidates, and 512 bits: 256 to a half, to which fewer candidates are fitted."""
+    rappor = _rappor(bits=16, hashes=1, cohorts=32)
+    cells, names = _sampled(rappor, 4, 696, 400_000)
+    found = decode(rappor, cells, names)
+
+    assert found.detected[:4].all()
+    assert found.detected.sum() <= 5
+    assert found.n_fitted < 200
+
+
+def test_both_corrections_are_those_of_their_names() -> None:
+    """Of one tally: the lenient one finds all that the strict one finds, and these more."""
+    rappor = _rappor(bits=32, hashes=1, cohorts=64)
+    rng = np.random.default_rng(2)
+    people = 40_000 - 1_000 * np.arange(40)
+    names = [f"v{number}" for number in range(40)]
+    cells = rappor.sample_cells(people, names, rng)
+    corrections: tuple[Correction, ...] = ("bonferroni", "benjamini-hochberg")
+    strict, lenient = (
+        decode(rappor, cells, names, correction=correction) for correction in corrections
+    )
+
+    assert (strict.p_values == lenient.p_values).all()
+    assert (strict.detected == (strict.p_values <= 0.05 / 40)).all()
+    assert (strict.detected <= lenient.detected).all()
+    assert strict.detected.sum() < lenient.detected.sum()
+    less = decode(rappor, cells, names, level=0.001)
+    assert less.detected.sum() < strict.detected.sum()
+
+
+def test_labels_have_bits_of_their_own() -> None:
+    """Each count is the bit's own, debiased; a label that was not asked for is unexplained."""
+    rappor = _labelled(5)
+    people = np.array([4000, 2000, 1000, 0, 800])
+    names = [f"v{place}" for place in range(5)]
+    cells = rappor.sample_cells(people, names, np.random.default_rng(3))
+    unset, spread = rappor.unset_chance, rappor.set_chance - rappor.unset_chance
+    own = (cells[1:] - unset * 7800) / spread
+    every, some = decode(rappor, cells, names), decode(rappor, cells, names[3::-1])
+
+    assert own.tolist() == pytest.approx(every.counts.tolist())
+    assert own[3::-1].tolist() == pytest.approx(some.counts.tolist())
+    assert 7800 - own[:4].sum() == pytest.approx(some.unexplained)
+    assert some.unexplained_error > 0
+    assert [True, True, True, False, True] == every.detected.tolist()
+    deviation = np.sqrt(7800 * unset * (1 - unset)) / spread
+    assert deviation == pytest.approx(every.standard_errors[3], rel=0.01)
+
+
+def test_a_cohort_that_nobody_is_in_is_left_out() -> None:
+    """Three people, sixteen cohorts: counts are finite, and nothing is detected."""
+    rappor = _rappor()
+    cells = rappor.sample_cells(np.array([2, 1]), ["a", "b"], np.random.default_rng(4))
+    found = decode(rappor, cells, ["a", "b"])
+
+    assert (cells[:16] == 0).sum() >= 13
+    assert np.isfinite(found.counts).all()
+    assert np.isfinite(found.standard_errors).all()
+    assert not found.detected.any()
+
+
+def test_nobody_is_refused() -> None:
+    """There is nothing to decode."""
+    rappor = _rappor()
+    with pytest.raises(ReportError, match="no report came"):
+        decode(rappor, np.zeros(16 * 33, dtype=np.int64), ["a"])
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -1.0, float("nan")])
+def test_a_level_that_is_none_is_refused(level: float) -> None:
+    """It is a chance, and neither certain."""
+    with pytest.raises(TaskError, match="it must be above 0 and below 1"):
+        decode(_rappor(), np.ones(16 * 33, dtype=np.int64), ["a"], level=level)
+
+
+@pytest.mark.parametrize(
+    ("cohorts", "candidates", "sentence"),
+    [
+        (16, [], "there are no candidates"),
+        (16, ["a", "b", "a"], r"1 of 3 candidates set the same bits .* \('a' as 'a'\)"),
+        (1, list("abcdefghijklmnopqr"), "set the same bits as one before them, in every cohort"),
+    ],
+)
+def test_candidates_that_nothing_tells_apart_are_refused(
+    cohorts: int, candidates: list[str], sentence: str
+) -> None:
+    """None; one twice; and of 16 bits and one cohort, 18 strings of one bit each."""
+    rappor = _rappor(bits=16, hashes=1, cohorts=cohorts)
+    with pytest.raises(TaskError, match=sentence):
+        decode(rappor, np.ones(cohorts * 17, dtype=np.int64), candidates)
+
+
+def test_bits_that_two_hashes_share_are_the_same_however_they_come_about() -> None:
+    """Positions 1, 1, 2 and 1, 2, 2 are one pair of bits: the same candidate, as data see it."""
+    evidence = Evidence.of(_rappor(bits=4, hashes=3, cohorts=1), np.array([10, 1, 2, 3, 4]), ["a"])
+    positions = np.array([[[1, 1, 2]], [[1, 2, 2]]])
+    both = dataclasses.replace(evidence, positions=positions)
+
+    assert [[0, 0], [1, 1], [1, 1], [0, 0]] == both.incidence.toarray().tolist()
+    assert 1 == len(independent(both, np.arange(2)))
+
+
+def test_one_cohort_must_tell_all_candidates_apart() -> None:
+    """There is no other half to choose by, and more than an eighth of its bits is too much."""
+    rappor = _rappor(bits=16, hashes=1, cohorts=1)
+    with pytest.raises(TaskError, match="one cohort of 16 bits cannot tell 3 candidates apart"):
+        decode(rappor, np.array([99, *range(40, 56)]), ["a", "b", "d"])
+
+
+@pytest.mark.parametrize("cohorts", [1, 2])
+def test_of_the_smallest_filters_one_candidate_is_decoded(cohorts: int) -> None:
+    """Though an eighth of four bits is less than one; of what is expected, without any luck."""
+    rappor = _rappor(bits=2, hashes=1, cohorts=cohorts, f=0)
+    found = decode(rappor, _expected(rappor, np.array([10_000]), ("a",)), ["a"])
+
+    assert 1 == found.n_fitted
+    assert np.isfinite(found.standard_errors).all()
+    assert abs(found.counts[0] - 10_000) < 3 * found.standard_errors[0]
+
+
+def test_a_candidate_that_no_device_would_take_is_refused() -> None:
+    """Too long for the task, or none of its labels."""
+    cells = np.array([99, *range(40, 56)])
+    with pytest.raises(ValueRangeError, match="at most 256 bytes"):
+        decode(_rappor(bits=16, cohorts=1), cells, ["x" * 257])
+    with pytest.raises(ValueRangeError, match="one of the task's labels"):
+        decode(_labelled(16), cells, ["w"])
+
+
+def _decoded(rappor: Rappor, cells: Counts, names: list[str]) -> Decoding:
+    return decode(rappor, cells, names, most_together=0)
+
+
+def test_without_scikit_learn_many_candidates_are_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And few are decoded all the same."""
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
+    rappor = _rappor()
+    cells, names = _sampled(rappor, 3, 3, 10_000)
+
+    assert 6 == decode(rappor, cells, names).n_fitted
+    with pytest.raises(SettingsError, match=r"needs scikit-learn: .*shuffledp\[research\]"):
+        _decoded(rappor, cells, names)
+
+
+def test_what_one_half_cannot_tell_apart_the_other_may() -> None:
+    """Two cohorts of two bits: in each half two of three candidates share their bit."""
+    rappor = _rappor(bits=2, hashes=1, cohorts=2)
+    names = ["a"]
+    for name in map(str, range(99)):
+        try:
+            Evidence.of(rappor, np.array([9, 9, 4, 4, 4, 4]), [*names, name])
+        except TaskError:
+            continue
+        names.append(name)
+    cells = rappor.sample_cells(np.full(4, 25_000), names, np.random.default_rng(5))
+    found = _decoded(rappor, cells, names)
+
+    assert 4 == len(names)
+    assert np.isfinite(found.counts).all()
+    assert not found.detected.any()
+
+
+def test_where_every_label_is_looked_for_nothing_is_unexplained() -> None:
+    """A device takes nothing else: what shares leave of 1 is noise, and no people."""
+    rappor, names = _labelled(3), ["v0", "v1", "v2"]
+    cells = rappor.sample_cells(np.array([500, 300, 200]), names, np.random.default_rng(3))
+    every, some = decode(rappor, cells, names), decode(rappor, cells, names[:2])
+
+    assert abs(1 - every.shares.sum()) > 1e-3
+    assert (True, 0.0, 0.0) == (every.exhaustive, every.unexplained, every.unexplained_error)
+    assert not some.exhaustive
+    assert not decode(*_spread(), ["a"]).exhaustive
+
+
+def _spread() -> tuple[Rappor, Counts]:
+    """Give a filter of a bit more than candidates, and what one person's report comes to."""
+    spec = Rappor.specify(bits=8, cohorts=2, f=0.5, p=0.25, q=0.75)
+    rappor = Rappor.of(spec, ())
+    return rappor, rappor.sample_cells(np.array([50]), ["a"], np.random.default_rng(3))

@@ -1,0 +1,167 @@
+import itertools
+import math
+from typing import Final
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from common.mechanisms.base import Vector
+from common.mechanisms.rappor.bloom import hash_chances
+from deploy.results.rappor.decoder import (
+    benjamini_hochberg,
+    bonferroni,
+    hash_p_value,
+    noise_p_values,
+)
+from deploy.results.rappor.true_bits import Matrix
+
+_EVEN: Final = np.full(4, 0.25)
+
+
+def _exact(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> float:
+    """Add up the chances of all hashes whose bits have as much left; by listing them."""
+    hashes = positions.shape[1]
+    found = np.take_along_axis(left, positions, axis=1).sum()
+    sums, weights = np.zeros(1), np.ones(1)
+    for row in left:
+        for _ in range(hashes):
+            sums = np.add.outer(sums, row).ravel()
+            weights = np.multiply.outer(weights, chances).ravel()
+    return float(weights[sums >= found - 1e-9].sum())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_p_values_are_those_of_every_possible_hash(seed: int) -> None:
+    """5 cohorts of 4 bits, 2 hashes: a million hashes listed, the very fullest among them."""
+    rng = np.random.default_rng(seed)
+    left = rng.normal(size=(5, 4))
+    best = np.argsort(-left, axis=1)
+    for positions in (best[:, [0, 1]], best[:, [0, 2]], best[:, [0, 0]], best[:, [1, 1]]):
+        exact = _exact(left, positions, _EVEN)
+        found = hash_p_value(left, positions, _EVEN)
+        assert exact == pytest.approx(found, rel=0.05)
+
+
+def test_bits_with_uneven_chances_are_counted_with_them() -> None:
+    """Of 3 bits, which 256 does not divide; and of chances far apart."""
+    rng = np.random.default_rng(7)
+    left = rng.normal(size=(9, 3))
+    positions = np.argsort(-left, axis=1)[:, [0]]
+    positions[5:, 0] = np.argsort(-left, axis=1)[5:, 1]
+    for chances in (hash_chances(3), np.array([0.7, 0.2, 0.1])):
+        exact = _exact(left, positions, chances)
+        assert exact == pytest.approx(hash_p_value(left, positions, chances), rel=0.05)
+
+
+@pytest.mark.parametrize("cohorts", [1, 2, 3, 7])
+def test_few_hashes_give_no_less_than_the_chance_itself(cohorts: int) -> None:
+    """Below 8 hashes in all, Chernoff's bound; as many as are likely are not small at all."""
+    rng = np.random.default_rng(cohorts)
+    left = rng.exponential(size=(cohorts, 4))
+    for _ in range(20):
+        positions = rng.integers(0, 4, size=(cohorts, 1))
+        exact = _exact(left, positions, _EVEN)
+        if exact < 0.15:
+            assert exact * (1 - 1e-9) <= hash_p_value(left, positions, _EVEN)
+
+
+def test_one_cohort_cannot_tell_a_candidate_from_what_is_not_listed() -> None:
+    """However full its bit: one of 32 random hashes has that bit too."""
+    left = np.zeros((1, 32))
+    left[0, 5] = 1e9
+
+    assert 1 / 32 == pytest.approx(hash_p_value(left, np.array([[5]]), np.full(32, 1 / 32)))
+
+
+def test_all_largest_bits_have_their_own_chance() -> None:
+    """Of 10 cohorts: 4^-10, and of a tie of two bits in each, 2^-10."""
+    left = np.tile([0.0, 1.0, 2.0, 7.0], (10, 1))
+    tied = np.tile([0.0, 1.0, 7.0, 7.0], (10, 1))
+    positions = np.full((10, 1), 3)
+
+    assert 4.0**-10 == pytest.approx(hash_p_value(left, positions, _EVEN))
+    assert 2.0**-10 == pytest.approx(hash_p_value(tied, positions, _EVEN))
+
+
+def test_nothing_left_is_no_evidence() -> None:
+    """All bits alike in every cohort, whatever the cohorts differ by."""
+    left = np.repeat([[1.0], [5.0], [-3.0]], 4, axis=1)
+
+    assert 1.0 == hash_p_value(left, np.zeros((3, 1), dtype=np.intp), _EVEN)
+
+
+def test_a_cohort_that_is_full_as_a_whole_says_nothing() -> None:
+    """Adding to all bits of a cohort changes no p-value."""
+    rng = np.random.default_rng(8)
+    left, positions = rng.normal(size=(12, 4)), rng.integers(0, 4, size=(12, 2))
+    shifted = left + rng.normal(size=(12, 1)) * 100
+
+    assert hash_p_value(left, positions, _EVEN) == pytest.approx(
+        hash_p_value(shifted, positions, _EVEN)
+    )
+
+
+@pytest.mark.parametrize("spike", [0.0, pytest.param(8.0, marks=pytest.mark.slow)])
+def test_nobodys_bits_have_uniform_p_values(spike: float) -> None:
+    """
+    10,000 random hashes over 16 cohorts of 32 bits, with and without a string that is not listed
+    and stands out by 8 standard deviations wherever it falls: skewed as what is left then is.
+
+    Seed 9. Each count is binomial; its limits are passed by chance with probability 1e-7. A normal
+    law in place of the saddlepoint has 188 below .01 with the spike, and 40 below .001.
+    """
+    rng = np.random.default_rng(9)
+    left = rng.normal(size=(16, 32))
+    left[np.arange(16), rng.integers(0, 32, size=16)] += spike
+    chances = np.full(32, 1 / 32)
+    found = np.array(
+        [hash_p_value(left, rng.integers(0, 32, size=(16, 2)), chances) for _ in range(10_000)]
+    )
+
+    for level in (0.1, 0.01, 0.001, 0.0001):
+        count = int((found <= level).sum())
+        assert stats.binom.ppf(1e-7, 10_000, level * 0.97) <= count
+        assert count <= stats.binom.isf(1e-7, 10_000, level * 1.03)
+
+
+def test_far_tails_are_numbers() -> None:
+    """128 cohorts that all agree, by a thousand standard deviations: below 1e-200, not below 0."""
+    left = np.random.default_rng(10).normal(size=(128, 128))
+    positions = np.full((128, 1), 7)
+    left[:, 7] += 1000
+    found = hash_p_value(left, positions, np.full(128, 1 / 128))
+
+    assert 0 <= found < 1e-200
+
+
+def test_a_labels_p_value_is_binomial() -> None:
+    """Of 10 reports, each shown with chance 1/4 by noise alone: by adding up."""
+    found = noise_p_values(np.arange(11), 10, 0.25)
+    chances = [math.comb(10, i) * 0.25**i * 0.75 ** (10 - i) for i in range(11)]
+
+    assert list(itertools.accumulate(chances[::-1]))[::-1] == pytest.approx(found.tolist())
+
+
+def test_corrections_count_all_candidates() -> None:
+    """The example of [BH95]: of 15 p-values Bonferroni rejects 3 and Benjamini-Hochberg 4."""
+    p_values = np.array(
+        [
+            *(0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459),
+            *(0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000),
+        ]
+    )
+    shuffled = np.random.default_rng(11).permutation(15)
+
+    for reject, count in ((bonferroni, 3), (benjamini_hochberg, 4)):
+        assert [True] * count + [False] * (15 - count) == reject(p_values, 0.05).tolist()
+        expected = shuffled < count
+        assert expected.tolist() == reject(p_values[shuffled], 0.05).tolist()
+    assert not benjamini_hochberg(np.array([0.9, 0.06]), 0.05).any()
+
+
+def test_benjamini_hochberg_may_reject_what_is_above_its_own_line() -> None:
+    """The largest that is below its line takes all smaller ones along."""
+    assert benjamini_hochberg(np.array([0.03, 0.04]), 0.05).all()
+    assert [True, False] == bonferroni(np.array([0.02, 0.04]), 0.05).tolist()

@@ -1,0 +1,181 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from common.crypto.receipt import envelope_hash
+from common.errors import SettingsError
+from common.task_digest import TaskDigest
+from deploy.sentinels.journal import SentinelFile, State
+from tests.support.leaves import some_leaves
+from user_agent.contribution import Answer
+
+_DIGEST = TaskDigest(b"t" * 32)
+_RECEIPT = b"r" * 64
+
+
+def _answers(count: int) -> list[Answer]:
+    leaves = some_leaves(2 * count)
+    return [
+        Answer(
+            envelope=bytes([number]) * 9,
+            leaves=tuple(leaves[2 * number : 2 * number + 2]),
+            deadline=0,
+            sampled=False,
+        )
+        for number in range(count)
+    ]
+
+
+def _begin(path: Path, count: int = 3) -> bytes:
+    """Begin a file of so many sentinels, of which the first is stored; give what is in it."""
+    with SentinelFile.opened(path, _DIGEST, count) as kept:
+        kept.plan(_answers(count))
+        kept.became(0, State.STORED, receipt=_RECEIPT)
+    return path.read_bytes()
+
+
+def test_what_was_written_is_there_again(tmp_path: Path) -> None:
+    """The bytes to send, and of each the last that became of it; in a file closed to others."""
+    path = tmp_path / "sentinels.jsonl"
+    with SentinelFile.opened(path, _DIGEST, 3) as kept:
+        kept.plan(_answers(2))
+        kept.plan(_answers(3)[2:])
+        kept.became(0, State.STORED, receipt=_RECEIPT)
+        kept.became(0, State.ACKNOWLEDGED)
+        kept.became(1, State.REFUSED, reason="closed")
+        before = kept.planted
+    path.chmod(0o644)
+    with SentinelFile.opened(path, _DIGEST, 3) as kept:
+        again = kept.planted
+
+    assert before == again
+    assert [State.ACKNOWLEDGED, State.REFUSED, State.PLANNED] == [one.state for one in again]
+    assert [_RECEIPT, b"", b""] == [one.receipt for one in again]
+    assert [(answer.envelope, b"".join(answer.leaves)) for answer in _answers(3)] == [
+        (one.envelope, one.leaves) for one in again
+    ]
+    assert 0o600 == path.stat().st_mode & 0o777
+
+
+def test_what_an_operator_shows_as_evidence_is_in_the_file(tmp_path: Path) -> None:
+    """The hash that a receipt is about, and the leaves that a commitment is over."""
+    lines = [json.loads(line) for line in _begin(tmp_path / "kept").splitlines()]
+
+    [first, *_] = _answers(3)
+    assert envelope_hash(first.envelope).hex() == lines[1]["envelope_hash"]
+    assert [leaf.hex() for leaf in first.leaves] == lines[1]["leaves"]
+    assert {"sentinel": 0, "state": "stored", "receipt": _RECEIPT.hex()} == lines[4]
+
+
+def test_what_becomes_of_one_adds_a_line_and_leaves_the_others(tmp_path: Path) -> None:
+    """The file is never written over, however many sentinels it is of."""
+    path = tmp_path / "sentinels.jsonl"
+    written, inode = _begin(path, 200), path.stat().st_ino
+    with SentinelFile.opened(path, _DIGEST, 200) as kept:
+        kept.became(1, State.UNKNOWN)
+        meanwhile = path.read_bytes()
+
+    assert meanwhile == written + b'{"sentinel": 1, "state": "unknown"}\n'
+    assert inode == path.stat().st_ino
+
+
+def test_a_file_that_ends_anywhere_is_gone_on_with(tmp_path: Path) -> None:
+    """Whatever of it reached the disk: whole lines count, and a part of one is taken off."""
+    path = tmp_path / "sentinels.jsonl"
+    written = _begin(path)
+    for end in range(len(written)):
+        path.write_bytes(written[:end])
+        with SentinelFile.opened(path, _DIGEST, 3) as kept:
+            found = len(kept.planted)
+            kept.plan(_answers(3)[found:])
+            kept.became(0, State.STORED, receipt=_RECEIPT)
+        lines = max(1, written[:end].count(b"\n"))
+
+        assert min(3, lines - 1) == found
+        assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    ("digest", "count", "sentence"),
+    [
+        (TaskDigest(bytes(32)), 3, "holds sentinels of another task"),
+        (_DIGEST, 4, r"is of 3 sentinels, and 4 were asked for"),
+    ],
+)
+def test_a_file_of_another_planting_is_left_alone(
+    tmp_path: Path, digest: TaskDigest, count: int, sentence: str
+) -> None:
+    """Of another task, or of another number."""
+    path = tmp_path / "sentinels.jsonl"
+    written = _begin(path)
+    with pytest.raises(SettingsError, match=sentence), SentinelFile.opened(path, digest, count):
+        pass
+
+    assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize(
+    "content", [b"notes", b"notes\nmore", b"[]\n", b"{}\n", b"\n", b'{"task_digest": "00"}\n']
+)
+def test_a_file_of_something_else_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    """A name that was mistyped costs nobody their notes."""
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    path.chmod(0o644)
+    with (
+        pytest.raises(SettingsError, match=r"notes\.txt is there already, and holds no sentinels"),
+        SentinelFile.opened(path, _DIGEST, 3),
+    ):
+        pass
+
+    assert content == path.read_bytes()
+    assert 0o644 == path.stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b"[" * 100_000,
+        b'{"sentinel": 3, "state": "stored"}',
+        b'{"sentinel": -1, "state": "stored"}',
+        b'{"sentinel": 0, "state": "elsewhere"}',
+        b'{"sentinel": 0, "state": "stored", "receipt": "00"}',
+        b'{"sentinel": 0, "state": "refused", "reason": 1}',
+        b'{"sentinel": 0, "leaves": [], "envelope": "00"}',
+        b'{"sentinel": 3, "leaves": ["' + b"00" * 32 + b'"], "envelope": "00"}',
+    ],
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    """And not repeated; the file stays as it is."""
+    path = tmp_path / "sentinels.jsonl"
+    written = _begin(path) + line + b"\n"
+    path.write_bytes(written)
+    with (
+        pytest.raises(SettingsError, match=r"^line 6 of \S+sentinels\.jsonl is damaged$"),
+        SentinelFile.opened(path, _DIGEST, 3),
+    ):
+        pass
+
+    assert path.read_bytes() == written
+
+
+def test_two_commands_do_not_share_a_file(tmp_path: Path) -> None:
+    """The second would send what the first is about to send."""
+    path = tmp_path / "sentinels.jsonl"
+    with (
+        SentinelFile.opened(path, _DIGEST, 3),
+        pytest.raises(SettingsError, match="in use by another process"),
+        SentinelFile.opened(path, _DIGEST, 3),
+    ):
+        pass
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A folder, here."""
+    with (
+        pytest.raises(SettingsError, match=r"cannot be written: Is a directory"),
+        SentinelFile.opened(tmp_path, _DIGEST, 3),
+    ):
+        pass

@@ -1,0 +1,252 @@
+"""Planting, over a shuffler and an analyzer in memory, interrupted wherever it may be."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from common.crypto.signing import SigningIdentity
+from common.errors import (
+    BatchStateError,
+    PeerError,
+    PeerRefusalError,
+    ReceiptError,
+    SettingsError,
+    SignatureError,
+)
+from common.task_digest import TaskDigest
+from deploy.sentinels.journal import State
+from deploy.sentinels.planting import Planting
+from tests.support.shufflers import MemoryShuffler
+from tests.support.tasks import published
+
+_CASE = published(n_min=10, target_size=20)
+_DIGEST = _CASE.signed.digest()
+
+
+class StoppedError(Exception):
+    """The operator's process ended here."""
+
+
+@dataclass
+class Operation:
+    """An operator's analyzer and shuffler, the file between runs, and where a run is cut off."""
+
+    kept: Path
+    shuffler: MemoryShuffler = field(default_factory=lambda: MemoryShuffler(_CASE.signed))
+    registered: dict[bytes, bool] = field(default_factory=dict)
+    """Of each sentinel the analyzer knows, whether it was acknowledged."""
+    submitted: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Envelopes and tokens, in their order."""
+    calls_left: int = 10**9
+    """Calls until the process ends: halves of them, the request and the answer."""
+    unreachable: bool = False
+    """The analyzer does not answer about what was acknowledged."""
+    staged: bool = False
+    """The task's batch has arrived at the analyzer."""
+
+    def _call(self) -> None:
+        if not self.calls_left:
+            raise StoppedError
+        self.calls_left -= 1
+
+    async def register_sentinels(
+        self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
+    ) -> None:
+        """Play the analyzer: known ones may only become acknowledged."""
+        assert digest == _DIGEST
+        self._call()
+        if acknowledged and self.unreachable:
+            raise PeerError("away")
+        if self.staged and acknowledged:
+            raise PeerRefusalError(BatchStateError.status, "has arrived")
+        for leaves in sentinels:
+            self.registered[leaves] = self.registered.get(leaves, False) or acknowledged
+        self._call()
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator["Operation"]:
+        """Give the shuffler; a connection each."""
+        yield self
+
+    async def fetch_task(self, digest: TaskDigest) -> Any:
+        """Play the shuffler."""
+        return await self.shuffler.fetch_task(digest)
+
+    async def inclusion(self, digest: TaskDigest, prefix: int | None) -> Any:
+        """Play the shuffler; nobody asks."""
+        return await self.shuffler.inclusion(digest, prefix)
+
+    async def submit(self, digest: TaskDigest, envelope: bytes, token: bytes = b"") -> bytes:
+        """Play the shuffler, once the analyzer knows of all that may come."""
+        self._call()
+        assert len(self.registered) == 4, "all are registered before any is sent"
+        self.submitted.append((envelope, token))
+        receipt = await self.shuffler.submit(digest, envelope, token)
+        self._call()
+        return receipt
+
+    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> Planting:
+        """Run the command once more."""
+
+        async def pass_over(_: float) -> None:
+            pass
+
+        planting = Planting(
+            digest=_DIGEST,
+            analyzer=self,
+            connect=self.connect,
+            kept=self.kept,
+            rng=np.random.default_rng(seed),
+            wait=pass_over,
+            **changes,
+        )
+        await planting.plant(count, over=0.0)
+        return planting
+
+
+@pytest.fixture
+def operation(tmp_path: Path) -> Operation:
+    """Before the first run."""
+    return Operation(tmp_path / "sentinels.jsonl")
+
+
+async def test_a_planting_that_stopped_anywhere_is_gone_on_with(tmp_path: Path) -> None:
+    """
+    Cut off before or after any call, it registers and sends the same four: none is sent that the
+    analyzer does not know, none that was confirmed is sent again, and in the end all are confirmed.
+    """
+    stopped = 0
+    while True:
+        operation = Operation(tmp_path / str(stopped), calls_left=stopped)
+        try:
+            await operation.plant()
+        except StoppedError:
+            confirmed = sum(operation.registered.values())
+            sent_before = len(operation.submitted)
+        else:
+            break
+        operation.calls_left = 10**9
+        planting = await operation.plant(seed=2)
+
+        assert 4 == len({envelope for envelope, _ in operation.submitted})
+        assert len(operation.submitted) - sent_before <= 4 - confirmed
+        assert [True] * 4 == list(operation.registered.values())
+        assert {State.ACKNOWLEDGED} == {one.state for one in planting.planted}
+        assert list(operation.registered) == [one.leaves for one in planting.planted]
+        stopped += 1
+    assert 2 + 4 * 4 == stopped
+
+
+async def test_a_finished_planting_sends_nothing_more(operation: Operation) -> None:
+    """However often the command is run."""
+    await operation.plant()
+    await operation.plant(seed=2)
+
+    assert 4 == len(operation.submitted)
+
+
+async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> None:
+    """The same one when it is sent again, and more tokens than sentinels are no mistake."""
+    tokens = [bytes([number]) for number in range(6)]
+    operation.shuffler.reachable = False
+    unanswered = await operation.plant(tokens=tokens)
+    operation.shuffler.reachable = True
+    await operation.plant(tokens=tokens)
+
+    assert {State.UNKNOWN} == {one.state for one in unanswered.planted}
+    assert tokens[:4] * 2 == [token for _, token in operation.submitted]
+    assert operation.submitted[:4] == operation.submitted[4:]
+
+
+@pytest.mark.parametrize("held", [0, 3])
+async def test_fewer_tokens_than_sentinels_are_too_few(operation: Operation, held: int) -> None:
+    """Said with both numbers, before anything is written, fetched or sent."""
+    with pytest.raises(
+        SettingsError, match=f"^4 sentinels need a token each; .* holds {held} different ones$"
+    ):
+        await operation.plant(tokens=[bytes([number]) for number in range(held)])
+
+    assert not operation.kept.exists()
+    assert 0 == operation.shuffler.fetched
+
+
+async def test_what_was_refused_for_want_of_a_token_is_sent_with_one(operation: Operation) -> None:
+    """The same bytes; the shuffler's reason is kept until then."""
+    operation.shuffler.token = b"good"
+    refused = await operation.plant()
+    reasons = [(one.state, one.reason) for one in refused.planted]
+    planted = (await operation.plant(tokens=[b"good"] * 4)).planted
+
+    assert [(State.REFUSED, "a token is asked for")] * 4 == reasons
+    assert [(State.ACKNOWLEDGED, "")] * 4 == [(one.state, one.reason) for one in planted]
+    assert 4 == len({envelope for envelope, _ in operation.submitted})
+
+
+async def test_a_task_that_is_not_by_the_pinned_analyzer_gets_no_sentinels(
+    operation: Operation,
+) -> None:
+    """As a device refuses it; nothing is written or sent."""
+    stranger = SigningIdentity.generate().public_identity()
+    with pytest.raises(SignatureError, match="not by the analyzer identity pinned here"):
+        await operation.plant(analyzer_identity=stranger)
+    assert not operation.kept.exists()
+    planting = await operation.plant(analyzer_identity=_CASE.identity.public_identity())
+
+    assert 4 == len(planting.planted)
+
+
+async def test_another_task_than_the_one_asked_for_gets_no_sentinels(
+    operation: Operation,
+) -> None:
+    """Whether or not somebody is pinned."""
+    operation.shuffler = MemoryShuffler(published().signed)
+    with pytest.raises(SignatureError, match="the shuffler gave another task"):
+        await operation.plant()
+
+
+async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Operation) -> None:
+    """Planting stops at the first; with the right identity it goes on."""
+    with pytest.raises(ReceiptError, match="no more sentinels are sent"):
+        await operation.plant(shuffler_identity=SigningIdentity.generate().public_identity())
+    sent, confirmed = len(operation.submitted), sum(operation.registered.values())
+    right = operation.shuffler.identity.public_identity()
+    planting = await operation.plant(shuffler_identity=right)
+
+    assert (1, 0) == (sent, confirmed)
+    assert {State.ACKNOWLEDGED} == {one.state for one in planting.planted}
+
+
+async def test_an_analyzer_that_is_away_is_told_later(operation: Operation) -> None:
+    """A planting of a day does not end with it; nothing is sent twice for it."""
+    operation.unreachable = True
+    planting = await operation.plant()
+    states = {one.state for one in planting.planted}
+    operation.unreachable = False
+    again = await operation.plant()
+
+    assert {State.STORED} == states
+    assert {State.ACKNOWLEDGED} == {one.state for one in again.planted}
+    assert 4 == len(operation.submitted)
+
+
+async def test_a_batch_that_was_faster_leaves_a_receipt(operation: Operation) -> None:
+    """What the shuffler stored after it had delivered can be confirmed no more."""
+    operation.staged = True
+    planting = await operation.plant()
+
+    assert {State.STORED} == {one.state for one in planting.planted}
+    assert {64} == {len(one.receipt) for one in planting.planted}
+
+
+async def test_more_than_there_is_room_for_are_not_begun(operation: Operation) -> None:
+    """A part of them that is registered would keep the room from others."""
+    with pytest.raises(BatchStateError, match=r"11 sentinels were asked for; .* room for 10"):
+        await operation.plant(count=11)
+
+    assert not operation.kept.exists()
+    assert {} == operation.registered

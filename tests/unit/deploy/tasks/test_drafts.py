@@ -1,0 +1,156 @@
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from common.crypto.suites import DEFAULT_SUITE
+from common.errors import TaskError
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
+from deploy.tasks import drafts as draft_file
+
+_GOOD = """
+protocol = "od-hp"
+domain_size = 3
+labels = ["a", "b", "c"]
+dummies_per_user = 1
+local_epsilon = 2
+delta = 1e-6
+n_min = 100
+target_size = 200
+deadline = 2033-05-18T03:33:20Z
+"""
+
+
+def _read(tmp_path: Path, text: str) -> TaskDraft:
+    file = tmp_path / "draft.toml"
+    file.write_text(text, encoding="utf-8")
+    return draft_file.read(file, bytes(32))
+
+
+def test_a_draft_is_read_from_toml(tmp_path: Path) -> None:
+    """Times become seconds, lists tuples, whole numbers floats where floats are meant."""
+    draft = _read(tmp_path, _GOOD)
+
+    assert draft.deadline == 2_000_000_000
+    assert draft.labels == ("a", "b", "c")
+    assert draft.local_epsilon == 2.0
+    assert draft.assumed_honest_fraction == 1.0
+    assert (draft.population, draft.budget_epsilon, draft.budget_delta) == ("", None, None)
+
+
+def test_a_budget_is_read_where_it_is_stated(tmp_path: Path) -> None:
+    """Whole numbers too."""
+    text = 'population = "staff"\nbudget_epsilon = 3\nbudget_delta = 1e-5\n'
+    draft = _read(tmp_path, _GOOD + text)
+
+    assert (draft.population, draft.budget_epsilon, draft.budget_delta) == ("staff", 3.0, 1e-5)
+
+
+@pytest.mark.parametrize(("written", "read"), [("1", 1.0), ("1.3", 1.3), ("0.25", 0.25)])
+def test_a_number_of_dummies_may_be_a_fraction(tmp_path: Path, written: str, read: float) -> None:
+    """A whole number may be written as one."""
+    text = _GOOD.replace("dummies_per_user = 1", f"dummies_per_user = {written}")
+
+    assert read == _read(tmp_path, text).dummies_per_user
+
+
+def test_no_local_noise_is_an_infinite_epsilon(tmp_path: Path) -> None:
+    """TOML has a word for it."""
+    draft = _read(tmp_path, _GOOD.replace("local_epsilon = 2", "local_epsilon = inf"))
+
+    assert math.inf == draft.local_epsilon
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("n_min = 100", "n_mim = 100"), "unknown key in the draft: n_mim"),
+        (("n_min = 100", ""), "missing key in the draft: n_min"),
+        (("n_min = 100", "n_min = 1.5"), "n_min must be of type int"),
+        (("20Z", "20"), "deadline needs a time zone"),
+        (("local_epsilon = 2", "local_epsilon = true"), "local_epsilon must be of type float"),
+        (("delta = 1e-6", "delta = "), "is not TOML"),
+        (("delta = 1e-6", f"delta = {10**400}"), "delta must be of type float"),
+        (("dummies_per_user = 1", "dummies_per_user = '1'"), "dummies_per_user must be of type"),
+        (("n_min = 100", "n_min = -1"), "n_min is -1"),
+        (("n_min = 100", f"n_min = {10**30}"), "n_min is 1000000000"),
+        (("n_min = 100", "n_min = 100\nbudget_epsilon = true"), "must be of type float"),
+        (("n_min = 100", 'n_min = 100\nshuffler_key = "00"'), "unknown key"),
+    ],
+)
+def test_a_draft_with_a_mistake_is_refused_by_name(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    """The key, and the rule."""
+    with pytest.raises(TaskError, match=message):
+        _read(tmp_path, _GOOD.replace(*change))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """With the system's reason."""
+    with pytest.raises(TaskError, match="cannot be read"):
+        draft_file.read(tmp_path / "none.toml", bytes(32))
+
+
+_SHUFFLER = """
+[shuffler]
+law = "geometric"
+peak = 3
+left_weight = 5
+right_weight = 7
+most = 20
+"""
+
+
+def test_laws_of_dummies_are_tables(tmp_path: Path) -> None:
+    """Of users, and of the shuffler; in a task's own integers."""
+    users = '\n[dummies]\nlaw = "binomial"\nper_user = 1\ntrials = 4\nextra_weight = 9\nmost = 4\n'
+    text = _GOOD.replace("dummies_per_user = 1\n", "")
+    draft = _read(tmp_path, text + users + _SHUFFLER)
+
+    assert draft.dummies == DummySpec(law="binomial", per_user=1, trials=4, extra_weight=9, most=4)
+    assert draft.shuffler == ShufflerSpec(
+        law="geometric", peak=3, left_weight=5, right_weight=7, most=20
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (_SHUFFLER + "speed = 3\n", "unknown key in [shuffler]: speed"),
+        (_SHUFFLER.replace("peak = 3", "peak = 3.5"), "every key of [shuffler] but law"),
+        ('[dummies]\nlaw = "fixed"\n', "missing key in [dummies]"),
+        ('[dummies]\nlaw = "fixed"\nper_user = -1\n', "dummies per user is -1"),
+        ('shuffler = "geometric"\n', "shuffler must be a table"),
+    ],
+)
+def test_a_table_that_breaks_a_rule_is_refused(tmp_path: Path, table: str, message: str) -> None:
+    """By its name."""
+    with pytest.raises(TaskError, match=re.escape(message)):
+        _read(tmp_path, _GOOD + table)
+
+
+def test_a_draft_may_name_a_suite(tmp_path: Path) -> None:
+    """Without a word it is the default one."""
+    suite = "x25519-hkdf-sha256-aes128gcm"
+
+    assert DEFAULT_SUITE == _read(tmp_path, _GOOD).suite
+    assert suite == _read(tmp_path, f'suite = "{suite}"\n{_GOOD}').suite
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"buckets = {'9' * 5000}", "is not TOML"),
+        (f"{'a.' * 20_000}a = 1", "too many parts"),
+        (f"[{'a.' * 20_000}a]", "too many parts"),
+        (f"# {'x' * 5_000_000}", "at most 4194304 bytes"),
+    ],
+)
+def test_a_hostile_draft_is_refused_at_once(tmp_path: Path, line: str, message: str) -> None:
+    """Numbers of thousands of digits, and keys whose parts cost the square of their number."""
+    with pytest.raises(TaskError, match=message):
+        _read(tmp_path, _GOOD + line)

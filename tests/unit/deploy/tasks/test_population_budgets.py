@@ -1,0 +1,202 @@
+"""What an operator is told of a population's budgets: what the analyzer itself works out."""
+
+import dataclasses
+import io
+import json
+import math
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from common.crypto.signing import SignedTask
+from common.errors import LedgerError, PeerRefusalError, TaskError
+from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
+from common.messages.task_summary import TaskSummary
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from deploy.tasks.population_budgets import as_json, of_populations, of_task, show
+from deploy.terminal.json_output import dumps
+from tests.support.analyzer_core import AnalyzerCore
+from tests.support.budgets import population_budgets
+from tests.support.scrapes import series_in
+
+_USERS = 50
+
+
+class _Operator:
+    """Reads an analyzer's tasks and ledger, or another, but for one task that it cannot read."""
+
+    def __init__(
+        self,
+        core: AnalyzerCore,
+        entries: list[LedgerEntry] | None = None,
+        unreadable: TaskDigest | None = None,
+    ) -> None:
+        self._core = core
+        self._entries = entries
+        self._unreadable = unreadable
+
+    async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
+        if digest == self._unreadable:
+            raise PeerRefusalError(TaskError.status, "the analyzer cannot read its task 5b1f")
+        return await self._core.registry.get(digest), None  # type: ignore[return-value]  # not read
+
+    async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
+        if self._entries is not None:
+            return self._entries, ChainHead(entry=1, entry_hash=bytes(32))
+        entries = await self._core.store.ledger(0)
+        return entries, verify(entries)
+
+
+@pytest.fixture
+async def core(tmp_path: Path) -> AsyncIterator[AnalyzerCore]:
+    """A started analyzer."""
+    started = AnalyzerCore(tmp_path)
+    await started.start()
+    yield started
+    await started.stop()
+
+
+async def _publish(core: AnalyzerCore, **changes: Any) -> Task:
+    fields = {"n_min": _USERS, "target_size": _USERS, "population": "staff", "budget_epsilon": 2.0}
+    await core.publish(**fields | changes)
+    return core.task
+
+
+async def _released(core: AnalyzerCore, **changes: Any) -> Task:
+    task = await _publish(core, **changes)
+    await core.release(_USERS, core.signed)
+    return task
+
+
+async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
+    return await core.store.ledger(0)
+
+
+async def _measured(core: AnalyzerCore) -> float:
+    await core.releases.measure_budgets()
+    page = (await core.vitals.metrics.page()).decode()
+    return series_in(page)["shuffledp_budget_spent_ratio", ()]
+
+
+async def test_the_population_that_the_alert_is_about_comes_first(core: AnalyzerCore) -> None:
+    """With the share that the metric has; tasks that stand alone are in no row."""
+    await _released(core, population="guests", budget_epsilon=20.0)
+    await _released(core)
+    await _released(core, budget_epsilon=3.0, budget_delta=1e-4)
+    await _released(core, population="")
+    staff, guests = await of_populations(await _ledger(core), _Operator(core))
+
+    assert ("staff", 2, 2) == (staff.population, staff.releases, len(staff.budgets))
+    assert ("guests", 1, 1) == (guests.population, guests.releases, len(guests.budgets))
+    assert await _measured(core) == staff.budgets[0].share > guests.budgets[0].share
+
+
+async def test_what_is_spent_is_what_the_analyzer_composes(core: AnalyzerCore) -> None:
+    """At the budget's own delta."""
+    await _released(core)
+    second = await _released(core)
+    entries = await _ledger(core)
+    [staff] = await of_populations(entries, _Operator(core))
+    [budget] = staff.budgets
+
+    assert (second.budget_epsilon, second.budget_delta) == (budget.epsilon, budget.delta)
+    assert entries[-1].composed_epsilon == budget.spent_epsilon
+
+
+async def test_a_task_of_which_nothing_was_released_has_its_whole_budget(
+    core: AnalyzerCore,
+) -> None:
+    """And those of earlier tasks, which bind it too."""
+    task = await _publish(core)
+    alone = await of_task(task, _Operator(core))
+    await _released(core, budget_epsilon=1.5)
+    later = await of_task(task, _Operator(core))
+    assert alone is not None
+    assert later is not None
+
+    assert (0, [(2.0, 0.0, 2.0)]) == (
+        alone.releases,
+        [(one.epsilon, one.spent_epsilon, one.left_epsilon) for one in alone.budgets],
+    )
+    assert [1.5, 2.0] == [budget.epsilon for budget in later.budgets]
+    assert 1 == len({budget.spent_epsilon for budget in later.budgets})
+
+
+@pytest.mark.parametrize("said", ["", "elsewhere"])
+async def test_a_release_counts_for_whom_its_task_was_signed_for(
+    core: AnalyzerCore, said: str
+) -> None:
+    """Not for whom the ledger says: what is spent would be told too low."""
+    task = await _released(core)
+    [entry] = await _ledger(core)
+    lying = [dataclasses.replace(entry, population=said)]
+    operator = _Operator(core, lying)
+
+    with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
+        await of_populations(lying, operator)
+    with pytest.raises(LedgerError, match=r"^entry 1 of the ledger names another population"):
+        await of_task(task, operator)
+
+
+async def test_what_is_spent_is_not_known_where_a_task_cannot_be_read(core: AnalyzerCore) -> None:
+    """That row says why and comes first; the others are there."""
+    await _released(core, population="guests")
+    staff = await _released(core)
+    operator = _Operator(core, unreadable=core.signed.digest())
+    populations = await of_populations(await _ledger(core), operator)
+    alone = await of_task(staff, operator)
+    console = Console(file=io.StringIO(), width=160)
+    show(populations, console)
+
+    assert [("staff", 0, 1), ("guests", 1, 1)] == [
+        (one.population, len(one.budgets), one.releases) for one in populations
+    ]
+    assert populations[0] == alone
+    assert "cannot read its task" in populations[0].unknown
+    assert "cannot read" in console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+
+async def test_a_task_that_stands_alone_shares_no_budget(core: AnalyzerCore) -> None:
+    """Its own release is bound by its own claim."""
+    assert await of_task(await _released(core, population=""), _Operator(core)) is None
+
+
+@pytest.mark.parametrize(
+    ("spent", "shown"),
+    [
+        (0.700_01, ("0.7001", "0.4999", "0.5834")),
+        (1.3, ("1.3", "0", "1.084")),
+        (math.inf, ("inf", "0", "inf")),
+    ],
+)
+def test_what_is_spent_is_rounded_up_and_what_is_left_down(
+    spent: float, shown: tuple[str, ...]
+) -> None:
+    """Nothing left is 0, never less."""
+    console = Console(file=io.StringIO(), width=160)
+    show([population_budgets("\x1b[staff]", spent=spent)], console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    [row] = [line for line in printed.splitlines() if "staff" in line]
+    cells = [cell.strip() for cell in row.strip("│").split("│")]
+
+    assert ["\\x1b[staff]", "2", "1.2", "1e-05", *shown] == cells
+
+
+def test_json_holds_all_figures() -> None:
+    """Infinite ones as text."""
+    written = json.loads(dumps(as_json(population_budgets(spent=math.inf))))
+
+    assert ("staff", 2) == (written["population"], written["releases"])
+    assert [
+        {
+            "budget_epsilon": 1.2,
+            "budget_delta": 1e-5,
+            "spent_epsilon": "inf",
+            "left_epsilon": 0.0,
+            "share_spent": "inf",
+        }
+    ] == written["budgets"]

@@ -1,0 +1,75 @@
+"""A task's files: what was signed, to the byte, for programs that are not this one."""
+
+import hashlib
+import re
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from common.errors import SettingsError
+from deploy.tasks.task_file import NAMES, save
+from tests.support.tasks import PublishedTask, published
+from tests.support.tools import tool
+
+_PAGE: Final = Path(__file__).parents[4] / "deploy" / "AUDITORS.md"
+
+
+def _commands() -> str:
+    """What the auditors' page tells to type, from the digest on."""
+    blocks: list[str] = re.findall(r"(?ms)^```\n(.*?)^```$", _PAGE.read_text(encoding="utf-8"))
+    [found] = [block for block in blocks if block.startswith("sha256sum")]
+    return found
+
+
+def _saved(folder: Path) -> PublishedTask:
+    task = published(labels=tuple("ü" * n for n in range(1, 101)))
+    save(folder / "agreed", task.signed)
+    identity = task.identity.public_identity().raw.hex()
+    (folder / "identity.pub").write_text(identity + "\n", encoding="ascii")
+    return task
+
+
+def _typed(folder: Path) -> subprocess.CompletedProcess[str]:
+    tool("openssl")
+    shell = [tool("bash"), "-e", "-o", "pipefail", "-c", _commands()]
+    return subprocess.run(shell, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_an_auditor_verifies_a_saved_task_as_the_page_says(tmp_path: Path) -> None:
+    """With openssl alone: the digest that devices have, and the signature."""
+    task = _saved(tmp_path)
+    outcome = _typed(tmp_path)
+
+    assert 0 == outcome.returncode, outcome.stderr
+    assert task.signed.digest().hex() in outcome.stdout
+    assert "Signature Verified Successfully" in outcome.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_auditor_notices_a_changed_byte(tmp_path: Path, name: str) -> None:
+    """Of the task, or of the signature."""
+    _saved(tmp_path)
+    file = tmp_path / "agreed" / name
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+    assert 0 != _typed(tmp_path).returncode
+
+
+def test_what_is_saved_has_the_digest(tmp_path: Path) -> None:
+    """Twice into one folder, the later one."""
+    _saved(tmp_path)
+    task = _saved(tmp_path)
+    content = (tmp_path / "agreed" / "task.json").read_bytes()
+
+    assert task.signed.digest() == hashlib.sha256(content).digest()
+    assert task.signed.signature == (tmp_path / "agreed" / "task.sig").read_bytes()
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    """Its file and why."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(SettingsError, match=r"task\.json cannot be written: "):
+        save(tmp_path / "file", published().signed)

@@ -1,0 +1,57 @@
+import pytest
+
+from common.errors import SettingsError, ValueRangeError
+from common.messages.value import Value
+from common.protocols import Kind
+from deploy.tasks.value_parser import parse_kind, parse_value
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("categorical", " 7\n", 7),
+        ("string", "New York\n", "New York"),
+        ("string", " two  blanks ", " two  blanks "),
+        ("mean", "36.6\n", 36.6),
+        ("vector", "1, -2.5,3e1", (1.0, -2.5, 30.0)),
+        ("key-value", "3:0.5, 17: 1\n", {3: 0.5, 17: 1.0}),
+        ("key-value", "\n", {}),
+    ],
+)
+def test_a_value_is_read_as_its_kind_is_written(kind: Kind, text: str, value: Value) -> None:
+    """Blanks around numbers do not count; in a text they do."""
+    found = parse_value(text, kind)
+
+    assert value == found
+    assert type(value) is type(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("categorical", "secret"),
+        ("categorical", "-1"),
+        ("mean", "12,5 secret"),
+        ("mean", "1_0"),
+        ("mean", "\N{ARABIC-INDIC DIGIT THREE}"),
+        ("vector", "1, secret"),
+        ("vector", ""),
+        ("key-value", "3:secret"),
+        ("key-value", "secret:3"),
+        ("key-value", "3:1, 3:2"),
+        ("key-value", "918273"),
+    ],
+)
+def test_what_is_not_written_so_is_refused_without_being_repeated(kind: Kind, text: str) -> None:
+    """The message tells how a value is written, and nothing of this one."""
+    with pytest.raises(ValueRangeError) as caught:
+        parse_value(text, kind)
+
+    assert "secret" not in str(caught.value)
+    assert not text or text not in str(caught.value)
+
+
+def test_an_unknown_kind_is_refused_with_those_that_there_are() -> None:
+    """A name is no value, and the list helps."""
+    with pytest.raises(SettingsError, match="categorical, string, mean, vector, key-value"):
+        parse_kind("number")

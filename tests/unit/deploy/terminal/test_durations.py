@@ -1,0 +1,44 @@
+import math
+
+import pytest
+
+from deploy.terminal.durations import between, duration, moment
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (-5, "0 seconds"),
+        (1.9, "1 second"),
+        (61, "1 minute 1 second"),
+        (125, "2 minutes"),
+        (3600, "1 hour"),
+        (3900, "1 hour 5 minutes"),
+        (86400 * 3 + 7200, "3 days"),
+    ],
+)
+def test_a_duration_is_told_in_its_largest_unit(seconds: float, told: str) -> None:
+    """And in the next where there is one of it only."""
+    assert told == duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("soonest", "latest", "told"),
+    [
+        (0, 0, "0 seconds"),
+        (1.2, 1.9, "1 to 2 seconds"),
+        (130, 290, "2 to 5 minutes"),
+        (3500, 86400 * 2, "0 to 2 days"),
+        (600, math.inf, "10 minutes or much more"),
+        (1e9, math.inf, "more than a year"),
+    ],
+)
+def test_a_range_is_rounded_outwards(soonest: float, latest: float, told: str) -> None:
+    """Its ends stay outside of what was foretold."""
+    assert told == between(soonest, latest)
+
+
+def test_a_moment_beyond_the_calendar_is_still_told() -> None:
+    """A task may have a deadline in the year 36812."""
+    assert "1 January 2030, 00:00 UTC" == moment(1_893_456_000)
+    assert "1,099,511,627,776 seconds after 1970" == moment(2**40)

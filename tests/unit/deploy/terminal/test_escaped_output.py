@@ -1,0 +1,119 @@
+"""What other parties wrote, on the terminal of whoever runs a command."""
+
+import dataclasses
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from common.messages.ledger_entry import verify
+from common.messages.result import Result
+from common.messages.task_summary import TaskState
+from common.task_digest import TaskDigest
+from deploy.cli import app
+from deploy.commands.person import show_receipt
+from deploy.commands.result import show_result
+from deploy.commands.sentinels import _tell
+from deploy.results import ledger
+from deploy.results.histogram_table import show
+from deploy.results.result_tables import ReadOut
+from deploy.sentinels.journal import Planted, State
+from deploy.tasks import population_budgets, task_view
+from deploy.tasks.guarantee_table import show_promises
+from protos.shuffledp.v1 import user_agent_pb2
+from tests.support import budgets
+from tests.support.ledger_entries import first_entry
+from tests.support.result_pages import collected
+from tests.support.results import result
+from tests.support.tasks import published
+from tests.support.wire_parsers import _summary
+
+_HOSTILE = "\x1b]0;t\x07[/x]\u202e"
+_READABLE = "\\x1b]0;t\\x07[/x]\\u202e"
+_RESULT = result(TaskDigest(b"\xd1" * 32))
+_TASK = published().task
+_ENTRY = first_entry(population=_HOSTILE)
+_SUMMARY = dataclasses.replace(
+    _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
+)
+
+
+def _hostile(found: Result) -> Result:
+    """A result whose every text is hostile, as no service of this project would send it."""
+    [guarantee, *_] = found.guarantees
+    changes = {"coalition": _HOSTILE, "assumptions": (_HOSTILE,)}
+    return dataclasses.replace(
+        found,
+        protocol=_HOSTILE,
+        refused={_HOSTILE: 1},  # type: ignore[dict-item]  # no cause that there is
+        published_claim=_HOSTILE,
+        guarantees=(dataclasses.replace(guarantee, **changes),),  # type: ignore[arg-type]  # as above
+    )
+
+
+def _receipt(console: Console) -> None:
+    answer = user_agent_pb2.GetReceiptResponse(state=_HOSTILE, inclusion=_HOSTILE)
+    show_receipt(answer, console)
+
+
+@pytest.mark.parametrize(
+    ("print_on", "times"),
+    [
+        (lambda console: show(_RESULT, (_HOSTILE, "b", "c"), console, most=3), 1),
+        (lambda console: show_promises(_hostile(_RESULT).guarantees, "title", console), 2),
+        (
+            lambda console: show_result(
+                _hostile(_RESULT), collected(size=3).task, ReadOut(), console, 3
+            ),
+            4,
+        ),
+        (_receipt, 2),
+        (lambda console: task_view.show(_SUMMARY.task_digest, _TASK, _SUMMARY, console), 1),
+        (lambda console: task_view.show_list([_SUMMARY], console), 2),
+        (lambda console: ledger.show([_ENTRY], verify([_ENTRY]), [], console), 1),
+        (
+            lambda console: population_budgets.show(
+                [budgets.population_budgets(_HOSTILE)], console
+            ),
+            1,
+        ),
+    ],
+    ids=[
+        *("labels", "promises", "result", "receipt"),
+        *("task", "list of tasks", "ledger", "budgets"),
+    ],
+)
+def test_text_of_other_parties_steers_no_terminal(
+    print_on: Callable[[Console], None], times: int
+) -> None:
+    """It can be read, each time it is shown, and is no markup."""
+    console = Console(file=io.StringIO(), width=300)
+    print_on(console)
+    printed = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+
+    assert times == printed.count(_READABLE)
+    assert not set("\x1b\x07\u202e") & set(printed)
+
+
+def test_why_a_shuffler_refused_a_sentinel_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The sentence is the shuffler's own."""
+    planted = [Planted(envelope=b"", leaves=b"", state=State.REFUSED, reason=_HOSTILE)]
+    _tell(planted, TaskDigest(bytes(32)), Path("sentinels"), json=False)
+
+    assert f"Refused 1 times: {_READABLE}" in capsys.readouterr().out
+
+
+def test_a_data_file_s_name_steers_no_terminal(tmp_path: Path) -> None:
+    """Whoever gave the file named it."""
+    path = tmp_path / "[x]\x1b.csv"
+    path.write_text("value,count\na,2000\nb,1000\n", encoding="utf-8")
+    arguments = ("--protocol", "sh", "--central-epsilon", "1.0")
+    printed = CliRunner().invoke(app, ["simulate", "--dataset", str(path), *arguments])
+
+    assert 0 == printed.exit_code, printed.exception
+    assert "The file [x]\\x1b.csv: 3,000 users" in printed.stdout

@@ -1,0 +1,127 @@
+"""Files that commands write: whole, or as they were."""
+
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from common.errors import SettingsError
+from common.task_digest import TaskDigest
+from deploy.results.estimate_columns import columns_of
+from deploy.results.histogram_table import write_csv, write_parquet
+from deploy.tasks.task_file import NAMES, save
+from deploy.terminal.output_file import whole, write
+from tests.support.results import result
+from tests.support.tasks import published
+
+_RESULT = result(TaskDigest(b"\xd1" * 32))
+
+
+@contextmanager
+def _full_disk(room: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes: what is written further fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize(
+    "writes",
+    [
+        lambda path: write(path, "new" * 1000),
+        lambda path: write_csv(path, columns_of(_RESULT.histogram, ("a" * 200, "b", "c"))),
+        lambda path: write_parquet(path, _RESULT, columns_of(_RESULT.histogram, ())),
+    ],
+    ids=["text", "csv", "parquet"],
+)
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, writes: Callable[[Path], None]
+) -> None:
+    """And a sentence with the name that was asked for."""
+    path = tmp_path / "kept"
+    path.write_text("old", encoding="utf-8")
+    with _full_disk(100), pytest.raises(SettingsError, match=r"kept cannot be written: .*File too"):
+        writes(path)
+
+    assert "old" == path.read_text(encoding="utf-8")
+    assert [path] == list(tmp_path.iterdir())
+    writes(path)
+    assert path.stat().st_size > 100
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_a_full_disk_leaves_the_task_that_was_saved(tmp_path: Path) -> None:
+    """Both of its files, which belong together."""
+    old, new = published().signed, published(labels=tuple("ü" * n for n in range(1, 101))).signed
+    save(tmp_path / "agreed", old)
+    room = len(old.task_bytes) + 100
+    with _full_disk(room), pytest.raises(SettingsError, match=r"task\.json cannot be written"):
+        save(tmp_path / "agreed", new)
+
+    found = [(tmp_path / "agreed" / name).read_bytes() for name in NAMES]
+    assert [old.task_bytes, old.signature] == found
+
+
+def test_a_file_that_is_written_again_keeps_its_mode(tmp_path: Path) -> None:
+    """What others could not read they still cannot."""
+    path = tmp_path / "private"
+    path.touch(mode=0o600)
+    write(path, "new")
+
+    assert (0o600, "new") == (stat.S_IMODE(path.stat().st_mode), path.read_text(encoding="utf-8"))
+
+
+def test_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:
+    """Whoever put a result elsewhere finds it there."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old", encoding="utf-8")
+    link.symlink_to(target)
+    write(link, "new")
+
+    assert link.is_symlink()
+    assert "new" == target.read_text(encoding="utf-8")
+
+
+def test_what_is_no_file_is_written_in_place(tmp_path: Path) -> None:
+    """A pipe, and standard output."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write(tmp_path / "pipe", "through")
+    code = (
+        "from pathlib import Path; from deploy.terminal.output_file import write;"
+        "write(Path('/dev/stdout'), 'out')"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert b"through" == os.read(reader, 100)
+    assert b"out" == printed.stdout
+    assert ["pipe"] == [each.name for each in tmp_path.iterdir()]
+    os.close(reader)
+
+
+def test_whatever_interrupts_writing_leaves_the_old_file(tmp_path: Path) -> None:
+    """Not only a disk: also who ends the command."""
+    path = tmp_path / "kept"
+    write(path, "old")
+
+    def interrupted() -> None:
+        with whole(path) as scratch:
+            scratch.write_text("half", encoding="utf-8")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert "old" == path.read_text(encoding="utf-8")
+    assert [path] == list(tmp_path.iterdir())

@@ -1,0 +1,116 @@
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from common.errors import DamagedStorageError
+from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from shuffler.shuffle import Mixed, Mixing
+from shuffler.storage.batch_files import BatchFiles
+from shuffler.storage.batch_key import BatchKey
+from tests.support.pools import InlinePool
+from tests.support.tasks import PublishedTask, published
+
+_PLAIN: Final[dict[str, Any]] = {
+    "protocol": "sbin",
+    "local_epsilon": float("inf"),
+    "dummies_per_user": 0,
+    "buckets": 0,
+    "domain_size": 7,
+    "delta": 1e-2,
+}
+_COINS: Final = ShufflerSpec(law="binomial", trials=600, most=600)
+_SAMPLED: Final = dataclasses.replace(_COINS, keep_weight=KEEP_SUM // 4)
+_CASES: Final = {
+    "permutes": published(),
+    "dummies": published(shuffler=_COINS, **_PLAIN),
+    "dummies, sampled": published(shuffler=_SAMPLED, **_PLAIN),
+}
+
+
+def _mix(
+    case: PublishedTask, path: Path, groups: list[bytes], n_users: int, room: int
+) -> tuple[Mixed, list[bytes]]:
+    files = BatchFiles(path / "batches" / "b", BatchKey(bytes(32)))
+    mixing = Mixing(
+        task=case.task,
+        digest=case.signed.digest(),
+        n_users=n_users,
+        files=files,
+        pool=InlinePool(),
+        rng=np.random.default_rng(1),
+        buffer_bytes=room,
+    )
+    mixed = mixing.mix(iter(groups))
+    size = case.task.sealed_report_bytes
+    order = b"".join(files.saved())
+    return mixed, [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def _groups(case: PublishedTask, n_users: int) -> list[bytes]:
+    user_bytes = case.task.reports_per_user * case.task.sealed_report_bytes
+    return [
+        np.random.default_rng(start).bytes(min(30, n_users - start) * user_bytes)
+        for start in range(0, n_users, 30)
+    ]
+
+
+@pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
+@pytest.mark.parametrize("name", list(_CASES))
+def test_what_is_kept_and_what_is_added_is_all_there(tmp_path: Path, name: str, room: int) -> None:
+    """
+    Every user's report at most once, or exactly once where none is dropped; and as many dummies of
+    each item as the law says, opening under the analyzer's key.
+
+    2000 users, seed 1: the kept quarter lies within eight standard deviations of 500, and seven
+    times 600 coins within eight of 2100; fails by chance with probability below 1e-14.
+    """
+    case, size = _CASES[name], _CASES[name].task.sealed_report_bytes
+    groups = _groups(case, 2000)
+    sent = b"".join(groups)
+    own = {sent[start : start + size] for start in range(0, len(sent), size)}
+    mixed, order = _mix(case, tmp_path, groups, 2000, room)
+    kept = [report for report in order if report in own]
+    n_dummies = len(order) - len(kept)
+
+    assert 1 == max(Counter(order).values())
+    assert len(order) == mixed.n_reports
+    assert mixed.seconds > 0
+    if case.task.shuffler.keep_weight == KEEP_SUM:
+        assert own == set(kept)
+    else:
+        assert abs(len(kept) - 500) < 8 * np.sqrt(2000 * 3 / 16)
+    if case.task.shuffler.idle:
+        assert 0 == n_dummies
+    else:
+        assert abs(n_dummies - 2100) < 8 * np.sqrt(7 * 600 / 4)
+    assert [path.name for path in (tmp_path / "batches" / "b").iterdir()] == ["permuted"]
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_submissions_that_went_missing_are_not_overlooked(tmp_path: Path, change: int) -> None:
+    """As many reports as the batch's users sent, or no order at all."""
+    case = _CASES["permutes"]
+    with pytest.raises(DamagedStorageError, match="users sent 120 reports"):
+        _mix(case, tmp_path, _groups(case, 60 + change), 60, 10**9)
+    assert [] == list((tmp_path / "batches" / "b").iterdir())
+
+
+def test_mixing_that_is_abandoned_leaves_no_order(tmp_path: Path) -> None:
+    """The service stops: what was begun ends soon, and is begun anew another time."""
+    case = _CASES["permutes"]
+    mixing = Mixing(
+        task=case.task,
+        digest=case.signed.digest(),
+        n_users=60,
+        files=BatchFiles(tmp_path / "batches" / "b", BatchKey(bytes(32))),
+        pool=InlinePool(),
+        rng=np.random.default_rng(1),
+    )
+    mixing.abandon()
+    with pytest.raises(RuntimeError, match="stops"):
+        mixing.mix(iter(_groups(case, 60)))
+    assert [] == list((tmp_path / "batches" / "b").iterdir())

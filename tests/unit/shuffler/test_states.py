@@ -1,0 +1,74 @@
+import itertools
+
+import pytest
+
+from common.errors import BatchStateError
+from common.messages.batch import BatchState
+from shuffler.states import FINAL_STATES, TRANSITIONS, Event, Terms, after, asked_to_close, due
+
+_TERMS = Terms(n_min=10, target_size=20, deadline=100)
+
+
+@pytest.mark.parametrize(
+    ("n_users", "now", "event"),
+    [
+        (0, 50, None),
+        (19, 99, None),
+        (20, 0, Event.CLOSE),
+        (25, 0, Event.CLOSE),
+        (10, 100, Event.CLOSE),
+        (9, 100, Event.EXPIRE),
+        (0, 101, Event.EXPIRE),
+    ],
+)
+def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
+    n_users: int, now: int, event: Event | None
+) -> None:
+    """Below n_min at the deadline it expires."""
+    assert event is due(BatchState.COLLECTING, n_users, _TERMS, now)
+
+
+def test_a_raised_minimum_outranks_the_target() -> None:
+    """A shuffler that insists on 30 users does not close at 20."""
+    terms = Terms(n_min=30, target_size=20, deadline=100)
+
+    assert due(BatchState.COLLECTING, 25, terms, 50) is None
+    assert due(BatchState.COLLECTING, 30, terms, 50) is Event.CLOSE
+
+
+def test_whatever_is_due_is_allowed() -> None:
+    """The decision and the table agree, in every state."""
+    for state, n_users, now in itertools.product(BatchState, (0, 10, 20), (0, 100)):
+        event = due(state, n_users, _TERMS, now)
+        if event is not None:
+            assert isinstance(after(state, event), BatchState)
+
+
+def test_what_the_table_does_not_hold_is_refused() -> None:
+    """A batch is permuted once, delivered once, and never collects again."""
+    for state, event in itertools.product(BatchState, Event):
+        if (state, event) in TRANSITIONS:
+            continue
+        with pytest.raises(BatchStateError):
+            after(state, event)
+
+
+def test_three_states_are_final() -> None:
+    """Erased, expired and quarantined."""
+    assert {BatchState.ERASED, BatchState.EXPIRED, BatchState.QUARANTINED} == FINAL_STATES
+
+
+def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
+    """Before target and deadline; the refusal names n_min, and not how many users there are."""
+    assert asked_to_close(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
+    with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
+        asked_to_close(BatchState.COLLECTING, 7, _TERMS)
+    assert "7" not in str(caught.value)
+
+
+def test_closing_again_does_nothing() -> None:
+    """Unless it expired: then it never had enough users."""
+    for state in set(BatchState) - {BatchState.COLLECTING, BatchState.EXPIRED}:
+        assert asked_to_close(state, 10, _TERMS) is None
+    with pytest.raises(BatchStateError, match="expired"):
+        asked_to_close(BatchState.EXPIRED, 3, _TERMS)

@@ -1,0 +1,115 @@
+"""The secret that lasting noise of a person's answers follows from: it outlives every task.
+
+Whoever has it can tell that noise from the value. It is made once the device's owner allows lasting
+responses, kept encrypted in the state directory, and never leaves the device.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.crypto.tokens import TOKEN_BYTES
+from common.errors import KeyFormatError, SettingsError
+
+SECRET_BYTES: Final = 32
+_LABEL: Final = b"shuffledp v1 person\x00"
+_FINGERPRINT_LABEL: Final = b"shuffledp v1 fingerprint\x00"
+
+
+class PersonalSecrets:
+    """Derives each person's secret from the device's, so that no two persons share noise."""
+
+    def __init__(self, device_secret: bytes) -> None:
+        """
+        Take the device's secret.
+
+        Raises:
+            KeyFormatError: It does not have 32 bytes.
+        """
+        if len(device_secret) != SECRET_BYTES:
+            raise KeyFormatError(
+                f"the device's secret has {len(device_secret)} bytes; it must have {SECRET_BYTES}"
+            )
+        self._device_secret = device_secret
+
+    def __repr__(self) -> str:
+        """Show that there is one, and nothing of it."""
+        return "PersonalSecrets(not shown)"
+
+    @property
+    def fingerprint(self) -> bytes:
+        """What the secret is recognised by; it tells nothing of it."""
+        return hashlib.sha256(_FINGERPRINT_LABEL + self._device_secret).digest()
+
+    @staticmethod
+    def generate() -> bytes:
+        """Make a device's secret, once."""
+        return secrets.token_bytes(SECRET_BYTES)
+
+    def of(self, person: str) -> bytes:
+        """Give a person's secret, the same as long as the device keeps its own."""
+        return hmac.digest(self._device_secret, _LABEL + person.encode(), hashlib.sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFile:
+    """Where tokens are kept; None if the person has none. Read by whoever owns the device only."""
+
+    path: Path | None
+    name: str = "token_file"
+    """What errors call it."""
+
+    def token(self, person: str) -> bytes:
+        """
+        Find a person's token; empty if there is none.
+
+        Raises:
+            SettingsError: The file cannot be read, or a line holds no token. What it holds instead
+                is not repeated.
+        """
+        found = b""
+        for number, line in self._lines():
+            digits, _, name = line.partition(" ")
+            if name.strip() == person:
+                found = self._read(digits, number)
+        return found
+
+    def tokens(self) -> list[bytes]:
+        """
+        Read all tokens, none twice, in their order: for an operator who plays devices.
+
+        Raises:
+            SettingsError: As `token`; a line with a person's name holds no token for others either.
+        """
+        return list(dict.fromkeys(self._read(line, number) for number, line in self._lines()))
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        """Give the lines that hold something, each with its number."""
+        if self.path is None:
+            return
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise SettingsError(
+                f"{self.name}, {self.path}, cannot be read: {error.strerror}"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise SettingsError(f"{self.name} is not text") from error
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield number, line.strip()
+
+    def _read(self, digits: str, number: int) -> bytes:
+        try:
+            token = bytes.fromhex(digits)
+        except ValueError:
+            token = b""
+        if len(token) != TOKEN_BYTES:
+            raise SettingsError(
+                f"line {number} of {self.name} holds no token: {2 * TOKEN_BYTES} hexadecimal digits"
+            )
+        return token

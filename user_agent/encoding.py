@@ -1,0 +1,160 @@
+"""
+From a person's value to what their task's mechanism randomizes: checked first, then laid out. Pure.
+
+What a device refuses is said by the task's rule alone: no message repeats a value.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ValueRangeError
+from common.mechanisms.base import check_value
+from common.mechanisms.key_value.pairs import Pairs
+from common.mechanisms.numeric.number import Numbers, to_unit
+from common.mechanisms.rappor.permanent_response import scope_secret
+from common.mechanisms.registry import rappor_of
+from common.messages.value import KIND_IN_WORDS, Value, kind_of
+from common.protocols import Kind
+from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
+from common.task.task import Task
+from common.task.text import normalised
+
+_SECRET_BYTES: Final = 32
+
+Layout = Callable[[Value, np.random.Generator], Any]
+"""Lays one value out as the mechanism of its kind takes it; a ValueRangeError if it is none that
+the task asks for. The generator is for who keeps no secret."""
+
+
+def layout_of(task: Task, secret: bytes | None) -> Layout:
+    """
+    Give how a task's values are laid out. Run by the user agent.
+
+    Args:
+        task: What is answered.
+        secret: The person's own, which lasting noise follows from; None of simulated people, each
+            of whom gets noise of their own. Of other tasks it has no part in what is sent.
+
+    Raises:
+        TaskError: The task's integers do not describe a mechanism that this program knows.
+    """
+    if task.kind == "string":
+        return _Texts(task, secret)
+    return _WITHOUT_SECRETS[task.kind](task)
+
+
+def lasting_scope(task: Task) -> bytes:
+    """
+    Name what the permanent responses of a lasting task are permanent for.
+
+    A population may be asked a question again: the tasks that name both, with the same filter, the
+    same permanent noise and the same labels, share one response to a text. Nothing else does: which
+    bit a text sets, and so which noise it has, follows from all of these.
+    """
+    spec = spec_as(task.mechanism, RapporSpec)
+    shape = (spec.encoding, spec.bits, spec.hashes, spec.cohorts, spec.permanent_weight)
+    named = [task.population, spec.question, *task.labels]
+    # As JSON, so that no two lists of names have one form.
+    return b"question " + json.dumps([shape, named]).encode()
+
+
+class _Items:
+    """An item of the domain."""
+
+    def __init__(self, task: Task) -> None:
+        self._domain_size = task.domain_size
+
+    def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
+        if not isinstance(value, int):
+            _refuse("categorical", value)
+        check_value(value, self._domain_size)  # before numpy sees a number of any size
+        return np.array([value], dtype=np.int64)
+
+
+class _Texts:
+    """A text in its normal form, as its permanent response."""
+
+    def __init__(self, task: Task, secret: bytes | None) -> None:
+        self._rappor, self._most = rappor_of(task), spec_as(task.mechanism, RapporSpec).most_bytes
+        # Where nobody is asked again, noise that follows from nothing kept cannot be taken off.
+        lasting = task.lasting and secret is not None
+        self._key = scope_secret(secret or b"", lasting_scope(task)) if lasting else None
+        self._labels = frozenset(task.labels)
+
+    def __call__(self, value: Value, rng: np.random.Generator) -> NDArray[np.void]:
+        if not isinstance(value, str):
+            _refuse("string", value)
+        text = normalised(value)
+        self._check(text)
+        return self._rappor.permanent([text], [self._key or rng.bytes(_SECRET_BYTES)])
+
+    def _check(self, text: str) -> None:
+        # No exception of the codec, which would carry the text with it.
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise ValueRangeError("a text must be valid Unicode")
+        if len(text.encode()) > self._most:
+            raise ValueRangeError(f"a text may have at most {self._most} bytes, written as UTF-8")
+        if self._labels and text not in self._labels:
+            raise ValueRangeError(f"a text must be one of the task's {len(self._labels)} labels")
+
+
+class _Numbers:
+    """One number, or several."""
+
+    def __init__(self, task: Task) -> None:
+        self._kind, self._dimensions = task.kind, task.domain_size
+        self._spec = spec_as(task.mechanism, NumberSpec)
+
+    def __call__(self, value: Value, _rng: np.random.Generator) -> Numbers:
+        if kind_of(value) != self._kind or not isinstance(value, float | tuple):
+            _refuse(self._kind, value)
+        numbers = value if isinstance(value, tuple) else (value,)
+        if len(numbers) != self._dimensions:
+            raise ValueRangeError(f"a value must hold {self._dimensions} numbers")
+        low, high = self._spec.low, self._spec.high
+        _check_range(numbers, low, high)
+        return to_unit(np.array([numbers], dtype=np.float64), low, high)
+
+
+class _KeyValues:
+    """A number for each key that the person owns."""
+
+    def __init__(self, task: Task) -> None:
+        self._keys, self._spec = task.domain_size, spec_as(task.mechanism, KeyValueSpec)
+
+    def __call__(self, value: Value, _rng: np.random.Generator) -> Pairs:
+        if not isinstance(value, Mapping):
+            _refuse("key-value", value)
+        if not all(0 <= key < self._keys for key in value):
+            raise ValueRangeError(f"a key must lie between 0 and {self._keys - 1}")
+        low, high = self._spec.low, self._spec.high
+        _check_range(tuple(value.values()), low, high)
+        return Pairs.of_person(value, low, high)
+
+
+_WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Layout]]] = {
+    "categorical": _Items,
+    "mean": _Numbers,
+    "vector": _Numbers,
+    "key-value": _KeyValues,
+}
+
+
+def _check_range(numbers: tuple[float, ...], low: float, high: float) -> None:
+    """Refuse what is no number, infinite, or outside."""
+    if not all(math.isfinite(number) and low <= number <= high for number in numbers):
+        least, most = (str(end).removesuffix(".0") for end in (low, high))
+        raise ValueRangeError(f"a number must lie between {least} and {most}")
+
+
+def _refuse(kind: Kind, value: Value) -> NoReturn:
+    given = kind_of(value)
+    raise ValueRangeError(
+        f"this task asks for {KIND_IN_WORDS[kind]} (kind {kind}); what came is "
+        f"{KIND_IN_WORDS[given]} (kind {given})"
+    )

@@ -1,0 +1,163 @@
+"""Whether an answer was counted, from what the shuffler shows. Pure."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from common.crypto.key_ring import DAY
+from common.crypto.merkle import split
+from common.crypto.signing import PublicIdentity
+from common.errors import PeerError, PeerRefusalError, ProofError, WireError
+from common.messages.inclusion_proof import PROOF_DAYS, BatchCommitment, InclusionProof
+from common.runtime import logs
+from common.runtime.clock import Clock
+from common.task_digest import TaskDigest
+from user_agent.budget import Budget
+from user_agent.evidence import Evidence, Inclusion
+from user_agent.shuffler_client import Shuffler
+
+MOST_ASKED: Final = 64
+"""Reports of one answer that are asked for; of more, so many drawn at random. A lost submission is
+found by any of them, and one report lost of k by 64/k of all devices that it happens to."""
+
+
+def to_ask(leaves: bytes, rng: np.random.Generator) -> list[bytes]:
+    """Choose the leaves to ask for, in an order drawn at random."""
+    own = split(leaves)
+    return [own[place] for place in rng.permutation(len(own))[:MOST_ASKED]]
+
+
+def counted(
+    leaf: bytes,
+    proof: InclusionProof,
+    commitment: BatchCommitment,
+    identity: PublicIdentity,
+    digest: TaskDigest,
+) -> bool:
+    """
+    Say whether a report was counted. Trusts the pinned analyzer's signature, and nothing else.
+
+    Args:
+        leaf: Of the own answer.
+        proof: Its bucket.
+        commitment: What the first reply held; one task has one.
+        identity: The pinned analyzer's.
+        digest: The task.
+
+    Raises:
+        ProofError: The proof proves neither, or speaks of another batch than the first reply.
+    """
+    if proof.commitment != commitment:
+        raise ProofError("two commitments are shown for one task")
+    return proof.holds(leaf, identity, digest)
+
+
+def conclusion(counted: Sequence[bool]) -> Inclusion:
+    """Conclude from what was proven of each report that was asked for: COUNTED or MISSING."""
+    return Inclusion.COUNTED if all(counted) else Inclusion.MISSING
+
+
+_PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
+"""After the deadline."""
+_TICK: Final = 5.0
+"""Seconds between looks at the clock."""
+
+
+class Watch:
+    """Checks on every answer that arrived."""
+
+    def __init__(
+        self,
+        *,
+        shuffler: Shuffler,
+        budget: Budget,
+        identity: PublicIdentity,
+        clock: Clock,
+        rng: np.random.Generator,
+        pause: float,
+    ) -> None:
+        """
+        Take what is needed to ask.
+
+        Args:
+            shuffler: Whom to ask.
+            budget: Where answers and what came of them are kept.
+            identity: The pinned analyzer's: who must have signed.
+            clock: Tells what is due.
+            rng: Draws when to ask, and in which order.
+            pause: Seconds between two questions about an answer, on average.
+        """
+        self._shuffler = shuffler
+        self._budget = budget
+        self._identity = identity
+        self._clock = clock
+        self._rng = rng
+        self._pause = pause
+        self._not_before: dict[tuple[str, TaskDigest], float] = {}
+
+    async def keep_checking(self) -> None:
+        """Ask about what is due, again and again, for as long as the service runs."""
+        while True:
+            try:
+                await self.check_due()
+            except Exception as error:  # noqa: BLE001  # the next try may do better
+                logs.event("checking failed", {"error": type(error).__name__}, level="ERROR")
+            await asyncio.sleep(min(_TICK, self._pause))
+
+    async def check_due(self) -> None:
+        """
+        Ask about every answer whose time has come.
+
+        Times are drawn for each answer apart, so that they tell nothing of one another.
+        """
+        for evidence in await self._budget.unchecked():
+            key = (evidence.person, evidence.task_digest)
+            now = self._clock.elapsed()
+            if key not in self._not_before:
+                self._not_before[key] = now + self._pause * self._rng.random()
+            if now < self._not_before[key]:
+                continue
+            self._not_before[key] = now + self._pause * (0.5 + self._rng.random())
+            found = await self._ask(evidence)
+            if found is not Inclusion.UNCHECKED:
+                self._not_before.pop(key)
+                await self._budget.conclude(evidence, found)
+                _report(evidence, found)
+
+    async def _ask(self, evidence: Evidence) -> Inclusion:
+        """Ask for the signed root, then for the bucket of each leaf; one is held at a time."""
+        digest = evidence.task_digest
+        try:
+            commitment = await self._commitment(digest)
+            asked = to_ask(evidence.leaves, self._rng)
+            return conclusion([await self._counted(leaf, commitment) for leaf in asked])
+        except (PeerError, PeerRefusalError, ProofError, WireError) as error:
+            # Not delivered yet, as a rule. Nothing is concluded from what proves nothing.
+            if isinstance(error, ProofError):
+                fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
+                logs.event("proof does not hold", fields, level="WARNING")
+            late = self._clock.now() > evidence.deadline + _PATIENCE_SECONDS
+            return Inclusion.UNPROVEN if late else Inclusion.UNCHECKED
+
+    async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool:
+        """Ask for the bucket of a leaf, and check it before the next one is asked for."""
+        digest = commitment.task_digest
+        proof = await self._shuffler.inclusion(digest, commitment.prefix_of(leaf))
+        return counted(leaf, proof, commitment, self._identity, digest)
+
+    async def _commitment(self, digest: TaskDigest) -> BatchCommitment:
+        """Fetch the commitment, and check it before any prefix is told: length and salt are its."""
+        commitment = (await self._shuffler.inclusion(digest, None)).commitment
+        commitment.check(self._identity, digest)
+        return commitment
+
+
+def _report(evidence: Evidence, found: Inclusion) -> None:
+    level: logs.Level = "INFO" if found is Inclusion.COUNTED else "ERROR"
+    fields: dict[logs.Field, str | int] = {
+        "task_digest": evidence.task_digest.hex(),
+        "state": found.value,
+    }
+    logs.event("answer checked", fields, level=level)
