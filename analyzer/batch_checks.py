@@ -11,8 +11,8 @@ and shown to somebody.
 from dataclasses import replace
 from typing import Final
 
+import scipy
 from scipy.special import bdtr, bdtrc
-from scipy.stats import kendalltau
 
 from analyzer.sentinel_matching import Sightings
 from common.errors import SuspectBatchError, UnusableBatchError
@@ -64,7 +64,7 @@ def _judge_order(places: list[int]) -> None:
     places = places[:_MOST_IN_ORDER]
     if len(places) < _FEWEST_IN_ORDER:
         return
-    tested = kendalltau(range(len(places)), places, method="exact")
+    tested = scipy.stats.kendalltau(range(len(places)), places, method="exact")
     if tested.pvalue < FALSE_ALARM:
         raise SuspectBatchError(
             f"{len(places)} sentinels stand in an order that is unlikelier than {FALSE_ALARM:g} "

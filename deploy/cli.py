@@ -1,58 +1,109 @@
-"""The command `shuffledp`."""
+"""The command `shuffledp`: a command's module is imported when the command is called."""
 
+import importlib
 import sys
-from typing import Annotated
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from common.errors import ShuffleDpError
 from common.version import VERSION
-from deploy.commands import (
-    account,
-    audit,
-    demo,
-    iterate,
-    keys,
-    live,
-    load,
-    person,
-    plan,
-    reproduce,
-    result,
-    sentinels,
-    simulate,
-    task,
-    tokens,
-)
 from deploy.commands.example import example
+from deploy.commands.profile import profile_defaults
 from deploy.terminal.escape import visible
 
+
+class _Entry(NamedTuple):
+    """Where a command is defined, and its line in the list of commands."""
+
+    module: str
+    summary: str
+
+
+_COMMANDS: Final = {
+    "demo": _Entry("demo", "Collect values privately, on this machine."),
+    "account": _Entry("account", "Bound epsilon or delta for given parameters."),
+    "plan": _Entry("plan", "Find the best parameters that keep a guarantee."),
+    "simulate": _Entry("simulate", "Compare protocols on a data set."),
+    "reproduce": _Entry("reproduce", "Run published experiments again."),
+    "audit": _Entry("audit", "Simulate attacks by every coalition."),
+    "load": _Entry("load", "Load-test the services and reconcile all counts."),
+    "init": _Entry("init", "Write the profile that spares operators most options."),
+    "task": _Entry("task", "Create, list, show and close tasks."),
+    "live": _Entry("live", "Watch a batch being collected, in a browser."),
+    "result": _Entry("result", "Print a released result, or write it."),
+    "ledger": _Entry("result", "Print what every release cost, and the budgets left."),
+    "iterate": _Entry("iterate", "Write the draft of PrivKVM's next iteration."),
+    "contribute": _Entry("person", "Contribute a value through your user agent."),
+    "receipt": _Entry("person", "Show whether your value was counted."),
+    "sentinels": _Entry("sentinels", "Send test submissions that the analyzer recognises."),
+    "keys": _Entry("keys", "Make certificates and signing identities."),
+    "tokens": _Entry("tokens", "Make tokens that let each user submit once."),
+}
+
+
+class _LazyCommands(MutableMapping[str, Any]):
+    """The commands by name, each imported when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
+        if name not in self._loaded:
+            module = importlib.import_module(f"deploy.commands.{_COMMANDS[name].module}")
+            self._loaded[name] = typer.main.get_group(module.app).commands[name]
+        found: TyperCommand | TyperGroup = self._loaded[name]
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_COMMANDS)
+
+    def __len__(self) -> int:
+        return len(_COMMANDS)
+
+    def __setitem__(self, name: str, command: object) -> NoReturn:
+        raise TypeError("commands are listed in deploy/cli.py")
+
+    def __delitem__(self, name: str) -> NoReturn:
+        raise TypeError("commands are listed in deploy/cli.py")
+
+
+class _LazyGroup(TyperGroup):
+    """A group that lists and completes its commands without importing them."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  # as the library passes them
+        super().__init__(**settings)
+        self.commands = _LazyCommands()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002
+        """Write the list of commands. Overrides the library, which would import every one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in _COMMANDS.items()])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ANN401
+        """Complete a command's name, or an option."""
+        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
+
+        options = super(TyperGroup, self).shell_complete(ctx, incomplete)
+        found = [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *options]
+
+
 app = typer.Typer(
+    cls=_LazyGroup,
     no_args_is_help=True,
     epilog=example("shuffledp demo --users 5000")
     + "\n\nWords that need explaining: README.md and deploy/WORDS.md.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for part in (
-    demo,
-    account,
-    plan,
-    simulate,
-    reproduce,
-    audit,
-    load,
-    task,
-    live,
-    result,
-    iterate,
-    person,
-    sentinels,
-    keys,
-    tokens,
-):
-    app.add_typer(part.app)
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001  # the callback of an option
@@ -63,8 +114,17 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001  # the callback of an o
 
 @app.callback()
 def shuffledp(
+    context: typer.Context,
     *,
-    version: Annotated[
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="SHUFFLEDP_PROFILE",
+            help="A TOML file with addresses, tokens and certificates, as `shuffledp init` writes "
+            "it. Without it: shuffledp.toml here, if it exists.",
+        ),
+    ] = None,
+    version: Annotated[  # noqa: ARG001  # its callback does everything
         bool,
         typer.Option(
             "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
@@ -72,6 +132,7 @@ def shuffledp(
     ] = False,
 ) -> None:
     """Collect a histogram with differential privacy: one party sees who, one what, none both."""
+    context.default_map = profile_defaults(profile)
 
 
 def main() -> None:

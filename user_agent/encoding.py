@@ -25,6 +25,8 @@ from common.task.task import Task
 from common.task.text import normalised
 
 _SECRET_BYTES: Final = 32
+_ITEM_DIGITS: Final = 20
+"""Digits of the largest number that a call carries, 2^64 - 1."""
 
 Layout = Callable[[Value, np.random.Generator], Any]
 """Lays one value out as the mechanism of its kind takes it; a ValueRangeError if it is none that
@@ -64,16 +66,31 @@ def lasting_scope(task: Task) -> bytes:
 
 
 class _Items:
-    """An item of the domain."""
+    """An item of the domain: its number, or the text of its label or number."""
 
     def __init__(self, task: Task) -> None:
-        self._domain_size = task.domain_size
+        self._domain_size, self._labels = task.domain_size, task.labels
 
     def __call__(self, value: Value, _rng: np.random.Generator) -> NDArray[np.int64]:
+        if isinstance(value, str):
+            value = self._item(value)
         if not isinstance(value, int):
             _refuse("categorical", value)
         check_value(value, self._domain_size)  # before numpy sees a number of any size
         return np.array([value], dtype=np.int64)
+
+    def _item(self, text: str) -> int:
+        """Find the item a text names. A label comes first: it may be made of digits, too."""
+        text = normalised(text.strip())
+        for item, label in enumerate(self._labels):
+            if text == normalised(label):
+                return item
+        if text.isascii() and text.isdecimal() and len(text) <= _ITEM_DIGITS:
+            return int(text)
+        labels = f"one of the task's {len(self._labels)} labels or " if self._labels else ""
+        raise ValueRangeError(
+            f"a value must be {labels}an item's number, from 0 to {self._domain_size - 1}"
+        )
 
 
 class _Texts:

@@ -3,7 +3,8 @@
 from typing import Final
 
 import numpy as np
-from scipy import optimize, special
+import scipy
+from scipy import special
 
 from common.mechanisms.base import Vector
 
@@ -169,7 +170,7 @@ def power_law(mean: float, least: float) -> float:
 
     if excess(0.0) <= 0:
         return 0.0
-    return float(optimize.brentq(excess, 0.0, _STEEPEST))
+    return float(scipy.optimize.brentq(excess, 0.0, _STEEPEST))
 
 
 def _moment(power: float, least: float) -> float:

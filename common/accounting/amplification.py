@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from common.accounting.anonymity_set import Crowd
 from common.accounting.blanket_size import Surroundings
@@ -196,4 +196,4 @@ def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
         return LEAST_EPSILON
     if excess(MOST_EPSILON) > 0:
         return MOST_EPSILON
-    return float(optimize.brentq(excess, 0.0, MOST_EPSILON, rtol=1e-3))
+    return float(scipy.optimize.brentq(excess, 0.0, MOST_EPSILON, rtol=1e-3))

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from common.mechanisms.base import Vector
 
@@ -109,7 +110,7 @@ def stop_loss(
     threshold = np.minimum(threshold, trials + 1)
     whole = np.floor(threshold)
     tail = more_than(whole, trials, chance)
-    rest = (whole + 1) * (1 - chance) * stats.binom.pmf(whole + 1, trials, chance)
+    rest = (whole + 1) * (1 - chance) * scipy.stats.binom.pmf(whole + 1, trials, chance)
     distance = trials * chance - threshold
     above: Vector = distance * tail + rest + margin * (np.abs(distance) * tail + rest)
     return np.maximum(above, 0)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from common.accounting.anonymity_set import Crowd
 from common.accounting.binomial import RELATIVE_ERROR, at_most
@@ -188,7 +188,7 @@ def shortfall(trials: Vector, threshold: Vector) -> Vector:
     whole = np.floor(threshold)
     tail = at_most(whole, trials, 0.5)
     distance = (threshold - trials / 2) * tail
-    rest = (whole + 1) / 2 * stats.binom.pmf(whole + 1, trials, 0.5)
+    rest = (whole + 1) / 2 * scipy.stats.binom.pmf(whole + 1, trials, 0.5)
     centred = np.maximum(distance + rest, 0) + RELATIVE_ERROR * (np.abs(distance) + rest)
     few = threshold < _FEW
     gain = threshold[few] * tail[few]

@@ -20,7 +20,6 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import numpy as np
-from dp_accounting.pld import pld_pmf
 
 from common.accounting.releases import LastingRelease, Release
 from common.errors import AccountingError
@@ -220,4 +219,6 @@ def _loss(one: _Dots, step: float) -> Any:  # noqa: ANN401  # the library has no
     multiples = np.array(one.multiples, dtype=int) * factor
     support = np.concatenate([-multiples[:0:-1], multiples])
     deltas = np.minimum.accumulate(np.concatenate([below, above]))
+    from dp_accounting.pld import pld_pmf  # noqa: PLC0415  # takes a second to load
+
     return pld_pmf.create_pmf_pessimistic_connect_dots(step, support, deltas).to_dense_pmf()

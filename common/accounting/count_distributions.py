@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-from scipy import special, stats
+import scipy
+from scipy import special
 
 from common.accounting import binomial
 from common.accounting.binomial import RELATIVE_ERROR, masses_between, smaller_tail
@@ -49,7 +50,7 @@ class Binomial:
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
-        return stats.binom.pmf(outcome, self.trials, self.chance)
+        return scipy.stats.binom.pmf(outcome, self.trials, self.chance)
 
     def thinned(self, share: float) -> "Binomial":
         """Binomial again."""
@@ -79,7 +80,7 @@ class Poisson:
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
-        return stats.poisson.pmf(outcome, self.mean)
+        return scipy.stats.poisson.pmf(outcome, self.mean)
 
     def thinned(self, share: float) -> "Poisson":
         """Poisson again."""
@@ -116,7 +117,7 @@ class NegativeBinomial:
 
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
-        return stats.nbinom.pmf(outcome, self.r, self._success)
+        return scipy.stats.nbinom.pmf(outcome, self.r, self._success)
 
     def thinned(self, share: float) -> "NegativeBinomial":
         """Negative binomial again, with the same r."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from scipy import optimize
+import scipy
 
 from common.errors import AccountingError
 from common.task.task import MIN_DELTA
@@ -56,7 +56,7 @@ def least_epsilon(
         if low <= LEAST_EPSILON:
             return min(LEAST_EPSILON, local_epsilon)
         low, stride = max(low / stride, LEAST_EPSILON), stride**2
-    epsilon = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
+    epsilon = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
     while delta_at(epsilon) > delta:
         epsilon *= 1 + _CLOSE_ENOUGH
     return min(epsilon, local_epsilon)

@@ -6,7 +6,8 @@ An approximation to search with and the yardstick of the central model; no guara
 
 import math
 
-from scipy import optimize, special
+import scipy
+from scipy import special
 
 _LEAST: float = 1e-12
 _MOST: float = 1e6
@@ -41,4 +42,4 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         return _LEAST
     if excess(high) <= 0:
         return _MOST
-    return math.exp(float(optimize.brentq(excess, low, high, xtol=1e-9)))
+    return math.exp(float(scipy.optimize.brentq(excess, low, high, xtol=1e-9)))

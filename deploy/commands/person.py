@@ -39,10 +39,10 @@ def contribute(
     kind: Annotated[
         str,
         typer.Option(
-            help="What the value is: categorical (an item's number), string (a text), mean (a "
-            "number), vector (numbers, with commas between), or key-value (such as 3:0.5, 17:1: "
-            "keys are numbers from 0 on, in the order of the labels; nothing where you own no "
-            "key)."
+            help="What the value is: categorical (an item's label or number), string (a text), "
+            "mean (a number), vector (numbers, with commas between), or key-value (such as "
+            "3:0.5, 17:1: keys are numbers from 0 on, in the order of the labels; nothing where "
+            "you own no key)."
         ),
     ] = "categorical",
 ) -> None:
@@ -50,7 +50,9 @@ def contribute(
     digest, of_kind = task_digest(task), parse_kind(kind)
     # Asked for, or read from standard input: an argument would stay in the shell's history.
     value = asked_for(of_kind) if sys.stdin.isatty() else piped()
-    receipt = asyncio.run(send(agent, digest, parse_value(value, of_kind), person))
+    # Only the agent knows the labels of the task's items.
+    parsed = value.strip() if of_kind == "categorical" else parse_value(value, of_kind)
+    receipt = asyncio.run(send(agent, digest, parsed, person))
     terminal().print(contributed_in_words(receipt))
 
 

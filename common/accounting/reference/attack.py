@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import optimize, signal
+import scipy
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import Crowd
@@ -112,7 +112,7 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
         low, high = low / 1.3, low
         if low < LEAST_EPSILON:
             return 0.0
-    found = float(optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
+    found = float(scipy.optimize.brentq(excess, low, high, rtol=_CLOSE_ENOUGH, xtol=1e-300))
     while excess(found) <= 0:
         found *= 1 - _CLOSE_ENOUGH
     return found
@@ -271,7 +271,7 @@ def _sum(one: _Table, other: _Table) -> _Table:
     if len(one.probabilities) * len(other.probabilities) <= _DIRECT:
         product = np.convolve(one.probabilities, other.probabilities)
         return _Table(first, product, complete=one.complete and other.complete)
-    product = signal.fftconvolve(one.probabilities, other.probabilities)
+    product = scipy.signal.fftconvolve(one.probabilities, other.probabilities)
     trusted = np.where(product > _TRUSTED * product.max(), product, 0.0)
     return _Table(first, trusted, complete=False)
 

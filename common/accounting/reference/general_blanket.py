@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft, optimize, special, stats
+from scipy import special
 
 from common.accounting.anonymity_set import Crowd
 from common.accounting.binomial import RELATIVE_ERROR
@@ -105,9 +106,9 @@ def rappor_pair(f: float, p: float, q: float, *, hashes: int, shared: int = 0) -
     rows = list(itertools.product(range(own + 1), range(own + 1), range(shared + 1)))
     ones, others, common = np.array(rows, dtype=np.float64).T
     weights = (
-        stats.binom.pmf(ones, own, unset_chance)
-        * stats.binom.pmf(others, own, unset_chance)
-        * stats.binom.pmf(common, shared, unset_chance)
+        scipy.stats.binom.pmf(ones, own, unset_chance)
+        * scipy.stats.binom.pmf(others, own, unset_chance)
+        * scipy.stats.binom.pmf(common, shared, unset_chance)
     )
     return BlanketPair(
         blanket=down**hashes,
@@ -277,7 +278,7 @@ class _Sum:
             if 2 * window <= step * _MAX_SIZE:
                 break
             step = 2.1 * window / _MAX_SIZE
-        size = fft.next_fast_len(int(2 * window / step) + 8, real=True)
+        size = scipy.fft.next_fast_len(int(2 * window / step) + 8, real=True)
         size += size % 2
         self._size, self._top = size, step * (size // 2)
         tilts = self._tilt + _TILTS / (math.sqrt(most) * deviation)
@@ -306,11 +307,11 @@ class _Sum:
         size = self._size
         cyclic = np.zeros(size)
         np.add.at(cyclic, places, tilted)
-        spectrum: NDArray[np.complex128] = fft.rfft(cyclic)
+        spectrum: NDArray[np.complex128] = scipy.fft.rfft(cyclic)
         sums = step * np.arange(1, size // 2)
         weights = np.zeros(size)
         weights[1 : size // 2] = sums * np.exp(-self._tilt * sums)
-        weigh: NDArray[np.complex128] = fft.rfft(weights)
+        weigh: NDArray[np.complex128] = scipy.fft.rfft(weights)
         self._unit = _UNIT * math.log2(size)
         weights_error = self._unit * math.sqrt(float(weights @ weights))
         twice = np.full(len(spectrum), 2.0)
@@ -353,7 +354,7 @@ def _mean_zero_tilt(values: Vector, log_law: Vector) -> float:
     high = 1 / top
     while mean(high) < 0:
         high *= 2
-    return float(optimize.brentq(mean, 0.0, high, rtol=1e-12))
+    return float(scipy.optimize.brentq(mean, 0.0, high, rtol=1e-12))
 
 
 def _on_grid(scaled: Vector, chances: Vector) -> tuple[NDArray[np.int64], Vector]:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from common.accounting.anonymity_set import Crowd
 from common.accounting.clones import CloneReduction, shortfall
@@ -200,8 +200,8 @@ def _nodes(others: int, chance: float) -> tuple[Vector, Vector]:
     high = min(float(others), math.ceil(mean + _WINDOW * spread + _WINDOW))
     if high - low < _FEW:
         clones = np.arange(low, high + 1)
-        return clones, np.asarray(stats.binom.pmf(clones, others, chance), dtype=np.float64)
+        return clones, np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
     clones = np.unique(np.floor(np.linspace(low, high, _NODES)))
-    density = np.asarray(stats.binom.pmf(clones, others, chance), dtype=np.float64)
+    density = np.asarray(scipy.stats.binom.pmf(clones, others, chance), dtype=np.float64)
     width = np.gradient(clones)
     return clones, density * width

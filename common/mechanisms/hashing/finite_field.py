@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import scipy.fft
+import scipy
 from numpy.typing import NDArray
 
 from common.errors import TaskError

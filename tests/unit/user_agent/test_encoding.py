@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,33 @@ def test_a_value_of_another_kind_is_refused(asked: Kind, given: Kind) -> None:
     assert wanted == str(caught.value)
 
 
-def test_a_text_does_not_answer_a_task_for_items() -> None:
+def test_numbers_do_not_answer_a_task_for_items() -> None:
     """Nor does a number that happens to be whole."""
-    for value in ("3", 3.0, (3.0,), {3: 1.0}):
+    for value in (3.0, (3.0,), {3: 1.0}):
         with pytest.raises(ValueRangeError, match="asks for an item's number"):
             layout_of(published().task, None)(value, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("text", "item"), [("bus", 1), (" tram\n", 2), ("2", 0), ("1", 1), ("e\u0301t\u00e9", 3)]
+)
+def test_an_item_goes_by_its_label_or_its_number(text: str, item: int) -> None:
+    """A label comes first: item 0 is called "2" here. An accent may be typed in either form."""
+    task = replace(published().task, domain_size=4, labels=("2", "bus", "tram", "\u00e9t\u00e9"))
+
+    assert [item] == layout_of(task, None)(text, np.random.default_rng(1)).tolist()
+
+
+@pytest.mark.parametrize("text", ["", "plane", "-1", "1.5", "4", "9" * 21, "\u0663"])
+def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) -> None:
+    """The message has the rule and public numbers alone."""
+    task = replace(published().task, domain_size=4, labels=("car", "bus", "tram", "walk"))
+
+    with pytest.raises(ValueRangeError) as caught:
+        layout_of(task, None)(text, np.random.default_rng(1))
+
+    assert "4 labels" in str(caught.value) or "between 0 and 3" in str(caught.value)
+    assert not text.strip() or text not in str(caught.value).replace("4 labels", "")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,149 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from common.errors import SettingsError
+from deploy.cli import app
+from deploy.commands.profile import profile_defaults, read_profile
+
+
+def _state(folder: Path) -> Path:
+    """Make the files that three running services leave in their state directories."""
+    for name in ("analyzer/operator.token", "shuffler/operator.token", "tls/authority.pem"):
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text("a token\n", encoding="ascii")
+    (folder / "analyzer" / "address").write_text("127.0.0.1:7001", encoding="ascii")
+    (folder / "shuffler" / "address").write_text("127.0.0.1:7002", encoding="ascii")
+    return folder
+
+
+def test_init_writes_what_the_state_directories_hold(tmp_path: Path) -> None:
+    """Addresses and files; a second run needs --force."""
+    state, profile = _state(tmp_path / "state"), tmp_path / "shuffledp.toml"
+    command = ["init", str(state), "--output", str(profile)]
+
+    assert 0 == CliRunner().invoke(app, command).exit_code
+    assert {
+        "analyzer": "127.0.0.1:7001",
+        "shuffler": "127.0.0.1:7002",
+        "analyzer_token_file": str(state / "analyzer" / "operator.token"),
+        "shuffler_token_file": str(state / "shuffler" / "operator.token"),
+        "authority": str(state / "tls" / "authority.pem"),
+    } == read_profile(profile)
+    again = CliRunner().invoke(app, command)
+    assert isinstance(again.exception, SettingsError)
+    assert 0 == CliRunner().invoke(app, [*command, "--force"]).exit_code
+
+
+def test_init_reads_the_secrets_of_a_compose_project(tmp_path: Path) -> None:
+    """Addresses are given: inside its networks the services go by name."""
+    for name in ("analyzer.token", "shuffler.token", "authority.pem", "operator.pem"):
+        (tmp_path / name).write_text("x", encoding="ascii")
+    profile = tmp_path / "profile.toml"
+
+    outcome = CliRunner().invoke(
+        app, ["init", str(tmp_path), "--analyzer", "analyzer:7001", "--output", str(profile)]
+    )
+
+    assert 0 == outcome.exit_code
+    assert {
+        "analyzer",
+        "analyzer_token_file",
+        "shuffler_token_file",
+        "authority",
+        "certificate",
+    } == set(read_profile(profile))
+
+
+def test_init_refuses_a_folder_without_services(tmp_path: Path) -> None:
+    """The message names the folder."""
+    outcome = CliRunner().invoke(app, ["init", str(tmp_path)])
+
+    assert "holds no state directory" in str(outcome.exception)
+
+
+def test_a_command_takes_its_defaults_from_the_profile(tmp_path: Path) -> None:
+    """The option wins over the environment, which wins over the file."""
+    profile = tmp_path / "profile.toml"
+    profile.write_text('analyzer = "127.0.0.1:1"\nanalyzer_token_file = "none.token"\n')
+    runner = CliRunner()
+
+    refused = runner.invoke(app, ["--profile", str(profile), "task", "list"])
+    assert f"{tmp_path}/none.token" in str(refused.exception)
+    elsewhere = runner.invoke(
+        app,
+        ["--profile", str(profile), "task", "list"],
+        env={"SHUFFLEDP_PROFILE_ANALYZER_TOKEN_FILE": "other.token"},
+    )
+    assert str(elsewhere.exception).startswith("other.token")
+    given = runner.invoke(
+        app, ["--profile", str(profile), "task", "list", "--token-file", "third.token"]
+    )
+    assert str(given.exception).startswith("third.token")
+
+
+def test_each_operator_has_a_token_of_their_own(tmp_path: Path) -> None:
+    """Commands at the shuffler take the shuffler's; a load run takes no defaults at all."""
+    profile = tmp_path / "profile.toml"
+    profile.write_text('analyzer_token_file = "a"\nshuffler_token_file = "s"\nshuffler = "h:1"\n')
+
+    defaults = profile_defaults(profile)
+
+    assert str(tmp_path / "s") == defaults["live"]["token_file"]
+    assert str(tmp_path / "s") == defaults["task"].get("close")["token_file"]
+    assert str(tmp_path / "a") == defaults["task"].get("list")["token_file"]
+    assert str(tmp_path / "a") == defaults["sentinels"].get("plant")["token_file"]
+    assert "load" not in defaults
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("analyser = 'x'", "unknown key: analyser"),
+        ("analyzer = 7001", "analyzer must be text"),
+        ("analyzer", "not a TOML file"),
+    ],
+)
+def test_a_profile_with_a_mistake_is_refused(tmp_path: Path, text: str, rule: str) -> None:
+    """In a sentence that names the file."""
+    profile = tmp_path / "profile.toml"
+    profile.write_text(text, encoding="utf-8")
+
+    with pytest.raises(SettingsError, match=rule) as caught:
+        read_profile(profile)
+    assert str(profile) in str(caught.value)
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    """Help and version answer at once: no arithmetic library is loaded for them."""
+    program = (
+        "import sys; from typer.testing import CliRunner; from deploy.cli import app; "
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0; "
+        "print([name for name in ('numpy', 'grpc', 'scipy') if name in sys.modules])"
+    )
+    outcome = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert "[]" == outcome.stdout.strip()
+
+
+def test_every_listed_command_is_defined() -> None:
+    """Under the name it is listed by."""
+    group = typer.main.get_group(app)
+
+    for name in group.commands:
+        assert name == group.commands[name].name
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion_can_be_installed() -> None:
+    """The script that a shell would load names the program."""
+    outcome = CliRunner().invoke(app, ["--show-completion", "bash"], prog_name="shuffledp")
+
+    assert "_SHUFFLEDP_COMPLETE" in outcome.stdout
