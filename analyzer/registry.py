@@ -1,31 +1,68 @@
-"""Tasks: from an operator's draft to a signed, published task."""
+"""The analyzer's keys and tasks: from an operator's draft to a signed, published task."""
 
 import asyncio
 import dataclasses
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Self
 
 import numpy as np
 
 from analyzer.budgets import Spending
-from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
 from analyzer.storage.store import Store
 from analyzer.storage.task_table import TaskLine
 from analyzer.task_builder import local_claim, specification
-from common.accounting.claims import claimable_epsilon
 from common.accounting.epsilon_search import MOST_EPSILON
+from common.accounting.guarantees import claimable_epsilon
 from common.crypto.hpke import HpkePublicKey, KeyId, key_id
-from common.crypto.signing import SignedTask
-from common.errors import TaskError, UnknownTaskError
+from common.crypto.key_ring import Schedule
+from common.crypto.merkle import HASH_BYTES
+from common.crypto.signing import SignedTask, SigningIdentity
+from common.crypto.tokens import OperatorToken
+from common.errors import TaskError, UnknownTaskError, WireError
 from common.protocols import protocol_named
 from common.runtime.clock import Clock
+from common.runtime.identity import load_identity
+from common.runtime.key_store import KeyStore
+from common.runtime.state_directory import StateDirectory
 from common.task.composition import check_domain_size
 from common.task.draft import TaskDraft
 from common.task.dummy_spec import DummySpec
 from common.task.task import NONCE_BYTES, Task
 from common.task.text import normalised
 from common.task_digest import TaskDigest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnalyzerKeys:
+    """Made on first start, kept in the state directory with mode 0600. Shows no secret."""
+
+    identity: SigningIdentity
+    """Lives for ever: devices and shufflers pin it."""
+    reports: KeyStore
+    """Rotated: what reports are sealed to."""
+    operator_token: OperatorToken
+
+    @classmethod
+    def load(cls, state: StateDirectory, schedule: Schedule, now: float) -> Self:
+        """
+        Read the keys, or make them on first start; publish what others need to know.
+
+        Raises:
+            SettingsError: A file is open to others, damaged, or sealed under another state key.
+        """
+        keys = cls(
+            identity=load_identity(state),
+            reports=KeyStore(state, schedule, former="reports.key"),
+            operator_token=OperatorToken(
+                state.plain_secret("operator.token", OperatorToken.generate)
+            ),
+        )
+        keys.reports.rotate(now)
+        return keys
 
 
 class Registry:
@@ -192,3 +229,38 @@ def _budget_epsilon(draft: TaskDraft, local_epsilon: float) -> float:
     if draft.population:
         raise TaskError("a population asked without local noise needs a budget_epsilon")
     return MOST_EPSILON
+
+
+class Sentinels:
+    """Keeps what operators plan to send, and what the shuffler has acknowledged of it."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        self._store = store
+        self._registry = registry
+
+    async def register(
+        self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
+    ) -> None:
+        """
+        Keep sentinels; when this returns they are on the disk. For operators.
+
+        They are registered twice: as planned before they are sent, so that none is ever counted as
+        a user's, and as acknowledged afterwards, so that none is missed that was never sent. More
+        than a call holds come in several, and those of all calls are a task's.
+
+        Raises:
+            UnknownTaskError: There is no such task.
+            WireError: One has another number of leaves than a submission of the task has reports,
+                or a leaf in common with another one, of this call or an earlier one.
+            BatchStateError: The task's batch has arrived, or there are more of them than n_min
+                users leave room for below target_size.
+        """
+        task = Task.from_bytes((await self._registry.get(digest)).task_bytes)
+        for leaves in sentinels:
+            if len(leaves) != task.reports_per_user * HASH_BYTES:
+                raise WireError(
+                    f"a sentinel has {len(leaves) // HASH_BYTES} leaves; a submission of this task "
+                    f"has {task.reports_per_user} reports"
+                )
+        room = max(0, task.target_size - task.n_min)
+        await self._store.add_sentinels(digest, sentinels, room, acknowledged=acknowledged)

@@ -15,9 +15,8 @@ from analyzer.batch_checks import judge, judge_refusals, of_users_alone
 from analyzer.budgets import Spending
 from analyzer.finalize import conclude
 from analyzer.intake import Intake, take_in
-from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import Registry
+from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.sentinel_matching import look, without
 from analyzer.staging import Staging
 from analyzer.storage.ledger import Charge

@@ -1,25 +1,16 @@
 """
-Looking out for sentinels: an operator's test submissions, found by hash and taken out. Pure.
+Sentinels: an operator's test submissions, registered, recognised by hash, excluded from counts.
 
-A sentinel went the way of every submission, so that no shuffler can tell it from one. The analyzer
-knows the leaves of its sealed reports, looks for them before anything is opened, and takes them out
-before anything is counted: they are nobody's values, and nobody hides among them.
+A sentinel travels like every submission, so no shuffler can tell it apart. The analyzer knows the
+leaves of its sealed reports, matches them before anything is opened, and removes them before
+anything is counted: they are no user's values, and nobody hides among them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import leaf
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentinel:
-    """One test submission."""
-
-    leaves: tuple[bytes, ...]
-    """Of its sealed reports."""
-    acknowledged: bool
-    """The shuffler has said that it is stored; if not, it may never have been sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

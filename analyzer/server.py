@@ -5,11 +5,9 @@ import asyncio
 import grpc
 
 from analyzer.budgets import Spending
-from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import Registry
+from analyzer.registry import AnalyzerKeys, Registry, Sentinels
 from analyzer.release import Releases
-from analyzer.sentinels import Sentinels
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging

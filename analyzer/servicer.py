@@ -6,9 +6,8 @@ from typing import Any
 
 import grpc
 
-from analyzer.registry import Registry
+from analyzer.registry import Registry, Sentinels
 from analyzer.release import Releases
-from analyzer.sentinels import Sentinels
 from analyzer.task_listing import Overview
 from common.wire.batches import (
     REPORTS_WANTED,

@@ -1,8 +1,12 @@
-"""Wire in, core, wire out."""
+"""The shuffler's gRPC methods: wire in, core, wire out; receipts are signed after the commit."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol
 
+from common.crypto.receipt import sign_bulk_receipt, sign_receipt
+from common.crypto.signing import SigningIdentity
 from common.messages.submission import Outcome
+from common.task_digest import TaskDigest
 from common.wire.batches import (
     digest_from_wire,
     envelope_from_wire,
@@ -17,7 +21,34 @@ from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
 from shuffler.inclusion import Inclusions
-from shuffler.receipts import Receipts
+
+_ON_THE_DISK: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
+
+
+class Receipts:
+    """Signs for what became of submissions. Asked after the commit only."""
+
+    def __init__(self, identity: SigningIdentity) -> None:
+        self._identity = identity
+
+    def one(self, digest: TaskDigest, envelope: bytes, outcome: Outcome) -> bytes:
+        """Give a receipt for a submission; empty if it is not on the disk."""
+        if outcome not in _ON_THE_DISK:
+            return b""
+        return sign_receipt(self._identity, digest, envelope)
+
+    def bulk(
+        self, digest: TaskDigest, envelopes: Sequence[bytes], outcomes: Sequence[Outcome]
+    ) -> bytes:
+        """Give one receipt for all that are on the disk, in their order; empty if none is."""
+        stored = envelopes
+        if not _ON_THE_DISK.issuperset(outcomes):
+            stored = [
+                envelope
+                for envelope, outcome in zip(envelopes, outcomes, strict=True)
+                if outcome in _ON_THE_DISK
+            ]
+        return sign_bulk_receipt(self._identity, digest, stored) if stored else b""
 
 
 class _Call(Protocol):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from common.accounting.claims import delta_at_claim
 from common.accounting.composition import composed_claims
+from common.accounting.guarantees import delta_at_claim
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import AccountingError, BudgetError, PolicyError, SignatureError
 from common.mechanisms.registry import randomizer_of

@@ -1,11 +1,86 @@
-"""From cell counts to a histogram: debias, state the error, refine. Run by the analyzer. Pure."""
+"""Estimate a histogram from cell counts: debias, state the error, refine. Run by the analyzer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
-from analyzer.estimation.refinement import Evidence, refine
-from common.mechanisms.base import Counts, Mechanism, Mixture
+from analyzer.estimation.em import maximise_likelihood, smoothed_likelihood
+from analyzer.estimation.projection import base_cut, norm_cut, norm_mul, norm_sub, power_ns
+from common.errors import TaskError
+from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
 from common.messages.estimate import Histogram
 from common.protocols import Refinement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evidence:
+    """What the analyzer has of a batch once it has debiased; each refinement takes its part."""
+
+    shares: Vector
+    """Debiased, shape (domain_size,)."""
+    standard_errors: Vector
+    """Of each share; shape (domain_size,)."""
+    absent_errors: Vector
+    """Standard error of each share if nobody held its item; shape (domain_size,)."""
+    n_users: float
+    """Users whose reports may be among those counted, above 0."""
+    cells: Counts
+    """Reports by cell, shape (cells,)."""
+    channel: Channel | None
+    """The law of a report; None where reports do not fall into cells that can be listed."""
+
+
+Refine = Callable[[Evidence], Vector]
+"""Gives shares of shape (domain_size,), each at least 0, sum 1, whatever the evidence."""
+
+
+def _em(evidence: Evidence) -> Vector:
+    channel = _channel("em", evidence)
+    return maximise_likelihood(evidence.cells, channel, len(evidence.shares))
+
+
+def _ems(evidence: Evidence) -> Vector:
+    channel = _channel("ems", evidence)
+    return smoothed_likelihood(evidence.cells, channel, len(evidence.shares))
+
+
+def _channel(name: Refinement, evidence: Evidence) -> Channel:
+    if evidence.channel is None:
+        raise TaskError(
+            f"the refinement {name} needs reports that fall into cells which can be listed; those "
+            "of this mechanism do not"
+        )
+    return evidence.channel
+
+
+REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
+    {
+        "em": _em,
+        "ems": _ems,
+        "norm-sub": lambda evidence: norm_sub(evidence.shares),
+        "norm-cut": lambda evidence: norm_cut(evidence.shares),
+        "norm-mul": lambda evidence: norm_mul(evidence.shares),
+        "base-cut": lambda evidence: base_cut(evidence.shares, evidence.absent_errors),
+        "power-ns": lambda evidence: power_ns(
+            evidence.shares, evidence.standard_errors, evidence.n_users
+        ),
+    }
+)
+"""One for each name that a protocol's row may have (common/protocols.py)."""
+
+
+def refine(evidence: Evidence, refinement: Refinement) -> Vector:
+    """
+    Refine a batch's shares to a distribution.
+
+    Raises:
+        TaskError: "em" or "ems" is asked for, and the mechanism's reports do not fall into cells
+            that can be listed.
+    """
+    return REFINEMENTS[refinement](evidence)
 
 
 def estimate(

@@ -2,9 +2,9 @@
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from analyzer.sentinel_matching import Sentinel
 from common.crypto.merkle import split
 from common.errors import BatchStateError, WireError
 from common.task_digest import TaskDigest
@@ -19,6 +19,16 @@ CREATE TABLE IF NOT EXISTS sentinels (
     UNIQUE (task_digest, leaves)
 ) WITHOUT ROWID;
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentinel:
+    """One test submission."""
+
+    leaves: tuple[bytes, ...]
+    """Of its sealed reports."""
+    acknowledged: bool
+    """The shuffler has said that it is stored; if not, it may never have been sent."""
 
 
 def register(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
-from analyzer.sentinel_matching import Sentinel
 from analyzer.storage import ledger, sentinel_table, task_table
+from analyzer.storage.sentinel_table import Sentinel
 from analyzer.storage.task_table import StoredTask, TaskLine
 from common.crypto.signing import SignedTask
 from common.errors import BatchConflictError

@@ -1,5 +1,4 @@
-"""
-The guarantees of a task: against whom, for how many honest users, and from which theorem.
+"""The guarantees of a task: against whom, for how many honest users, and from which theorem.
 
 Computed by the analyzer for the batch that really arrived, by the user agent for a task's claim
 at n_min, and by the planner for a task that is not there yet.
@@ -8,6 +7,7 @@ at n_min, and by the planner for a task that is not there yet.
 import dataclasses
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Final, Self
 
 from common.accounting.anonymity_set import Crowd, each_item_release, uniform_dummies
@@ -47,7 +47,7 @@ from common.mechanisms.registry import randomizer_of, rappor_of
 from common.messages.guarantee import REPLACE_LASTING, REPLACE_ONE, Coalition, Guarantee, sum_upper
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import PERMUTES, ShufflerSpec
-from common.task.task import Task, honest_share
+from common.task.task import MIN_DELTA, Task, honest_share
 
 _WORTH_SAYING: Final = 0.99
 """Own dummies that leave more than this share of the local ε are not worth a row."""
@@ -394,3 +394,34 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     except BoundRangeError as error:
         return f"{name} makes no claim here: {error}"
     return f"{name} would claim epsilon {epsilon:.4g} at delta {task.delta:g}"
+
+
+_ROOM: Final = 1e-4
+"""Relative; on top of ε."""
+_DELTA_ROOM: Final = 5e-3
+"""Relative: what `delta_upper` may lie above the formula itself."""
+_STATED: Final = Context(prec=6, rounding=ROUND_CEILING)
+
+
+def claimable_epsilon(task: Task) -> float:
+    """
+    Give the central ε that a task may claim: what holds at n_min, rounded up a little.
+
+    Whatever the task claims now is not looked at. Never above its local ε.
+
+    Cost: one search for ε, tenths of a second.
+    """
+    delta = max(MIN_DELTA, task.delta * (1 - _DELTA_ROOM))
+    epsilon = claimed_release(task, task.n_min).epsilon(delta) * (1 + _ROOM)
+    return min(float(_STATED.create_decimal_from_float(epsilon)), task.local_epsilon)
+
+
+def delta_at_claim(task: Task) -> float:
+    """
+    Bound from above the δ at which a task's claimed central ε really holds at n_min.
+
+    The claim is true if that is at most the task's own δ. That of a claim of the local ε is 0.
+
+    Cost: one evaluation, tenths of a second.
+    """
+    return claimed_release(task, task.n_min).delta(task.central_epsilon)

@@ -1,8 +1,9 @@
-"""A party's key ring on the disk: the ring itself in the open, each private key in a file of its own.
+"""
+A party's key ring on disk, and its rotation: the ring is open, each private key has a file.
 
-Whatever moment a crash takes, what it leaves is a ring: a private key is durable before the ring
-names it, the ring is written whole, and a key's file goes after the ring has called it destroyed.
-A key's file that no ring names is taken in as an expired key, which opens and is never used.
+A crash at any moment leaves a valid ring: a private key is durable before the ring names it, the
+ring is replaced as a whole, and a key's file is removed after the ring records its destruction.
+A key file that no ring names is taken in as an expired key, which opens but never seals.
 """
 
 import asyncio

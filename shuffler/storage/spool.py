@@ -21,7 +21,6 @@ from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from common.runtime.database import Database
 from common.task_digest import TaskDigest
-from shuffler.storage import refusal_table
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.storage.batch_key import BatchKey
@@ -42,7 +41,6 @@ CREATE TABLE IF NOT EXISTS batches (
 ) WITHOUT ROWID;
 """
     + submission_table.SCHEMA
-    + refusal_table.SCHEMA
 )
 
 _PERMUTED_STATES: Final = frozenset(
@@ -159,11 +157,11 @@ class Spool:
 
     async def add_refusals(self, refused: Mapping[BatchId, Counter[Outcome]]) -> None:
         """Add to what was counted of submissions that batches did not take."""
-        await self._database.run(refusal_table.add, refused)
+        await self._database.run(submission_table.add_refusals, refused)
 
     async def refusals(self, batch_id: BatchId) -> Counter[Outcome]:
         """Give what was counted of a batch."""
-        return await self._database.run(refusal_table.of, batch_id)
+        return await self._database.run(submission_table.refusals_of, batch_id)
 
     # --- what becomes of a batch ------------------------------------------------------------------
 

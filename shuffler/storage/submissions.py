@@ -6,7 +6,8 @@ Functions of a connection, run by the spool in its database's thread.
 
 import sqlite3
 from array import array
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,10 +32,17 @@ CREATE TABLE IF NOT EXISTS used_tokens (
     token_tag BLOB NOT NULL,
     PRIMARY KEY (batch_id, token_tag)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS refusals (
+    batch_id BLOB NOT NULL REFERENCES batches,
+    outcome TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (batch_id, outcome)
+) WITHOUT ROWID;
 """
 
 OPEN_STATES: Final = frozenset({BatchState.COLLECTING, BatchState.CLOSED})
 """States in which submissions are still held."""
+_KNOWN_OUTCOMES: Final = frozenset(outcome.value for outcome in Outcome)
 _DROPPED_AT_ONCE: Final = 64
 """Groups deleted in one transaction, so that nothing waits long for it."""
 _LOADED_AT_ONCE: Final = 2**18
@@ -181,3 +189,24 @@ def drop_some(connection: sqlite3.Connection, batch_id: BatchId) -> bool:
     if dropped.rowcount == 0:
         connection.execute("DELETE FROM used_tokens WHERE batch_id = ?", (batch_id,))
     return dropped.rowcount > 0
+
+
+def add_refusals(
+    connection: sqlite3.Connection, refused: Mapping[BatchId, Counter[Outcome]]
+) -> None:
+    """Add to what was counted before."""
+    connection.executemany(
+        "INSERT INTO refusals VALUES (?, ?, ?) "
+        "ON CONFLICT (batch_id, outcome) DO UPDATE SET n = n + excluded.n",
+        [
+            (batch_id, outcome.value, n)
+            for batch_id, counted in refused.items()
+            for outcome, n in counted.items()
+        ],
+    )
+
+
+def refusals_of(connection: sqlite3.Connection, batch_id: BatchId) -> Counter[Outcome]:
+    """Give what was counted of a batch; what only a later version knows is left out."""
+    rows = connection.execute("SELECT outcome, n FROM refusals WHERE batch_id = ?", (batch_id,))
+    return Counter({Outcome(outcome): n for outcome, n in rows if outcome in _KNOWN_OUTCOMES})

@@ -37,8 +37,7 @@ from common.wire.batches import outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions
-from shuffler.receipts import Receipts
-from shuffler.servicer import ShufflerServicer
+from shuffler.servicer import Receipts, ShufflerServicer
 from tests.benchmarks.measure import line
 from tests.support.memory import peak_bytes
 from tests.support.shuffler_core import Shuffler

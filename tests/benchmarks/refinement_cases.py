@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 from scipy import optimize, stats
 
-from analyzer.estimation.histogram import gather
-from analyzer.estimation.refinement import Evidence
+from analyzer.estimation.histogram import Evidence, gather
 from common.mechanisms.base import Channel, Counts, Mechanism, Mixture, Vector
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.randomized_response import Grr

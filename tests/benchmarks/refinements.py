@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from analyzer.estimation.refinement import REFINEMENTS
+from analyzer.estimation.histogram import REFINEMENTS
 from common.mechanisms.base import Vector
 from common.protocols import Refinement
 from deploy.datasets.catalogue import Dataset

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from analyzer.sentinel_matching import Sentinel, Sightings, look
+from analyzer.sentinel_matching import Sightings, look
+from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import split
 from common.crypto.receipt import receipt_holds, sign_receipt
 from common.crypto.signing import SigningIdentity

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 
-from analyzer.keys import AnalyzerKeys
+from analyzer.registry import AnalyzerKeys
 from analyzer.settings import AnalyzerSettings
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.key_ring import DAY, KeyRing, KeyState

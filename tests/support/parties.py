@@ -10,9 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from analyzer.budgets import Spending
-from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import Registry
+from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
 from analyzer.staging import Staging
 from analyzer.storage.store import Store
@@ -29,8 +28,8 @@ from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
-from shuffler.receipts import Receipts
 from shuffler.refusals import Refusals
+from shuffler.servicer import Receipts
 from shuffler.storage.spool import Spool
 from tests.support.clocks import ManualClock
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life

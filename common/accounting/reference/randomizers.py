@@ -77,8 +77,8 @@ def rappor(f: float, p: float, q: float) -> MatchCountReduction:
 
     With RAPPOR's letters a set bit is reported as 1 with chance q* = f(p+q)/2 + (1-f)q and an unset
     one with p* = f(p+q)/2 + (1-f)p. Many reports of one person are not covered, Bloom filters with
-    several hashes neither (`common.accounting.reference.general_blanket` has those), nor cohorts: account for
-    each as a crowd of its own.
+    several hashes neither (`general_blanket.py` has those), nor cohorts: account for each as a
+    crowd of its own.
 
     Raises:
         AccountingError: f, p and q are not chances, or not p < q and f < 1.

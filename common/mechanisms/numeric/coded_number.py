@@ -1,6 +1,7 @@
-"""How far what reports stand for is spread around people's numbers, and what their totals tell of it.
+"""
+Mechanisms whose report on one number is a code: Duchi's bit, the piecewise mechanism, the hybrid.
 
-A report stands for a number in each coordinate, of which the expectation is the person's own.
+A report stands for a number in each coordinate, whose expectation is the person's own.
 """
 
 from abc import ABC, abstractmethod

@@ -14,13 +14,14 @@ import numpy as np
 
 from common.accounting.amplification import epsilon_upper
 from common.accounting.anonymity_set import Crowd
-from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import LEAST_EPSILON
 from common.accounting.guarantees import (
     Terms,
     central_epsilon,
+    claimable_epsilon,
     claimed_guarantee,
+    delta_at_claim,
     guarantees,
     guarantees_under,
 )

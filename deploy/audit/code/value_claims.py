@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from common.accounting.claims import claimable_epsilon
-from common.accounting.guarantees import Terms, claimed_guarantee, guarantees
+from common.accounting.guarantees import Terms, claimable_epsilon, claimed_guarantee, guarantees
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction, PureReduction
 from common.mechanisms.registry import randomizer_of

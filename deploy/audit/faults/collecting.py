@@ -24,7 +24,7 @@ from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Sent
-from shuffler.receipts import Receipts
+from shuffler.servicer import Receipts
 from shuffler.states import Event, Terms
 from shuffler.storage.batch_key import BatchKey
 from shuffler.storage.deduplication import Deduplication

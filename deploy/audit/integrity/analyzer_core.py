@@ -10,11 +10,9 @@ from typing import Final, Self
 import numpy as np
 
 from analyzer.budgets import Spending
-from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import Registry
+from analyzer.registry import AnalyzerKeys, Registry, Sentinels
 from analyzer.release import Releases
-from analyzer.sentinels import Sentinels
 from analyzer.staging import Staging
 from analyzer.storage.store import Store
 from analyzer.storage.task_table import TaskLine

@@ -10,7 +10,8 @@ from scipy import stats
 
 from analyzer.batch_checks import judge
 from analyzer.deduplication import Repeats
-from analyzer.sentinel_matching import Sentinel, look
+from analyzer.sentinel_matching import look
+from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import HASH_BYTES, SALT_BYTES, Tree, leaf, split
 from common.crypto.signing import SigningIdentity
 from common.errors import SuspectBatchError

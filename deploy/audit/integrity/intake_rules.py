@@ -16,7 +16,8 @@ import numpy as np
 from analyzer.batch_checks import judge, of_users_alone
 from analyzer.finalize import conclude
 from analyzer.intake import Intake, take_in
-from analyzer.sentinel_matching import Sentinel, look
+from analyzer.sentinel_matching import look
+from analyzer.storage.sentinel_table import Sentinel
 from common.accounting.guarantees import Terms, guarantees_under
 from common.crypto.hpke import HpkePrivateKey, SealContext
 from common.crypto.hpke_pool import Opened

@@ -5,8 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from common.accounting.claims import claimable_epsilon
-from common.accounting.guarantees import Terms, claimed_guarantee
+from common.accounting.guarantees import Terms, claimable_epsilon, claimed_guarantee
 from common.errors import AccountingError, TaskError
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task

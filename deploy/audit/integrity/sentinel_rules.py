@@ -6,7 +6,8 @@ from typing import Final
 import numpy as np
 
 from analyzer.batch_checks import FALSE_ALARM, judge, of_users_alone
-from analyzer.sentinel_matching import Sentinel, look
+from analyzer.sentinel_matching import look
+from analyzer.storage.sentinel_table import Sentinel
 from common.accounting.composition import composed_epsilon
 from common.accounting.guarantees import claimed_release
 from common.crypto.merkle import leaf

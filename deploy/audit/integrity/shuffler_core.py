@@ -28,9 +28,8 @@ from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
 from shuffler.inclusion import Inclusions
 from shuffler.metrics import BatchMetrics
-from shuffler.receipts import Receipts
 from shuffler.refusals import Refusals
-from shuffler.servicer import ShufflerServicer
+from shuffler.servicer import Receipts, ShufflerServicer
 from shuffler.storage.spool import Spool
 
 SPOOL_FILE: Final = "spool.sqlite"

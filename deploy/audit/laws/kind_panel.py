@@ -9,7 +9,7 @@ import dataclasses
 from functools import cache
 from typing import Any, Final
 
-from common.accounting.claims import claimable_epsilon
+from common.accounting.guarantees import claimable_epsilon
 from common.mechanisms.numeric.hybrid import Hybrid
 from common.mechanisms.numeric.piecewise import Piecewise
 from common.task.draft import NumberDraft, PairDraft, TextDraft

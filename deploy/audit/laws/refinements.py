@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy import optimize
 
-from analyzer.estimation.refinement import Evidence
+from analyzer.estimation.histogram import Evidence
 from common.mechanisms.base import Channel, Counts, Vector
 from common.protocols import Refinement
 

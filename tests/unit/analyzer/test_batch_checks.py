@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from analyzer.batch_checks import judge, judge_refusals, of_users_alone
-from analyzer.sentinel_matching import Sentinel, Sightings
+from analyzer.sentinel_matching import Sightings
+from analyzer.storage.sentinel_table import Sentinel
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
 from common.task.shuffler_spec import ShufflerSpec

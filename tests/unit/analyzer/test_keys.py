@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.keys import AnalyzerKeys
+from analyzer.registry import AnalyzerKeys
 from analyzer.storage.task_table import TaskLine
 from common.crypto.hpke import HpkePrivateKey, key_id
 from common.crypto.key_ring import DAY

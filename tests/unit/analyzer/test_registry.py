@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from analyzer.budgets import Spending
-from analyzer.keys import AnalyzerKeys
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import Registry, _budget_epsilon, complete
+from analyzer.registry import AnalyzerKeys, Registry, _budget_epsilon, complete
 from analyzer.storage.store import Store
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.crypto.hpke import HpkePrivateKey

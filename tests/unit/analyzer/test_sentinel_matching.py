@@ -1,6 +1,7 @@
 import numpy as np
 
-from analyzer.sentinel_matching import Sentinel, Sightings, look, without
+from analyzer.sentinel_matching import Sightings, look, without
+from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import leaf
 
 _SIZE = 60

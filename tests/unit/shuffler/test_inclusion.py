@@ -21,8 +21,7 @@ from common.wire.evidence import (
 from shuffler import inclusion
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions, Sent
-from shuffler.receipts import Receipts
-from shuffler.servicer import ShufflerServicer
+from shuffler.servicer import Receipts, ShufflerServicer
 from tests.support.clocks import ManualClock
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler

@@ -4,7 +4,7 @@ from common.crypto.receipt import bulk_receipt_holds, receipt_holds
 from common.crypto.signing import SigningIdentity
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from shuffler.receipts import Receipts
+from shuffler.servicer import Receipts
 
 _DIGEST = TaskDigest(b"d" * 32)
 _IDENTITY = SigningIdentity.generate()

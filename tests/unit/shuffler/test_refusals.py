@@ -12,7 +12,7 @@ from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import REFUSALS, Outcome
 from shuffler.refusals import Refusals
-from shuffler.storage import refusal_table
+from shuffler.storage import submissions as submission_table
 from shuffler.storage.spool import Spool
 from tests.support.tasks import published
 
@@ -169,7 +169,7 @@ async def test_what_is_being_written_when_the_service_stops_is_counted_once(
     spool = await _spool(tmp_path)
     refusals = Refusals(spool, pause=0.0)
     free = threading.Event()
-    add = refusal_table.add
+    add = submission_table.add_refusals
 
     def add_slowly(
         connection: sqlite3.Connection, refused: dict[BatchId, Counter[Outcome]]
@@ -178,7 +178,7 @@ async def test_what_is_being_written_when_the_service_stops_is_counted_once(
         add(connection, refused)
 
     if begun:
-        monkeypatch.setattr(refusal_table, "add", add_slowly)
+        monkeypatch.setattr(submission_table, "add_refusals", add_slowly)
     else:
         spool._database._thread.submit(free.wait)  # something else is being written
     saving = asyncio.create_task(refusals.keep_saving())

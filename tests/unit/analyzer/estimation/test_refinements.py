@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import integrate
 
 from analyzer.estimation.em import leap, smooth, smoothed_likelihood
-from analyzer.estimation.histogram import estimate, gather
+from analyzer.estimation.histogram import REFINEMENTS, Evidence, estimate, gather, refine
 from analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
@@ -21,7 +21,6 @@ from analyzer.estimation.projection import (
     power_law,
     power_ns,
 )
-from analyzer.estimation.refinement import REFINEMENTS, Evidence, refine
 from common.errors import TaskError
 from common.mechanisms.base import Channel, Counts, Mixture, Vector
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for

@@ -3,8 +3,7 @@ from typing import Any
 
 import pytest
 
-from common.accounting.claims import claimable_epsilon, delta_at_claim
-from common.accounting.guarantees import claimed_release
+from common.accounting.guarantees import claimable_epsilon, claimed_release, delta_at_claim
 from tests.support.tasks import published
 
 _CASES: list[dict[str, Any]] = [

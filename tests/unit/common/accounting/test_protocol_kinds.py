@@ -8,13 +8,14 @@ import pytest
 
 from common.accounting.anonymity_set import Crowd
 from common.accounting.assumptions import LOCAL
-from common.accounting.claims import claimable_epsilon, delta_at_claim
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Conditioned
 from common.accounting.guarantees import (
     Terms,
+    claimable_epsilon,
     claimed_guarantee,
     claimed_release,
+    delta_at_claim,
     guarantees,
     guarantees_under,
     published_claim,

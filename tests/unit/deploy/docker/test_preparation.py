@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analyzer.keys import AnalyzerKeys
+from analyzer.registry import AnalyzerKeys
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
 from common.runtime.settings import KeyHolderSettings

@@ -5,8 +5,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from analyzer.estimation.histogram import gather
-from analyzer.estimation.refinement import refine
+from analyzer.estimation.histogram import gather, refine
 from analyzer.finalize import mixture_of
 from common.mechanisms.registry import mechanism_of
 from common.protocols import Refinement
