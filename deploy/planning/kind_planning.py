@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.accounting.guarantees import guarantees
 from common.errors import PlanError, TaskError

@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.accounting.guarantees import published_claim
 from common.crypto.hpke_pool import end_with_parent
 from common.errors import ShuffleDpError

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.protocols import Kind, protocols_of
 from common.task.draft import NumberDraft, PairDraft
 from deploy.cli import app

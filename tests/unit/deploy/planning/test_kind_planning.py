@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.errors import PlanError, TaskError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import Kind, protocol_named, protocols_of
