@@ -5,10 +5,10 @@ import pytest
 from common.accounting.anonymity_set import Crowd
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
-from common.accounting.published_noise import aue, sageo, sbin
+from common.accounting.published_noise import aue, sageo, sbin, sbin_trials
 from common.errors import AccountingError, BoundRangeError
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
-from deploy.planning.noise_calibration import sageo_spec_published, sbin_trials_published
+from deploy.planning.shuffler_noise import published_sageo_spec
 
 
 def _coins(trials: int, kept: float = 1.0) -> ShufflerSpec:
@@ -31,8 +31,8 @@ def test_aue_is_the_printed_formula() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12)])
 def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float) -> None:
     """What a paper calibrates for an ε, its bound claims to have it; the exact figure is less."""
-    coins = _coins(sbin_trials_published(epsilon, delta, kept), kept)
-    spec = sageo_spec_published(epsilon, delta, kept)
+    coins = _coins(sbin_trials(epsilon, delta, kept), kept)
+    spec = published_sageo_spec(epsilon, delta, kept)
 
     assert epsilon == pytest.approx(sbin(coins, delta), rel=1e-2)
     assert sbin(coins, delta) <= epsilon
@@ -44,7 +44,7 @@ def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float
 
 def test_each_bound_keeps_to_its_range() -> None:
     """Another law, or too little noise."""
-    geometric = sageo_spec_published(0.1, 1e-6, 1.0)
+    geometric = published_sageo_spec(0.1, 1e-6, 1.0)
     for bound, spec in ((sbin, geometric), (sbin, ShufflerSpec()), (sageo, _coins(100))):
         with pytest.raises(BoundRangeError, match="the law is"):
             bound(spec, 1e-6)
@@ -66,7 +66,7 @@ def test_delta_has_a_range(delta: float) -> None:
         lambda: aue(Crowd(users=9), delta),
         lambda: sbin(_coins(100), delta),
         lambda: sageo(ShufflerSpec(), delta),
-        lambda: sbin_trials_published(0.1, delta, 1.0),
+        lambda: sbin_trials(0.1, delta, 1.0),
     ):
         with pytest.raises(AccountingError):
             ask()

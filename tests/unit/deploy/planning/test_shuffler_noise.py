@@ -4,13 +4,13 @@ import pytest
 
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.published_noise import sbin_trials
 from common.errors import AccountingError, BoundRangeError
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
-from deploy.planning.noise_calibration import (
+from deploy.planning.shuffler_noise import (
     binomial_trials,
     geometric_spec,
-    sageo_spec_published,
-    sbin_trials_published,
+    published_sageo_spec,
 )
 
 
@@ -21,14 +21,14 @@ def _delta(spec: ShufflerSpec, epsilon: float) -> float:
 @pytest.mark.parametrize(("delta", "ratio"), [(1e-6, 4.6), (1e-12, 3.1)])
 def test_sbin_needs_fewer_coins_than_its_authors_use(delta: float, ratio: float) -> None:
     """4.6 and 3.1 times fewer at ε = .1."""
-    exact, published = binomial_trials(0.1, delta, 1.0), sbin_trials_published(0.1, delta, 1.0)
+    exact, published = binomial_trials(0.1, delta, 1.0), sbin_trials(0.1, delta, 1.0)
 
     assert ratio == pytest.approx(published / exact, abs=0.05)
 
 
 def test_sageo_needs_a_lower_peak_than_its_authors_use() -> None:
     """203 for 217 at ε = .1 and δ = 1e-6; theirs has a δ of 4.9e-7; the error is 799 counts²."""
-    exact, published = geometric_spec(0.1, 1e-6, 1.0), sageo_spec_published(0.1, 1e-6, 1.0)
+    exact, published = geometric_spec(0.1, 1e-6, 1.0), published_sageo_spec(0.1, 1e-6, 1.0)
 
     assert (203, 217) == (exact.peak, published.peak)
     assert 4.9e-7 == pytest.approx(_delta(published, 0.1), rel=0.02)
@@ -72,8 +72,8 @@ def test_pure_epsilon_needs_no_left_flank() -> None:
 @pytest.mark.parametrize("kept", [1.0, 0.6])
 def test_published_calibrations_are_safe(epsilon: float, delta: float, kept: float) -> None:
     """Both papers' noise is enough."""
-    spec = sageo_spec_published(epsilon, delta, kept)
-    coins = Binomial(sbin_trials_published(epsilon, delta, kept), 0.5)
+    spec = published_sageo_spec(epsilon, delta, kept)
+    coins = Binomial(sbin_trials(epsilon, delta, kept), 0.5)
 
     assert _delta(spec, epsilon) <= delta
     assert ItemNoiseRelease(noise=coins, kept=kept).delta(epsilon) <= delta
@@ -90,7 +90,7 @@ def test_corners_have_an_answer_or_a_refusal() -> None:
         with pytest.raises(AccountingError, match="dummies of an item"):
             binomial_trials(1e-3, delta, 1.0)
     with pytest.raises(AccountingError):
-        sageo_spec_published(1e-9, 1e-15, 1.0)
+        published_sageo_spec(1e-9, 1e-15, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -114,4 +114,4 @@ def test_what_is_asked_for_has_a_range(epsilon: float, delta: float, kept: float
 def test_where_a_paper_says_nothing_it_is_not_asked() -> None:
     """δ above 4β."""
     with pytest.raises(BoundRangeError):
-        sbin_trials_published(0.1, 0.5, 0.1)
+        sbin_trials(0.1, 0.5, 0.1)
