@@ -7,11 +7,10 @@ mechanism draws the counts of their filters, which have the same distribution. S
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -42,43 +41,6 @@ from deploy.simulate.errors import ByValue, Repeat, histogram_errors, mse
 
 _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
 """Fields of a draft that belong to the question, and not to a protocol."""
-
-
-class Population(Protocol):
-    """People with values of one kind, of whom every repeat simulates one collection."""
-
-    @property
-    def kind(self) -> Kind:
-        """Kind of their values."""
-
-    @property
-    def name(self) -> str:
-        """Name of the data set."""
-
-    @property
-    def title(self) -> str:
-        """What a value is, in a sentence."""
-
-    @property
-    def n_users(self) -> int:
-        """How many take part."""
-
-    @property
-    def domain_size(self) -> int:
-        """Items, numbers of a vector, or keys; 1 for a number and for texts."""
-
-    @property
-    def value_names(self) -> Sequence[str]:
-        """Names of what is estimated, in its order."""
-
-    def draft_fields(self, protocol: str) -> dict[str, Any]:
-        """Return what a draft of a protocol says of these people."""
-
-    def repeat(self, task: Task, seed: tuple[int, int, int], *, one_by_one: bool) -> Repeat:
-        """Simulate one collection; the seed is that of the sweep, the setting and the repeat."""
-
-    def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
-        """Return the errors of a trusted collector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -236,37 +198,22 @@ class ValuePopulation:
         return CentralErrors.of_means(self.n_users, self.domain_size, half, epsilon, delta)
 
 
+Population = ItemPopulation | ValuePopulation
+"""People with values of one kind, of whom every repeat simulates one collection."""
+
+
 def collect_values(task: Task, people: SamplePeople, rng: np.random.Generator) -> Estimate:
     """Let everybody report once, and estimate as the analyzer does."""
-    cells = _CELLS[task.kind](task, people, rng)
+    if task.kind == "string":
+        texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
+        cells = rappor_of(task).sample_cells(counts.astype(np.int64), texts.tolist(), rng)
+    elif task.kind == "key-value":
+        pairs = priv_kv_of(task)
+        cells = pairs.tally(pairs.randomize(_pairs(task, people), rng))
+    else:
+        numbers = number_mechanism_of(task)
+        cells = numbers.tally(numbers.randomize(_unit(task, people), rng))
     return estimate_of(task, randomizer_of(task), cells, Mixture(n_real=len(people.values)))
-
-
-def _text_cells(task: Task, people: SamplePeople, rng: np.random.Generator) -> Counts:
-    texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
-    return rappor_of(task).sample_cells(counts.astype(np.int64), texts.tolist(), rng)
-
-
-def _number_cells(task: Task, people: SamplePeople, rng: np.random.Generator) -> Counts:
-    numbers = number_mechanism_of(task)
-    return numbers.tally(numbers.randomize(_unit(task, people), rng))
-
-
-def _pair_cells(task: Task, people: SamplePeople, rng: np.random.Generator) -> Counts:
-    spec, mechanism = spec_as(task.mechanism, KeyValueSpec), priv_kv_of(task)
-    return mechanism.tally(mechanism.randomize(_pairs(people, spec), rng))
-
-
-_CELLS: Final[Mapping[Kind, Callable[[Task, SamplePeople, np.random.Generator], Counts]]] = (
-    MappingProxyType(
-        {
-            "string": _text_cells,
-            "mean": _number_cells,
-            "vector": _number_cells,
-            "key-value": _pair_cells,
-        }
-    )
-)
 
 
 def _unit(task: Task, people: SamplePeople) -> Vector:
@@ -275,7 +222,8 @@ def _unit(task: Task, people: SamplePeople) -> Vector:
     return to_unit(table, spec.low, spec.high)
 
 
-def _pairs(people: SamplePeople, spec: KeyValueSpec) -> Pairs:
+def _pairs(task: Task, people: SamplePeople) -> Pairs:
+    spec = spec_as(task.mechanism, KeyValueSpec)
     owned = [cast("Mapping[int, float]", value) for value in people.values]
     counts = np.array([len(each) for each in owned], dtype=np.int64)
     keys = [key for each in owned for key in sorted(each)]

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.mechanisms.base import Counts, Vector
+from common.mechanisms.base import Counts
 from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import COVID_US_STATES, load
@@ -26,17 +26,9 @@ from deploy.simulate.experiments.report import Progress, Report, ReportTable, un
 from deploy.simulate.plot import Panel, Series
 from deploy.terminal.json_output import number_or_text
 
-_NO_STATES: Final = frozenset(
-    {
-        "American Samoa",
-        "Diamond Princess",
-        "District of Columbia",
-        "Grand Princess",
-        "Guam",
-        "Northern Mariana Islands",
-        "Puerto Rico",
-        "Virgin Islands",
-    }
+_NO_STATES: Final = (
+    *("American Samoa", "Diamond Princess", "District of Columbia", "Grand Princess", "Guam"),
+    *("Northern Mariana Islands", "Puerto Rico", "Virgin Islands"),
 )
 """Rows of the data set that are territories, a district, or ships."""
 _PRESENT: Final = 100
@@ -216,7 +208,7 @@ def _report(title: str, names: Sequence[str], found: Sequence[Decoded], seed: in
         f"seed {seed}.",
         tables=[table],
         figures=[_figures(each, names) for each in found],
-        panels=[panel for each in found for panel in _panels(each, names)],
+        panels=[_panel(each, names) for each in found],
     )
 
 
@@ -257,50 +249,29 @@ def _figures(found: Decoded, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _panels(found: Decoded, names: Sequence[str]) -> list[Panel]:
-    """Return shares with their estimates, and how far these are off, ± two standard errors."""
-    truth = found.people / found.people.sum()
+def _panel(found: Decoded, names: Sequence[str]) -> Panel:
+    """Return shares with their estimates, ± two standard errors."""
     errors = 2 * found.decoding.standard_errors / found.decoding.n_reports
-    detected, places = found.detected(strictly=True), np.arange(len(names))
-
-    def estimates(values: Vector) -> list[Series]:
-        return [
-            Series(
-                name=f"estimate ± 2 standard errors, {words}",
-                x=places[chosen].tolist(),
-                y=values[chosen].tolist(),
-                error=errors[chosen].tolist(),
-                line="",
-                colour=number,
-            )
-            for number, (words, chosen) in enumerate(
-                [("found", detected), ("not found", ~detected)], start=1
-            )
-        ]
-
-    letters = ", ".join(
-        f"{letter} = {float(value):g}"
-        for letter, value in dataclasses.asdict(found.setting).items()
-    )
+    places = [float(place) for place in range(len(names))]
+    truth, estimates = found.people / found.people.sum(), found.decoding.shares
+    letters = dataclasses.asdict(found.setting).items()
     held, false = found.found(strictly=True)
+    parameters = ", ".join(f"{letter} = {float(value):g}" for letter, value in letters)
     few = len(names) <= _MAX_NAMES
-    shares = Series(name="people who hold it", x=places.tolist(), y=truth.tolist(), line="")
-    panels = [
-        (letters, "share", [shares, *estimates(found.decoding.shares)]),
-        (
-            f"{held} found, {false} falsely; L1 {found.l1:.4f}",
-            "estimate - truth",
-            estimates(found.decoding.shares - truth),
-        ),
-    ]
-    return [
-        Panel(
-            title=title,
-            x_label="" if few else "candidates, those that people hold first",
-            y_label=label,
-            series=series,
-            log=False,
-            ticks=dict(enumerate(names)) if few else {},
-        )
-        for title, label, series in panels
-    ]
+    return Panel(
+        title=f"{parameters}\n{held} found, {false} falsely; L1 {found.l1:.4f}",
+        x_label="" if few else "candidates, those that people hold first",
+        y_label="share",
+        series=[
+            Series(name="people who hold it", x=places, y=truth.tolist(), line=""),
+            Series(
+                name="estimate ± 2 standard errors",
+                x=places,
+                y=estimates.tolist(),
+                error=errors.tolist(),
+                line="",
+            ),
+        ],
+        log=False,
+        ticks=dict(enumerate(names)) if few else {},
+    )

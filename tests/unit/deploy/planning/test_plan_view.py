@@ -236,7 +236,8 @@ def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: P
     more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
     wanted = draft_file.read(file, bytes(32))
 
-    assert ("murs", pytest.approx(4.0)) == (wanted.protocol, wanted.local_epsilon)
+    assert "murs" == wanted.protocol
+    assert wanted.local_epsilon == pytest.approx(4.0)
     assert (4.0, 2.0) == (default_local_cap(1), default_local_cap(10))
     assert "Planned for devices with default settings" in _text(outcome)
     assert "Written to" in outcome.stdout
