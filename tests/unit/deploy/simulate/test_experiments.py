@@ -276,4 +276,4 @@ def test_a_report_on_pairs_has_its_figures(found: list[MeanErrors]) -> None:
     assert None is report.figures[0]["spread_theory"]
     best = min(found[1:], key=lambda each: each.error)
     assert f"At ε = 6 the error is least with {best.iterations} iteration" in " ".join(text.split())
-    assert [4 // 2, 2] == [len(panel.series) for panel in report.panels]
+    assert [1, 2] == [len(panel.series) for panel in report.panels]
