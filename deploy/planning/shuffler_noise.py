@@ -17,7 +17,7 @@ from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
 from common.accounting.published_noise import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
-from common.task.shuffler_spec import KEEP_SUM, MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
 from deploy.planning.calibration import Calibrated
 from deploy.planning.design import Design, make_design
 from deploy.planning.frontier import Tightness
@@ -154,92 +154,74 @@ def _least_noise(at: Callable[[float], Design], wanted: Requirements) -> Design:
 # --- noise on each item, for one round and users who hide nothing themselves ----------------------
 
 
-def binomial_trials(epsilon: float, delta: float, kept: float = 1.0) -> int:
+def binomial_trials(epsilon: float, delta: float) -> int:
     """
-    Return the least fair coins per item that make a report kept with a probability (ε, δ)-private.
-
-    Args:
-        epsilon: Above 0.
-        delta: MIN_DELTA .. 1.
-        kept: β, above 0 and at most 1; rounded down to a share of KEEP_SUM.
+    Return the least fair coins per item that make a report (ε, δ)-private.
 
     Raises:
-        AccountingError: An argument is out of range, or no number up to MAX_PER_ITEM is enough.
+        AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no number of coins up to
+            MAX_PER_ITEM is enough.
     """
-    beta = _keep_weight(epsilon, delta, kept) / KEEP_SUM
+    _check(epsilon, delta)
 
     def enough(trials: int) -> bool:
-        release = ItemNoiseRelease(noise=Binomial(trials, 0.5), kept=beta)
-        return release.delta(epsilon) <= delta
+        return ItemNoiseRelease(noise=Binomial(trials, 0.5)).delta(epsilon) <= delta
 
     return _least_count(enough, 1)
 
 
-def geometric_spec(epsilon: float, delta: float, kept: float = 1.0) -> ShufflerSpec:
+def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     Return the two-sided geometric noise of least variance that makes reports (ε, δ)-private.
 
-    Flanks so steep that no ratio of f and g lies outside e^-ε/2 .. e^ε/2 [MSE25], rounded to be
-    less steep; the least peak by the exact accountant; an upper end that costs 1e-3 of δ.
-
-    Args:
-        epsilon: Above 0.
-        delta: MIN_DELTA .. 1.
-        kept: β, above 0 and at most 1; rounded down to a share of KEEP_SUM. Below 1 - e^-ε/2 there
-            is no left flank.
+    Flanks of ratio e^-ε/2 [MSE25], rounded to be less steep; the least peak by the exact
+    accountant; an upper end that costs 1e-3 of δ.
 
     Raises:
-        AccountingError: An argument is out of range, or no peak up to MAX_PER_ITEM is enough.
+        AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no peak up to MAX_PER_ITEM is
+            enough.
     """
-    keep_weight = _keep_weight(epsilon, delta, kept)
+    _check(epsilon, delta)
 
     def enough(peak: int) -> bool:
-        spec = _two_sided(epsilon, delta, keep_weight, peak)
-        release = ItemNoiseRelease(noise=shuffler_law(spec), kept=spec.kept)
+        release = ItemNoiseRelease(noise=shuffler_law(_two_sided(epsilon, delta, peak)))
         return release.delta(epsilon) <= delta
 
-    return _two_sided(epsilon, delta, keep_weight, _least_count(enough, 0))
+    return _two_sided(epsilon, delta, _least_count(enough, 0))
 
 
-def published_sageo_spec(epsilon: float, delta: float, kept: float = 1.0) -> ShufflerSpec:
+def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
     """
     Return the noise that SAGeo's authors use [MSE25], cut at an upper end that costs 1e-3 of δ.
 
     Raises:
-        AccountingError: An argument is out of range.
+        AccountingError: ε or δ is out of range, or the noise is more than a task can have.
         BoundRangeError: The formula says nothing here.
     """
-    keep_weight = _keep_weight(epsilon, delta, kept)
-    beta = keep_weight / KEEP_SUM
-    left, right = sageo_left(epsilon, beta), sageo_right(epsilon, beta)
-    peak = sageo_peak(epsilon, delta, beta, left, right)
+    _check(epsilon, delta)
+    left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
+    peak = sageo_peak(epsilon, delta, 1.0, left, right)
     if peak > MAX_PER_ITEM:
         raise _too_many()
-    return _two_sided(epsilon, delta, keep_weight, max(0, peak))
+    return _two_sided(epsilon, delta, max(0, peak))
 
 
-def _keep_weight(epsilon: float, delta: float, kept: float) -> int:
-    """Check the arguments, and round β down: δ falls as fewer reports are kept."""
+def _check(epsilon: float, delta: float) -> None:
     check_delta(delta)
     if not 0 < epsilon < math.inf:
         raise AccountingError(f"epsilon is {epsilon}; it must be above 0 and finite")
-    if not 1 / KEEP_SUM <= kept <= 1:
-        raise AccountingError(f"kept is {kept}; it must lie between 1 / {KEEP_SUM} and 1")
-    return math.floor(kept * KEEP_SUM)
 
 
-def _two_sided(epsilon: float, delta: float, keep_weight: int, peak: int) -> ShufflerSpec:
-    beta = keep_weight / KEEP_SUM
-    left_weight = _less_steep(sageo_left(epsilon, beta))
-    right_weight = _less_steep(sageo_right(epsilon, beta))
-    right = math.log(right_weight / RATIO_SUM)
+def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
+    left_weight = _less_steep(sageo_left(epsilon, 1.0))
+    right_weight = _less_steep(sageo_right(epsilon, 1.0))
     # What lies above the peak's own weight, 1, is less than a share right^cut of everything.
+    right = math.log(right_weight / RATIO_SUM)
     cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
     if peak + cut > MAX_PER_ITEM:
         raise _too_many()
     return ShufflerSpec(
         law="geometric",
-        keep_weight=keep_weight,
         peak=peak,
         left_weight=left_weight,
         right_weight=right_weight,

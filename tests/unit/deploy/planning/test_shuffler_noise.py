@@ -5,8 +5,8 @@ import pytest
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
 from common.accounting.published_noise import sbin_trials
-from common.errors import AccountingError, BoundRangeError
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.errors import AccountingError
+from common.task.shuffler_spec import ShufflerSpec
 from deploy.planning.shuffler_noise import (
     binomial_trials,
     geometric_spec,
@@ -21,97 +21,64 @@ def _delta(spec: ShufflerSpec, epsilon: float) -> float:
 @pytest.mark.parametrize(("delta", "ratio"), [(1e-6, 4.6), (1e-12, 3.1)])
 def test_sbin_needs_fewer_coins_than_its_authors_use(delta: float, ratio: float) -> None:
     """4.6 and 3.1 times fewer at ε = .1."""
-    exact, published = binomial_trials(0.1, delta, 1.0), sbin_trials(0.1, delta, 1.0)
+    exact, published = binomial_trials(0.1, delta), sbin_trials(0.1, delta, 1.0)
 
     assert ratio == pytest.approx(published / exact, abs=0.05)
 
 
 def test_sageo_needs_a_lower_peak_than_its_authors_use() -> None:
     """203 for 217 at ε = .1 and δ = 1e-6; theirs has a δ of 4.9e-7; the error is 799 counts²."""
-    exact, published = geometric_spec(0.1, 1e-6, 1.0), published_sageo_spec(0.1, 1e-6, 1.0)
+    exact, published = geometric_spec(0.1, 1e-6), published_sageo_spec(0.1, 1e-6)
 
     assert (203, 217) == (exact.peak, published.peak)
     assert 4.9e-7 == pytest.approx(_delta(published, 0.1), rel=0.02)
     assert 799 == pytest.approx(exact.moments()[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("kept", [1.0, 0.5, 0.1, 0.03])
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (3.0, 1e-15), (0.02, 0.1)]
 )
-def test_what_is_calibrated_keeps_its_promise_and_no_less_would(
-    epsilon: float, delta: float, kept: float
-) -> None:
-    """One coin, or one step of the peak, less breaks it."""
-    trials = binomial_trials(epsilon, delta, kept)
-    beta = int(kept * KEEP_SUM) / KEEP_SUM
+def test_calibrated_noise_is_enough_and_no_less_would_be(epsilon: float, delta: float) -> None:
+    """One coin, or one step of the peak, less breaks the guarantee."""
+    trials, spec = binomial_trials(epsilon, delta), geometric_spec(epsilon, delta)
 
     def with_coins(number: int) -> float:
-        return ItemNoiseRelease(noise=Binomial(number, 0.5), kept=beta).delta(epsilon)
+        return ItemNoiseRelease(noise=Binomial(number, 0.5)).delta(epsilon)
 
     assert with_coins(trials) <= delta
     assert trials == 1 or with_coins(trials - 1) > delta
-
-    spec = geometric_spec(epsilon, delta, kept)
-    assert spec.kept <= kept
     assert _delta(spec, epsilon) <= delta
     if spec.peak:
         lower = dataclasses.replace(spec, peak=spec.peak - 1, most=spec.most - 1)
         assert _delta(lower, epsilon) > delta
 
 
-def test_pure_epsilon_needs_no_left_flank() -> None:
-    """β = 1 - e^-ε/2: the peak is at 0, and only the upper end costs δ."""
-    spec = geometric_spec(1.0, 1e-9, 0.39)
-
-    assert 0 == spec.peak
-    assert _delta(spec, 1.0) <= 1e-12
-
-
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12), (0.5, 1e-15)])
-@pytest.mark.parametrize("kept", [1.0, 0.6])
-def test_published_calibrations_are_safe(epsilon: float, delta: float, kept: float) -> None:
+def test_published_calibrations_are_safe(epsilon: float, delta: float) -> None:
     """Both papers' noise is enough."""
-    spec = published_sageo_spec(epsilon, delta, kept)
-    coins = Binomial(sbin_trials(epsilon, delta, kept), 0.5)
+    coins = Binomial(sbin_trials(epsilon, delta, 1.0), 0.5)
 
-    assert _delta(spec, epsilon) <= delta
-    assert ItemNoiseRelease(noise=coins, kept=kept).delta(epsilon) <= delta
+    assert _delta(published_sageo_spec(epsilon, delta), epsilon) <= delta
+    assert ItemNoiseRelease(noise=coins).delta(epsilon) <= delta
 
 
 def test_corners_have_an_answer_or_a_refusal() -> None:
     """ε from 1e-6 to 50, δ down to 1e-15."""
     for delta in (1e-15, 1e-6, 0.5):
-        assert geometric_spec(50.0, delta, 1.0).peak <= 2
-        assert binomial_trials(50.0, delta, 1.0) <= 51
+        assert geometric_spec(50.0, delta).peak <= 2
+        assert binomial_trials(50.0, delta) <= 51
     for delta in (1e-15, 1e-6):
         with pytest.raises(AccountingError, match="dummies of an item"):
-            geometric_spec(1e-6, delta, 1.0)
+            geometric_spec(1e-6, delta)
         with pytest.raises(AccountingError, match="dummies of an item"):
-            binomial_trials(1e-3, delta, 1.0)
+            binomial_trials(1e-3, delta)
     with pytest.raises(AccountingError):
-        published_sageo_spec(1e-9, 1e-15, 1.0)
+        published_sageo_spec(1e-9, 1e-15)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "kept"),
-    [
-        (0.0, 1e-6, 1.0),
-        (float("inf"), 1e-6, 1.0),
-        (0.1, 0.0, 1.0),
-        (0.1, 1e-6, 0.0),
-        (0.1, 1e-6, 1.1),
-    ],
-)
-def test_what_is_asked_for_has_a_range(epsilon: float, delta: float, kept: float) -> None:
-    """ε above 0, δ as everywhere, some reports kept."""
-    with pytest.raises(AccountingError):
-        binomial_trials(epsilon, delta, kept)
-    with pytest.raises(AccountingError):
-        geometric_spec(epsilon, delta, kept)
-
-
-def test_where_a_paper_says_nothing_it_is_not_asked() -> None:
-    """δ above 4β."""
-    with pytest.raises(BoundRangeError):
-        sbin_trials(0.1, 0.5, 0.1)
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-6), (float("inf"), 1e-6), (0.1, 0.0)])
+def test_arguments_have_a_range(epsilon: float, delta: float) -> None:
+    """ε above 0, δ as everywhere."""
+    for calibrate in (binomial_trials, geometric_spec):
+        with pytest.raises(AccountingError):
+            calibrate(epsilon, delta)
