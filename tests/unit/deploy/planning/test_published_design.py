@@ -227,6 +227,14 @@ def test_od_hp_hashes_only_where_that_gains() -> None:
     assert 0 == few.buckets
 
 
+@pytest.mark.parametrize("n_users", [99_990, 100_000, 10**6])
+def test_a_chance_is_rounded_so_that_the_claim_is_no_more(n_users: int) -> None:
+    """At ε = 1 a claim a rounding above is outside the bound's range, and none would be made."""
+    for protocol in ("fe1", "puredump", "mixdump", "od-hp"):
+        wanted = _wanted(n_users=n_users, domain_size=40, central_epsilon=1.0)
+        assert _claim_of(published_design(protocol, wanted), wanted) <= 1
+
+
 @pytest.mark.parametrize("cap", [1.01, 1.35, 2.5, 9.0])
 @pytest.mark.parametrize("protocol", ["mixdump", "od-hp", "fe1"])
 def test_a_cap_on_messages_binds(protocol: str, cap: float) -> None:

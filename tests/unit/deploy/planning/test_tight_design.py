@@ -1,8 +1,10 @@
+import dataclasses
 from typing import Any, Final
 
 import pytest
 
 from common.accounting.guarantees import central_epsilon
+from common.errors import PlanError
 from common.protocols import PROTOCOLS, protocols_of
 from deploy.planning.design import Design
 from deploy.planning.planner import central_gaussian_mse
@@ -126,3 +128,53 @@ def test_a_cap_on_the_local_epsilon_leaves_the_hybrid() -> None:
     assert ["hybrid"] == [each.design.protocol for each in capped]
     assert [2.0] == [each.design.local_epsilon for each in capped]
     assert {"hybrid", "sageo", "sbin"} == {each.design.protocol for each in free}
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "sh",
+        pytest.param("murs", marks=pytest.mark.slow),
+        pytest.param("mixdump", marks=pytest.mark.slow),
+        "od-hp",
+        "hybrid",
+    ],
+)
+def test_no_report_passes_a_cap_on_the_local_epsilon(protocol: str) -> None:
+    """And the target is kept as before."""
+    wanted = _wanted(local_cap=2.0)
+    found = tight_design(protocol, wanted)
+
+    assert found.local_epsilon <= 2.0
+    assert task_of(found, wanted).central_epsilon <= 0.5
+
+
+def test_only_honest_users_are_counted() -> None:
+    """Half of them need twice the dummies each; the claim is that of the half."""
+    all_, half = _wanted(), _wanted(honest_fraction=0.5)
+    many, few = (tight_design("puredump", each) for each in (half, all_))
+
+    assert 2 * few.expected_dummies == pytest.approx(many.expected_dummies, rel=0.05)
+    assert task_of(many, half).central_epsilon <= 0.5
+
+
+def test_more_dummies_than_messages_allow_are_refused() -> None:
+    """Those of AUE have no other noise to be traded for."""
+    wanted = _wanted()
+    messages = 1 + tight_design("aue", wanted).expected_dummies
+    capped = dataclasses.replace(wanted, messages_cap=messages - 0.1)
+
+    with pytest.raises(PlanError, match=f"aue would take {messages:.4g} messages a user"):
+        tight_design("aue", capped)
+    with pytest.raises(PlanError, match=r"puredump cannot keep a central epsilon of 0\.1 "):
+        tight_design("puredump", _wanted(central_epsilon=0.1, messages_cap=2.0))
+
+
+def test_what_no_parameters_keep_is_refused() -> None:
+    """A domain that is no bit; a crowd too small for AUE's dummies; a cap that nothing fits."""
+    with pytest.raises(PlanError, match="ddps collects a bit; the domain size is 30"):
+        tight_design("ddps", _wanted())
+    with pytest.raises(PlanError, match=r"aue cannot keep a central epsilon of 0\.1 with 20"):
+        tight_design("aue", _wanted(n_users=20, central_epsilon=0.1))
+    with pytest.raises(PlanError, match=r"fe1 cannot keep .* a local epsilon of at most 2"):
+        tight_design("fe1", _wanted(local_cap=2.0))
