@@ -1,8 +1,6 @@
 """The analyzer's keys and tasks: from an operator's draft to a signed, published task."""
 
 import asyncio
-import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,25 +12,19 @@ from analyzer.budgets import Spending
 from analyzer.metrics import ReleaseMetrics
 from analyzer.storage.store import Store
 from analyzer.storage.task_table import TaskLine
-from analyzer.task_builder import local_claim, specification
-from common.accounting.epsilon_search import MOST_EPSILON
-from common.accounting.guarantees import claimable_epsilon
-from common.crypto.hpke import HpkePublicKey, KeyId, key_id
+from analyzer.task_builder import complete
+from common.crypto.hpke import KeyId, key_id
 from common.crypto.key_ring import Schedule
 from common.crypto.merkle import HASH_BYTES
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.crypto.tokens import OperatorToken
 from common.errors import TaskError, UnknownTaskError, WireError
-from common.protocols import protocol_named
 from common.runtime.clock import Clock
 from common.runtime.identity import load_identity
 from common.runtime.key_store import KeyStore
 from common.runtime.state_directory import StateDirectory
-from common.task.composition import check_domain_size
 from common.task.draft import TaskDraft
-from common.task.dummy_spec import DummySpec
 from common.task.task import NONCE_BYTES, Task
-from common.task.text import normalised
 from common.task_digest import TaskDigest
 
 
@@ -154,81 +146,6 @@ def check_deadline(draft: TaskDraft, now: float) -> None:
     if draft.deadline <= now:
         date = f"{datetime.fromtimestamp(max(0, draft.deadline), UTC):%Y-%m-%d %H:%M} UTC"
         raise TaskError(f"the deadline, {date}, is not in the future")
-
-
-def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
-    """
-    Add to a draft what follows from it: the mechanism's integers and the claims. Pure.
-
-    Raises:
-        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
-        KeyFormatError: Its shuffler_key is no key of its suite.
-
-    Cost: one search for ε, tenths of a second.
-    """
-    protocol = protocol_named(draft.protocol)
-    if protocol.kind == "string" and draft.labels:
-        draft = _of_labels(draft)
-    check_domain_size(draft.domain_size, protocol.kind)
-    spec = specification(draft)
-    local_epsilon = local_claim(draft, spec)
-    task = Task(
-        protocol=draft.protocol,
-        domain_size=draft.domain_size,
-        labels=draft.labels,
-        mechanism=spec,
-        dummies=_dummies(draft),
-        shuffler=draft.shuffler,
-        delta=draft.delta,
-        n_min=draft.n_min,
-        target_size=draft.target_size,
-        deadline=draft.deadline,
-        assumed_honest_fraction=draft.assumed_honest_fraction,
-        local_epsilon=local_epsilon,
-        central_epsilon=0.0,  # until it is known, below: it follows from everything else
-        suite=draft.suite,
-        analyzer_key=analyzer_key,
-        shuffler_key=draft.shuffler_key,
-        nonce=nonce,
-        population=draft.population,
-        budget_epsilon=_budget_epsilon(draft, local_epsilon),
-        budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
-    )
-    HpkePublicKey(task.suite, task.shuffler_key)  # no device could seal to what is no key
-    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
-
-
-def _of_labels(draft: TaskDraft) -> TaskDraft:
-    """Write labels that are texts as devices write texts; an item each, where nothing is said."""
-    size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
-    labels = tuple(normalised(label) for label in draft.labels)
-    return dataclasses.replace(draft, domain_size=size, labels=labels)
-
-
-def _dummies(draft: TaskDraft) -> DummySpec:
-    if draft.dummies is None:
-        return DummySpec.averaging(draft.dummies_per_user)
-    if draft.dummies_per_user:
-        raise TaskError(
-            f"dummies_per_user is {draft.dummies_per_user}; with a law in dummies it must be 0"
-        )
-    return draft.dummies
-
-
-def _budget_epsilon(draft: TaskDraft, local_epsilon: float) -> float:
-    """
-    Give the budget of a draft: the stated one, or the local ε, which a task alone never exceeds.
-
-    Without local noise a task that stands alone gets the largest ε that the accountant certifies;
-    what several of them may cost together is not for this program to guess.
-    """
-    if draft.budget_epsilon is not None:
-        return draft.budget_epsilon
-    if not math.isinf(local_epsilon):
-        return local_epsilon
-    if draft.population:
-        raise TaskError("a population asked without local noise needs a budget_epsilon")
-    return MOST_EPSILON
 
 
 class Sentinels:

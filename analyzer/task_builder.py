@@ -1,8 +1,13 @@
-"""From an operator's draft to its mechanism's integers, for every kind of value. Pure."""
+"""From an operator's draft to a whole task, for every kind of value. Pure."""
 
+import dataclasses
+import math
 from fractions import Fraction
 from typing import Final, get_args
 
+from common.accounting.epsilon_search import MOST_EPSILON
+from common.accounting.guarantees import claimable_epsilon
+from common.crypto.hpke import HpkePublicKey
 from common.errors import TaskError
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
@@ -10,9 +15,12 @@ from common.mechanisms.numeric.number import WantedNumbers
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import number_mechanism_named, specify
 from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
+from common.task.composition import check_domain_size
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
+from common.task.dummy_spec import DummySpec
 from common.task.specs import AnySpec, KeyValueSpec, MechanismSpec, NumberSpec, RapporSpec
-from common.task.task import MAX_LOCAL_EPSILON
+from common.task.task import MAX_LOCAL_EPSILON, Task
+from common.task.text import normalised
 
 LEAST_EPSILON: Final = 1e-6
 """Of numbers and pairs: with less, no number of people would tell anything."""
@@ -26,6 +34,83 @@ _OWN_TABLE: Final[dict[Kind, str]] = {
     "key-value": "pairs",
 }
 """What of a draft belongs to a kind of value."""
+
+
+def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
+    """
+    Complete a draft into a task: add the mechanism's integers and the claims. Pure.
+
+    Raises:
+        TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
+        KeyFormatError: Its shuffler_key is no key of its suite.
+
+    Cost: one search for ε, tenths of a second.
+    """
+    protocol = protocol_named(draft.protocol)
+    if protocol.kind == "string" and draft.labels:
+        draft = _of_labels(draft)
+    check_domain_size(draft.domain_size, protocol.kind)
+    spec = specification(draft)
+    local_epsilon = local_claim(draft, spec)
+    task = Task(
+        protocol=draft.protocol,
+        domain_size=draft.domain_size,
+        labels=draft.labels,
+        mechanism=spec,
+        dummies=_dummies(draft),
+        shuffler=draft.shuffler,
+        delta=draft.delta,
+        n_min=draft.n_min,
+        target_size=draft.target_size,
+        deadline=draft.deadline,
+        assumed_honest_fraction=draft.assumed_honest_fraction,
+        local_epsilon=local_epsilon,
+        central_epsilon=0.0,  # until it is known, below: it follows from everything else
+        suite=draft.suite,
+        analyzer_key=analyzer_key,
+        shuffler_key=draft.shuffler_key,
+        nonce=nonce,
+        population=draft.population,
+        budget_epsilon=default_budget(draft, local_epsilon),
+        budget_delta=draft.delta if draft.budget_delta is None else draft.budget_delta,
+    )
+    HpkePublicKey(task.suite, task.shuffler_key)  # no device could seal to what is no key
+    return dataclasses.replace(task, central_epsilon=claimable_epsilon(task))
+
+
+def _of_labels(draft: TaskDraft) -> TaskDraft:
+    """Normalise labels that are texts as devices do; without a domain size there is an item each."""
+    size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
+    labels = tuple(normalised(label) for label in draft.labels)
+    return dataclasses.replace(draft, domain_size=size, labels=labels)
+
+
+def _dummies(draft: TaskDraft) -> DummySpec:
+    if draft.dummies is None:
+        return DummySpec.averaging(draft.dummies_per_user)
+    if draft.dummies_per_user:
+        raise TaskError(
+            f"dummies_per_user is {draft.dummies_per_user}; with a law in dummies it must be 0"
+        )
+    return draft.dummies
+
+
+def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
+    """
+    Return the budget of a draft: the stated one, or the local ε, which one task never exceeds.
+
+    A single task without local noise gets the largest ε that the accountant certifies.
+
+    Raises:
+        TaskError: A population is asked without local noise, and no budget is stated.
+    """
+    if draft.budget_epsilon is not None:
+        return draft.budget_epsilon
+    if not math.isinf(local_epsilon):
+        return local_epsilon
+    if draft.population:
+        raise TaskError("a population asked without local noise needs a budget_epsilon")
+    return MOST_EPSILON
 
 
 def specification(draft: TaskDraft) -> AnySpec:

@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, TaskError
 from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task

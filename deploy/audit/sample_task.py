@@ -4,7 +4,7 @@ import math
 from functools import cache
 from typing import Any, Final
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.task.draft import TaskDraft
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.task.task import NONCE_BYTES, Task

@@ -1,11 +1,10 @@
 """`shuffledp simulate`."""
 
-import importlib
-import json as json_writer
 import math
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Final, get_args
 
 import typer
 from rich.console import Console
@@ -15,33 +14,32 @@ from common.errors import SettingsError
 from common.protocols import Kind, protocol_named, protocols_of
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
-from deploy.datasets.catalogue import SHIPPED
+from deploy.datasets.catalogue import IPUMS_1940_CITY, SHIPPED
 from deploy.datasets.choice import dataset as read_dataset
-from deploy.datasets.sample_people import sample_people
-from deploy.planning import plan_view as planner
-from deploy.simulate import kind_table, table
-from deploy.simulate.kinds import KindSweep, run_kinds
+from deploy.datasets.sample_people import people_of, sample_people
+from deploy.planning.plan_view import parse_cap
+from deploy.simulate import plot as pictures
+from deploy.simulate import table
+from deploy.simulate.populations import ItemPopulation, Population, ValuePopulation
 from deploy.simulate.remarks import remarks
-from deploy.simulate.row import Accounting, Row
-from deploy.simulate.sweep import Sweep, central_lines, run
+from deploy.simulate.row import Accounting, SweepRow
+from deploy.simulate.sweep import Sweep, run
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import terminal
+from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
 
-_NAMES: Final = ", ".join(protocols_of("categorical"))
 _EPSILONS: Final = tuple(round(0.1 * tenth, 1) for tenth in range(1, 11))
 _COMPARED: Final = ("murs", "hp-sdp", "mixdump", "od-hp")
-"""What the OD-HP paper compares."""
-_TIGHT: Final = "tight"
-"""Whose parameters are used unless others are asked for."""
+"""Protocols that the OD-HP paper compares."""
 _RUN_TIME: Final = 5
 """The figure that compares times: every message is made for it."""
 _FIGURES: Final = {
-    3: ("ipums1940_city", _EPSILONS),
+    3: (IPUMS_1940_CITY, _EPSILONS),
     4: ("kosarak_reconstructed", _EPSILONS),
-    5: ("ipums1940_city", (0.1,)),
+    5: (IPUMS_1940_CITY, (0.1,)),
 }
 
 
@@ -50,6 +48,7 @@ _FIGURES: Final = {
     epilog=example(
         "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
         "--accounting tight --repeat 5 --plot comparison",
+        "shuffledp simulate --task-kind mean --dataset sleep.csv --column hours",
     ),
 )
 def simulate(
@@ -66,28 +65,37 @@ def simulate(
     delta: Annotated[float, typer.Option(help="Of every target.")] = 1e-6,
     task_kind: Annotated[
         str,
-        typer.Option(
-            help="What is collected: categorical, or string, mean, vector, key-value, from the "
-            "people whom the demo asks."
-        ),
+        typer.Option(help="Kind of value: categorical, string, mean, vector or key-value."),
     ] = "categorical",
     dataset: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(SHIPPED)}, zipf:SIZE[,EXPONENT], uniform:SIZE, or a CSV or Parquet "
-            "file with columns value, or value and count; of items only.  [ipums1940_city]"
+            help=f"A CSV or Parquet file; of items also {', '.join(SHIPPED)}, "
+            "zipf:SIZE[,EXPONENT] or uniform:SIZE.  [ipums1940_city; of other kinds the people "
+            "whom the demo asks]"
+        ),
+    ] = None,
+    column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the file that holds the values; with a column count a row is a value, "
+            "otherwise a person.  [value]"
         ),
     ] = None,
     users: Annotated[
         int | None, typer.Option(help="How many of its people take part.  [all]")
     ] = None,
     accounting: Annotated[
-        str, typer.Option(help="Parameters by: published, tight or both.")
-    ] = _TIGHT,
+        str | None,
+        typer.Option(help="Parameters by: published, tight or both; of items only.  [tight]"),
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Collections of each setting.")] = 3,
     messages_cap: Annotated[
         float | None,
-        typer.Option(help="Most messages expected of a user.  [5, or as many as a bound takes]"),
+        typer.Option(
+            help="Most messages expected of a user; of items only.  [5, or as many as a bound "
+            "takes]"
+        ),
     ] = None,
     local_cap: Annotated[
         str | None, typer.Option(help="Most local epsilon of a report.  [none]")
@@ -95,9 +103,17 @@ def simulate(
     seed: Annotated[
         int, typer.Option(min=0, help="Chooses every draw: the same number, the same run.")
     ] = 1,
+    by_value: Annotated[
+        bool,
+        typer.Option(
+            "--by-value",
+            help="Show the true figure of every value beside its estimates. Few values always "
+            "have it.",
+        ),
+    ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Write a figure, as PNG and as SVG, under this name; of items only."),
+        typer.Option(help="Write a figure, as PNG and as SVG, under this name."),
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write every figure as CSV.")] = None,
     figure_number: Annotated[
@@ -112,95 +128,76 @@ def simulate(
     json: AsJson = False,
 ) -> None:
     """Run protocols on a data set, unsealed, and compare their errors with theory."""
-    targets, names, source = central_epsilon, protocol, dataset
-    kind = parse_kind(task_kind)
-    _check_unasked(
-        kind,
-        dataset=dataset,
-        plot=plot,
-        figure=figure_number,
-        accounting=None if accounting == _TIGHT else accounting,
-        messages_cap=messages_cap,
-    )
-    chosen = _accountings("both" if figure_number is not None else accounting)
+    kind, targets, names, source = parse_kind(task_kind), central_epsilon, protocol, dataset
+    of_items = {"accounting": accounting, "messages-cap": messages_cap, "figure": figure_number}
+    _check_only_for_items(kind, of_items)
     if figure_number is not None:
         if figure_number not in _FIGURES:
             raise SettingsError(f"figure is {figure_number}; there are 3, 4 and 5")
         data, epsilons = _FIGURES[figure_number]
         targets, names, source = targets or list(epsilons), names or list(_COMPARED), source or data
-        plot = plot or Path(f"figure{figure_number}")
-    for path in (plot, csv):
-        check_folder(path)
-    for name in names or []:
-        protocol_named(name)
-    if kind != "categorical":
-        kinds = KindSweep(
-            people=sample_people(kind, users, seed),
-            protocols=tuple(names or protocols_of(kind)),
-            central_epsilons=tuple(targets or [0.2]),
-            delta=delta,
-            local_cap=planner.parse_cap(local_cap),
-            repeats=repeat,
-            seed=seed,
-        )
-        _simulate_kind(kinds, csv, json=json)
-        return
-    people = read_dataset(source or "ipums1940_city", users)
+        accounting, plot = "both", plot or Path(f"figure{figure_number}")
+    for output in (plot, csv):
+        check_folder(output)
     sweep = Sweep(
-        dataset=people,
-        n_users=int(people.counts.sum()) if users is None else users,
-        protocols=tuple(names or ["od-hp"]),
+        population=_population(kind, source, column, users, seed),
+        protocols=_protocols(kind, names),
         central_epsilons=tuple(targets or [0.2]),
         delta=delta,
-        accounting=chosen,
+        accounting=_accountings(accounting or "tight"),
         repeats=repeat,
         messages_cap=math.inf if messages_cap is None else messages_cap,
-        local_cap=planner.parse_cap(local_cap),
+        local_cap=parse_cap(local_cap),
         seed=seed,
         one_by_one=figure_number == _RUN_TIME,
     )
     console = terminal(stderr=json)
-    rows = _run(sweep, console)
+    rows, people = _run(sweep, console), sweep.population
+    written = list[Path]()
     if csv is not None:
         write(csv, table.as_csv(rows))
-        console.print(f"Written to {csv}.", markup=False, soft_wrap=True)
+        written.append(csv)
     if plot is not None:
-        _plot(sweep, rows, plot, console)
+        title = f"{people.title}: {people.n_users:,} users, δ = {delta:g}, {repeat} repeats"
+        panels = pictures.comparison(rows)
+        written += pictures.draw(panels, plot, title=title, remarks=remarks(rows))
+    for path in written:
+        console.print(f"Written to {path}.", markup=False, soft_wrap=True)
     if json:
-        fields = [row.as_json() for row in rows]
-        sys.stdout.write(json_writer.dumps(fields, indent=1, allow_nan=False) + "\n")
+        sys.stdout.write(dumps(table.as_json(rows, people, by_value=by_value)) + "\n")
         return
-    table.show(rows, people.title, console)
+    table.show(rows, people, console, by_value=by_value)
     if all(row.task is None for row in rows):
         raise SettingsError("every setting was left out")
 
 
-def _check_unasked(kind: Kind, **options: object) -> None:
-    """Refuse what is for items alone, of any other kind."""
+def _check_only_for_items(kind: Kind, options: Mapping[str, object]) -> None:
     for name, given in options.items():
         if given is not None and kind != "categorical":
-            option = name.replace("_", "-")
-            raise SettingsError(f"--{option} is for categorical data; --task-kind is {kind}")
+            raise SettingsError(f"--{name} is for categorical data; --task-kind is {kind}")
 
 
-def _simulate_kind(sweep: KindSweep, csv: Path | None, *, json: bool) -> None:
-    console = terminal(stderr=json)
-    for name in sweep.protocols:
-        if protocol_named(name).kind != sweep.people.kind:
-            raise SettingsError(f"the protocol {name} is not for {sweep.people.kind} data")
-    with _bar(console) as bar:
-        shown = bar.add_task("Collecting")
-        rows = run_kinds(sweep, lambda done, total: bar.update(shown, completed=done, total=total))
-    if csv is not None:
-        write(csv, kind_table.as_csv(rows))
-        console.print(f"Written to {csv}.", markup=False, soft_wrap=True)
-    if json:
-        fields = [row.as_json() for row in rows]
-        sys.stdout.write(json_writer.dumps(fields, indent=1, allow_nan=False) + "\n")
-        return
-    kind_table.show(rows, sweep.people, console)
-    if all(row.design is None for row in rows):
-        raise SettingsError("every setting was left out")
+def _protocols(kind: Kind, names: list[str] | None) -> tuple[str, ...]:
+    if not names:
+        return ("od-hp",) if kind == "categorical" else protocols_of(kind)
+    for name in names:
+        if protocol_named(name).kind != kind:
+            raise SettingsError(f"the protocol {name} is not for {kind} data")
+    return tuple(names)
+
+
+def _population(
+    kind: Kind, source: str | None, column: str | None, users: int | None, seed: int
+) -> Population:
+    if kind == "categorical":
+        data = read_dataset(source or IPUMS_1940_CITY, users, column=column)
+        return ItemPopulation(dataset=data, n_users=data.n_users if users is None else users)
+    if source is None:
+        if column is not None:
+            raise SettingsError("--column is a column of a file: name the file with --dataset")
+        return ValuePopulation(people=sample_people(kind, users, seed))
+    data = read_dataset(source, users, column=column)
+    return ValuePopulation(people=people_of(data, kind, users, seed), name=data.name)
 
 
 def _accountings(text: str) -> tuple[Accounting, ...]:
@@ -213,42 +210,17 @@ def _accountings(text: str) -> tuple[Accounting, ...]:
     return found
 
 
-def _bar(console: Console) -> Progress:
+def _run(sweep: Sweep, console: Console) -> list[SweepRow]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=console, transient=True)
+    with Progress(*columns, console=console, transient=True) as bar:
+        step = bar.add_task("")
 
+        def progress(what: str, done: int, total: int) -> None:
+            bar.update(step, description=what, completed=done, total=total)
 
-def _run(sweep: Sweep, console: Console) -> list[Row]:
-    with _bar(console) as bar:
-        shown = bar.add_task("")
-        return run(
-            sweep,
-            lambda what, done, total: bar.update(
-                shown, description=what, completed=done, total=total
-            ),
-        )
-
-
-def _plot(sweep: Sweep, rows: list[Row], path: Path, console: Console) -> None:
-    try:
-        figure: Any = importlib.import_module("deploy.simulate.figure")
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            "a figure needs matplotlib: install shuffledp with its extra research "
-            "(pip install 'shuffledp[research]'), or matplotlib beside it"
-        ) from error
-    central = {epsilon: central_lines(sweep, epsilon) for epsilon in sweep.central_epsilons}
-    drawn = figure.draw(
-        rows,
-        central,
-        title=f"{sweep.dataset.title}: {sweep.n_users:,} users, "
-        f"{len(sweep.dataset.counts):,} values, δ = {sweep.delta:g}, {sweep.repeats} repeats",
-        remarks=remarks(rows),
-    )
-    for written in figure.save(drawn, path):
-        console.print(f"Written to {written}.")
+        return run(sweep, progress)

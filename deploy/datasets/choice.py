@@ -1,15 +1,16 @@
-"""Which data set somebody means: a shipped one, a file, or a law."""
+"""Find the data set that a text names: a shipped one, a file, or a distribution."""
 
 from pathlib import Path
 
 from common.errors import TaskError
 from deploy.datasets import catalogue, files, synthetic
 from deploy.datasets.catalogue import Dataset
+from deploy.datasets.table import VALUE
 
 _ZIPF_PARTS = (1, 2)
 
 
-def dataset(text: str, n_users: int | None = None) -> Dataset:
+def dataset(text: str, n_users: int | None = None, column: str | None = None) -> Dataset:
     """
     Read or make the data set that a text names.
 
@@ -18,16 +19,20 @@ def dataset(text: str, n_users: int | None = None) -> Dataset:
             .parquet; `zipf:SIZE`, `zipf:SIZE,EXPONENT` or `uniform:SIZE`.
         n_users: Of a law, how many people it has (a million if None). Of all others, how many
             will be drawn: checked, and left to `Dataset.draw` or `Dataset.sample_counts`.
+        column: Of a file, the column of the values; `value` if None.
 
     Raises:
         TaskError: The text names nothing, or what it names breaks a rule, or has fewer people.
     """
+    of_file = text.lower().endswith(files.ENDINGS)
+    if column is not None and not of_file:
+        raise TaskError(f"the column {column} is one of a file; this data set is none")
     law, colon, numbers = text.partition(":")
     if colon and law in {"zipf", "uniform"}:
         people = synthetic.DEFAULT_USERS if n_users is None else n_users
         return _made(law, numbers.split(","), people)
-    if text.lower().endswith(files.ENDINGS):
-        found = files.read(Path(text))
+    if of_file:
+        found = files.read(Path(text), VALUE if column is None else column)
     elif text in catalogue.SHIPPED:
         found = catalogue.load(text)
     else:

@@ -1,4 +1,4 @@
-"""Anybody's data set: a file with a column `value`, or `value` and `count`."""
+"""Data sets in files: CSV or Parquet with a column of values, perhaps with a column `count`."""
 
 import gzip
 import importlib
@@ -12,7 +12,7 @@ from common.errors import TaskError
 from common.task.labels import MAX_LABEL_CHARACTERS
 from common.task.specs import MAX_DOMAIN_SIZE
 from deploy.datasets.catalogue import Dataset, dataset_of
-from deploy.datasets.table import COUNT, VALUE, Table, of_items, of_people, read_csv
+from deploy.datasets.table import VALUE, Table, check_columns, of_items, of_people, read_csv
 
 ENDINGS: Final = (".csv", ".csv.gz", ".parquet")
 """What a file's name ends with, in small letters or large."""
@@ -20,13 +20,13 @@ MAX_LINE_CHARACTERS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 16
 
 
-def read(path: Path) -> Dataset:
+def read(path: Path, column: str = VALUE) -> Dataset:
     """
     Read a file: CSV (`.csv`, or compressed `.csv.gz`) or Parquet (`.parquet`).
 
-    With a column `count` each row is an item and how many people have it; otherwise each row is
-    a person. Items are numbered as the file has them, or in the order of their values where rows
-    are people: numbers by size, other texts by alphabet.
+    The column `column` holds the values. With a column `count` each row is an item and how many
+    people have it; otherwise each row is a person. Items are numbered as the file has them, or in
+    the order of their values where rows are people: numbers by size, other texts by alphabet.
 
     Raises:
         TaskError: The file cannot be read, breaks a rule of such files, or is Parquet and there is
@@ -36,13 +36,13 @@ def read(path: Path) -> Dataset:
     ending = name.lower()
     try:
         if ending.endswith(".parquet"):
-            table = _parquet(path)
+            table = _parquet(path, column)
         elif ending.endswith(".csv.gz"):
             with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
-                table = read_csv(_lines(file, name), name=name)
+                table = read_csv(_lines(file, name), name=name, column=column)
         elif ending.endswith(".csv"):
             with path.open(encoding="utf-8-sig", newline="") as file:
-                table = read_csv(_lines(file, name), name=name)
+                table = read_csv(_lines(file, name), name=name, column=column)
         else:
             raise TaskError(f"{name} ends with none of {', '.join(ENDINGS)}")
     except (OSError, EOFError, zlib.error) as error:  # OSError: gzip's own errors too
@@ -61,7 +61,7 @@ def _lines(file: TextIO, name: str) -> Iterator[str]:
         yield line
 
 
-def _parquet(path: Path) -> Table:
+def _parquet(path: Path, column: str) -> Table:
     try:
         parquet: Any = importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError as error:
@@ -73,19 +73,9 @@ def _parquet(path: Path) -> Table:
     broken: Any = importlib.import_module("pyarrow").ArrowException
     try:
         with parquet.ParquetFile(path) as file:
-            columns = file.schema_arrow.names
-            if VALUE not in columns:
-                raise TaskError(
-                    f"{name} has {len(columns)} columns and none of them is called value; one row "
-                    "a person needs a column value, one row an item needs value and count"
-                )
-            for column in (VALUE, COUNT):
-                if columns.count(column) > 1:
-                    raise TaskError(
-                        f"{name} has {columns.count(column)} columns {column}; one is allowed"
-                    )
-            rows = _rows(file, [column for column in (VALUE, COUNT) if column in columns], name)
-            if COUNT not in columns:
+            wanted = check_columns(file.schema_arrow.names, name, column)
+            rows = _rows(file, wanted, name)
+            if len(wanted) == 1:
                 return of_people((row[0] for row in rows), name)
             kept = list(islice(rows, MAX_DOMAIN_SIZE + 1))
             return of_items([row[0] for row in kept], [row[1] for row in kept], name)

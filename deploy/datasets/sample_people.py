@@ -1,26 +1,29 @@
 """
-People for a demonstration of each kind of value: real ones where data are shipped, else made up.
+People for each kind of value: shipped data where there are any, a file's, or made up.
 
-Run by whoever demonstrates or simulates; the randomness is seeded, and never that of a device.
+For demonstrations and simulations; the randomness is seeded, and never that of a device.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from common.errors import TaskError
-from common.mechanisms.base import Vector
+from common.errors import TaskError, ValueRangeError
+from common.mechanisms.base import Counts, Vector
 from common.messages.value import Value
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft, TextDraft
-from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, load
+from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
 from deploy.tasks.demo_task import HASHED
+from deploy.tasks.value_parser import parse_value
 
 MAX_MADE_UP: Final = 1_000_000
 """Most people who are made up."""
+_MAX_CANDIDATES: Final = 1000
+"""Texts of a file that are looked for."""
 _PATIENTS: Final = 100_000
 """How many are drawn of 31,670,031 where nobody says how many."""
 _ABSENT: Final = (
@@ -172,6 +175,96 @@ def _viewers(n_users: int, rng: np.random.Generator) -> SamplePeople:
         true_means=np.where(seen, stars, 0.0).sum(axis=0) / np.maximum(owners, 1),
     )
 
+
+def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:
+    """
+    Make people of a data set whose labels are their values.
+
+    A value is written as `shuffledp contribute` reads it: a text, a number, numbers with commas
+    between, or pairs such as `3:0.5, 17:1`. The range is that of the numbers that occur; texts to
+    look for are the most frequent ones.
+
+    Args:
+        data: Of a file.
+        kind: Of their value, not categorical.
+        n_users: How many to draw; None for everybody.
+        seed: Chooses them.
+
+    Raises:
+        TaskError: A label is no value of the kind, there are not so many people, or more than
+            MAX_MADE_UP.
+    """
+    users = data.n_users if n_users is None else n_users
+    if not data.labels or users > MAX_MADE_UP:
+        raise TaskError(
+            f"{data.name} cannot stand for {users:,} people with {kind} data; it must be a file, "
+            f"and at most {MAX_MADE_UP:,} of its people can be drawn"
+        )
+    counts = data.sample_counts(users, np.random.default_rng(seed))
+    kept = np.flatnonzero(counts)
+    try:
+        parsed = [parse_value(data.labels[item], kind) for item in kept]
+    except ValueRangeError as error:
+        raise TaskError(f"{data.name} holds a value that is not {kind} data: {error}") from error
+    draft, truth, candidates = _OF_FILES[kind](parsed, counts[kept])
+    return SamplePeople(
+        kind=kind,
+        title=data.title,
+        values=[
+            value for value, many in zip(parsed, counts[kept], strict=True) for _ in range(many)
+        ],
+        draft=draft,
+        truth=truth[0],
+        true_means=truth[1],
+        candidates=candidates,
+    )
+
+
+_Facts = tuple[dict[str, Any], tuple[Vector, Vector | None], tuple[str, ...]]
+"""The draft's fields, the truth with true means, and the texts to look for."""
+
+
+def _texts_of_file(values: list[Any], counts: Counts) -> _Facts:
+    order = np.argsort(-counts, kind="stable")[:_MAX_CANDIDATES]
+    return {}, (counts[order] / counts.sum(), None), tuple(values[at] for at in order)
+
+
+def _numbers_of_file(values: list[Any], counts: Counts) -> _Facts:
+    rows = [value if isinstance(value, tuple) else (value,) for value in values]
+    if len({len(row) for row in rows}) > 1:
+        raise TaskError("every person needs as many numbers as the others")
+    table = np.array(rows, dtype=np.float64)
+    low, high = _range_of(table)
+    draft = {"domain_size": table.shape[1], "numbers": NumberDraft(low=low, high=high)}
+    return draft, (counts @ table / counts.sum(), None), ()
+
+
+def _pairs_of_file(values: list[Any], counts: Counts) -> _Facts:
+    size = 1 + max((key for value in values for key in value), default=0)
+    owners, sums = np.zeros(size), np.zeros(size)
+    for value, many in zip(values, counts, strict=True):
+        for key, number in value.items():
+            owners[key] += many
+            sums[key] += many * number
+    low, high = _range_of(np.array([number for value in values for number in value.values()]))
+    draft = {"domain_size": size, "pairs": PairDraft(low=low, high=high)}
+    return draft, (owners / counts.sum(), sums / np.maximum(owners, 1)), ()
+
+
+def _range_of(numbers: Vector) -> tuple[float, float]:
+    if not len(numbers) or numbers.min() == numbers.max():
+        raise TaskError("a file of numbers needs two different ones: they are the range")
+    return float(numbers.min()), float(numbers.max())
+
+
+_OF_FILES: Final[Mapping[Kind, Callable[[list[Any], Counts], _Facts]]] = MappingProxyType(
+    {
+        "string": _texts_of_file,
+        "mean": _numbers_of_file,
+        "vector": _numbers_of_file,
+        "key-value": _pairs_of_file,
+    }
+)
 
 DEMO_KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
     {

@@ -28,9 +28,9 @@ class Table:
     counts: tuple[int, ...]
 
 
-def read_csv(lines: Iterable[str], *, name: str) -> Table:
+def read_csv(lines: Iterable[str], *, name: str, column: str = VALUE) -> Table:
     """
-    Read comma-separated lines: a header that names the column `value`, and rows.
+    Read comma-separated lines: a header that names the column of the values, and rows.
 
     With a column `count` each row is an item, otherwise each row is a person. Other columns are
     passed over, and so are empty lines.
@@ -38,6 +38,7 @@ def read_csv(lines: Iterable[str], *, name: str) -> Table:
     Args:
         lines: Text, with or without line ends.
         name: Of the file, for errors.
+        column: Name of the column of the values.
 
     Raises:
         TaskError: There is no row, a column is missing, a row is short, or a count is no whole
@@ -45,8 +46,8 @@ def read_csv(lines: Iterable[str], *, name: str) -> Table:
     """
     try:
         rows = csv.reader(lines, strict=True)
-        header = [column.strip() for column in next(rows, [])]
-        value, count = _columns(header, name)
+        header = [each.strip() for each in next(rows, [])]
+        value, count = _columns(header, name, column)
         if count is None:
             return of_people((row[0] for row in _fields(rows, (value,), name)), name)
         kept = list(islice(_fields(rows, (value, count), name), MAX_DOMAIN_SIZE + 1))
@@ -96,18 +97,30 @@ def of_people(values: Iterable[str], name: str) -> Table:
     return Table(values=tuple(ordered), counts=tuple(people[value] for value in ordered))
 
 
-def _columns(header: list[str], name: str) -> tuple[int, int | None]:
+def _columns(header: list[str], name: str, column: str) -> tuple[int, int | None]:
     if not header:
         raise TaskError(f"{name} is empty; its first line names the column value, or value,count")
-    for column in (VALUE, COUNT):
-        if header.count(column) > 1:
-            raise TaskError(f"{name} has {header.count(column)} columns {column}; one is allowed")
-    if VALUE not in header:
+    wanted = check_columns(header, name, column)
+    return header.index(column), header.index(COUNT) if COUNT in wanted else None
+
+
+def check_columns(header: Sequence[str], name: str, column: str) -> list[str]:
+    """
+    Return the columns to read of a table: that of the values, and `count` if there is one.
+
+    Raises:
+        TaskError: The column is missing, or one of them stands twice.
+    """
+    wanted = list(dict.fromkeys(each for each in (column, COUNT) if each in header))
+    for each in wanted:
+        if header.count(each) > 1:
+            raise TaskError(f"{name} has {header.count(each)} columns {each}; one is allowed")
+    if column not in header:
         raise TaskError(
-            f"{name} has {len(header)} columns and none of them is called value; one row a person "
-            "needs a column value, one row an item needs value and count"
+            f"{name} has {len(header)} columns and none of them is called {column}; one row a "
+            f"person needs a column {column}, one row an item needs {column} and count"
         )
-    return header.index(VALUE), header.index(COUNT) if COUNT in header else None
+    return [column] if column == COUNT else wanted
 
 
 def _fields(

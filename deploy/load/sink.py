@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import grpc
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.randomness import secure_generator
 from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity

@@ -1,4 +1,4 @@
-"""Bring a drawn design to the promise exactly: as sharp as the exact accountant allows."""
+"""Sharpen an approximate design until the exact accountant just allows it. Pure."""
 
 import math
 from dataclasses import dataclass
@@ -8,82 +8,82 @@ from common.accounting.amplification import DeltaCurve
 from common.accounting.gaussian import gaussian_mu
 from common.accounting.guarantees import central_epsilon
 from deploy.planning.design import Design
-from deploy.planning.frontier import Frontier, Place, Verdict
-from deploy.planning.requirements import Wishes
+from deploy.planning.frontier import Frontier, SearchPoint, Tightness
+from deploy.planning.requirements import Requirements
 
 _SLACK: Final = 1e-3
 _SLACK_OF_ROUNDS: Final = 3e-3
-"""Relative μ below the promise at which a search ends: .2 % of the error; .6 % where it is slow."""
+"""Relative μ below the target at which a search ends: .2 % of the error; .6 % where it is slow."""
 _AIM: Final = 4e-4
-"""Where, below the promise, each step aims."""
+"""Each step aims at this relative μ below the target."""
 _TOLERANCE: Final = 0.02
 """Of δ, upward; it costs .1 % of μ at most."""
 _MARGIN: Final = 0.99
-"""Of the wished δ: so that the search for ε, whose curve is laid out elsewhere, agrees."""
+"""Share of the wanted δ, so that the search for ε, whose curve is computed elsewhere, agrees."""
 _MAX_EVALUATIONS: Final = 12
 _MAX_STEP: Final = 1.5
-"""Of the logarithm of μ: a first step is not trusted farther."""
-_JUST_BROKEN: Final = 1e-12
-_FAR: Final = 20.0
-"""A tightness at which nothing but the caps decides."""
+"""In ln μ: a first step is not trusted farther."""
+_JUST_ABOVE: Final = 1e-12
+_ONLY_CAPS: Final = 20.0
+"""A tightness at which only the caps decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A design that keeps the promise by the exact accountant, with its predicted error."""
+class Calibrated:
+    """A design that keeps the guarantee by the exact accountant, with its predicted error."""
 
     design: Design
     mse: float
-    verdict: Verdict
+    tightness: Tightness
 
 
-def calibrate(frontier: Frontier, place: Place, tightness: float) -> Checked | None:
+def calibrate(frontier: Frontier, point: SearchPoint, tightness: float) -> Calibrated | None:
     """
-    Find the sharpest design at a place that keeps the promise.
+    Find the sharpest design at a search point that keeps the guarantee.
 
     Args:
-        frontier: Knows the wishes, and draws the designs of a place from blunt to sharp.
-        place: Protocol, answers, and the most dummies.
-        tightness: Where to begin.
+        frontier: Approximates the designs of a point, from blunt to sharp.
+        point: Protocol, answers, and the most dummies.
+        tightness: Start of the search.
 
     Returns:
-        The design, within a percent of the best error at this place; None if there is none.
+        The design, within a percent of the best error at this point; None if there is none.
 
     Cost: some three evaluations of δ, or of compositions if there are several rounds.
     """
-    wishes = frontier.wishes
-    target = gaussian_mu(wishes.central_epsilon, wishes.delta)
+    wanted = frontier.wanted
+    target = gaussian_mu(wanted.central_epsilon, wanted.delta)
     kept: tuple[float, float] | None = None
     broken: tuple[float, float] | None = None
     best: tuple[float, Design] | None = None
-    slack = _SLACK if wishes.rounds == 1 else _SLACK_OF_ROUNDS
+    slack = _SLACK if wanted.rounds == 1 else _SLACK_OF_ROUNDS
     at = tightness
     for _ in range(_MAX_EVALUATIONS):
-        design = frontier.design(place, at)
+        design = frontier.design(point, at)
         # No design: at this tightness it would take more dummies than there may be.
-        excess = -math.inf if design is None else _log_excess(design, wishes, target)
+        excess = -math.inf if design is None else _log_excess(design, wanted, target)
         if excess > 0:
             broken = (at, excess)
         else:
             kept = (at, excess)
             if design is not None:
                 best = (at, design)
-                if excess >= -slack or design == frontier.design(place, at + _FAR):
+                if excess >= -slack or design == frontier.design(point, at + _ONLY_CAPS):
                     break
         if kept is not None and broken is not None and broken[0] - kept[0] < slack / 4:
             break
         at = _next(at, excess, kept, broken)
     if best is None:
-        at = -_FAR
-        blunt = frontier.design(place, at)
-        if blunt is None or _log_excess(blunt, wishes, target) > 0:
+        at = -_ONLY_CAPS
+        blunt = frontier.design(point, at)
+        if blunt is None or _log_excess(blunt, wanted, target) > 0:
             return None
         best = (at, blunt)
     at, design = best
-    return Checked(
+    return Calibrated(
         design=design,
-        mse=design.mse(wishes.n_users, wishes.domain_size),
-        verdict=Verdict(answers=design.answers, tightness=at),
+        mse=design.mse(wanted.n_users, wanted.domain_size),
+        tightness=Tightness(answers=design.answers, log_factor=at),
     )
 
 
@@ -93,7 +93,7 @@ def _next(
     kept: tuple[float, float] | None,
     broken: tuple[float, float] | None,
 ) -> float:
-    """Aim a little below the promise: between two sides by a chord, else by slope one."""
+    """Aim a little below the target: between two sides by a chord, else by slope one."""
     if kept is None or broken is None:
         return at + min(max(-excess - _AIM, -_MAX_STEP), _MAX_STEP)
     if math.isinf(kept[1]) or math.isinf(broken[1]):
@@ -102,24 +102,24 @@ def _next(
     return kept[0] + min(max(share, 0.02), 0.98) * (broken[0] - kept[0])
 
 
-def _log_excess(design: Design, wishes: Wishes, target: float) -> float:
-    """Give ln(μ / target) for the μ whose Gaussian privacy is that of the design, exactly."""
-    terms = design.terms(wishes)
-    if terms.local_epsilon_of_all_rounds <= wishes.central_epsilon:
+def _log_excess(design: Design, wanted: Requirements, target: float) -> float:
+    """Return ln(μ / target) for the μ whose Gaussian privacy is that of the design, exactly."""
+    terms = design.terms(wanted)
+    if terms.local_epsilon_of_all_rounds <= wanted.central_epsilon:
         return -math.inf
-    crowd = terms.crowd(wishes.n_min)
-    if wishes.rounds > 1:
+    crowd = terms.crowd(wanted.n_min)
+    if wanted.rounds > 1:
         epsilon = central_epsilon(terms, crowd)
-        mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, wishes.delta)
-        return _verdict(mu / target, kept=epsilon <= wishes.central_epsilon)
-    delta = DeltaCurve(design.reduction, crowd, (wishes.central_epsilon,), _TOLERANCE)(
-        wishes.central_epsilon
+        mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, wanted.delta)
+        return _excess(mu / target, kept=epsilon <= wanted.central_epsilon)
+    delta = DeltaCurve(design.reduction, crowd, (wanted.central_epsilon,), _TOLERANCE)(
+        wanted.central_epsilon
     )
-    mu = gaussian_mu(wishes.central_epsilon, delta / _MARGIN)
-    return _verdict(mu / target, kept=delta <= _MARGIN * wishes.delta)
+    mu = gaussian_mu(wanted.central_epsilon, delta / _MARGIN)
+    return _excess(mu / target, kept=delta <= _MARGIN * wanted.delta)
 
 
-def _verdict(ratio: float, *, kept: bool) -> float:
-    """Give ln(ratio), on the accountant's side of 0 whatever the approximation's last digit."""
+def _excess(ratio: float, *, kept: bool) -> float:
+    """Return ln(ratio), on the accountant's side of 0 whatever the approximation's last digit."""
     excess = math.log(ratio) if ratio > 0 else -math.inf
-    return min(excess, 0.0) if kept else max(excess, _JUST_BROKEN)
+    return min(excess, 0.0) if kept else max(excess, _JUST_ABOVE)

@@ -1,21 +1,34 @@
-"""One way to run a task: a protocol with its parameters, its error and its crowd."""
+"""One way to run a task about items: a protocol with its parameters and its error. Pure."""
 
 import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from common.accounting.guarantees import Terms
+from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
 from common.mechanisms.reduction import MatchCountReduction
-from common.mechanisms.support import Support, expected_mse, variance
+from common.mechanisms.support import Support, bernoulli_variance, expected_mse, variance
 from common.mechanisms.weights import ResponseWeights
 from common.messages.submission import PLAIN_REPORT
-from common.task.dummy_spec import DummySpec
+from common.protocols import PROTOCOLS
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import EXTRA_WEIGHT_SUM, MAX_DUMMIES, DummySpec
 from common.task.shuffler_spec import PERMUTES, ShufflerSpec
-from common.task.task import envelope_bytes
-from deploy.planning.requirements import Wishes
+from common.task.task import MAX_LOCAL_EPSILON, envelope_bytes
+from deploy.planning.requirements import Requirements
+
+USUAL_MESSAGES: Final = 5.0
+"""Messages a user where a protocol lets them be chosen and there is no cap."""
+NOT_AMPLIFIED: Final = frozenset(name for name, row in PROTOCOLS.items() if not row.amplified)
+"""Protocols whose guarantee is the local ε."""
+_CUT_PROBABILITY: Final = 1e-40
+"""Chance, over a whole batch, that a draw of dummies exceeds the cut."""
+_ROUNDING: Final = 1e-6
+"""Messages may exceed a cap by this: weights are rounded up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +43,26 @@ class Design:
     local_epsilon: float
     """Infinite for reports without local noise."""
     dummies_per_user: float = 0.0
-    """Expected, by the law with the least spread."""
+    """Expected, by the distribution with the least spread."""
+    dummies: DummySpec | None = None
+    """Another distribution of the users' dummies; dummies_per_user is then 0."""
     shuffler: ShufflerSpec = PERMUTES
+    note: str = ""
+    """What a reader must know of how the parameters were found."""
+
+    @property
+    def buckets(self) -> int:
+        """Buckets that values are hashed into; 0 for plain items, as in a draft."""
+        return self.answers if self.hashed else 0
 
     @property
     def dummy_spec(self) -> DummySpec:
-        """The law of the users' dummies."""
-        return DummySpec.averaging(self.dummies_per_user)
+        """The distribution of the users' dummies."""
+        return self.dummies or DummySpec.averaging(self.dummies_per_user)
 
     @property
     def reduction(self) -> MatchCountReduction:
-        """What accounting needs: that of a task's integer weights, where there is noise."""
+        """The accountant's view of a report: of a task's integer weights, where there is noise."""
         if math.isinf(self.local_epsilon):
             return MatchCountReduction.for_epsilon(
                 answers=self.answers, local_epsilon=math.inf, hashed=self.hashed
@@ -54,55 +76,177 @@ class Design:
     @property
     def support(self) -> Support:
         """p, q and q_dummy of a report."""
-        law = self.reduction
+        reduction = self.reduction
         uniform = 1 / self.answers
         # γ/l + signal, each in the form that keeps its digits.
-        other = law.blanket / self.answers
-        return Support(p=law.signal + other, q=uniform if self.hashed else other, q_dummy=uniform)
+        other = reduction.blanket / self.answers
+        return Support(
+            p=reduction.signal + other, q=uniform if self.hashed else other, q_dummy=uniform
+        )
+
+    @property
+    def expected_dummies(self) -> float:
+        """Dummies that a user adds on average."""
+        return self.dummies.expected_per_user if self.dummies else self.dummies_per_user
 
     @property
     def messages_per_user(self) -> float:
         """Expected reports of one user, the own one included."""
-        return 1 + self.dummies_per_user
-
-    @property
-    def reports_per_user(self) -> int:
-        """Sealed reports in every submission, padding included."""
-        return 1 + self.dummy_spec.maximum
+        return 1 + self.expected_dummies
 
     @property
     def bytes_per_user(self) -> int:
-        """Length of a submission's envelope."""
+        """Length of a submission's envelope, padding included."""
         dtype = HASHED_REPORT if self.hashed else PLAIN_REPORT
-        return envelope_bytes(dtype.itemsize, self.reports_per_user)
+        return envelope_bytes(dtype.itemsize, 1 + self.dummy_spec.maximum)
 
-    def terms(self, wishes: Wishes) -> Terms:
-        """Give what the guarantees of a task of this design would follow from."""
+    def terms(self, wanted: Requirements) -> Terms:
+        """Return what the guarantees of a task of this design follow from."""
         return Terms(
             reduction=self.reduction,
             local_epsilon=self.local_epsilon,
             dummies=self.dummy_spec,
             shuffler=self.shuffler,
-            delta=wishes.delta,
-            assumed_honest_fraction=wishes.honest_fraction,
-            rounds=wishes.rounds,
+            delta=wanted.delta,
+            assumed_honest_fraction=wanted.honest_fraction,
+            rounds=wanted.rounds,
+        )
+
+    def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
+        """Return the draft of a task with these parameters."""
+        return TaskDraft(
+            protocol=self.protocol,
+            domain_size=wanted.domain_size,
+            local_epsilon=self.local_epsilon,
+            buckets=self.buckets,
+            dummies_per_user=self.dummies_per_user,
+            dummies=self.dummies,
+            shuffler=self.shuffler,
+            delta=wanted.delta,
+            n_min=wanted.n_min,
+            target_size=wanted.n_users,
+            assumed_honest_fraction=wanted.honest_fraction,
+            deadline=deadline,
+            shuffler_key=shuffler_key,
+            **wanted.draft_fields,
         )
 
     def mse(self, n_users: int, domain_size: int) -> float:
         """Predict the mean squared error of a share, averaged over the values."""
-        return expected_mse(domain_size, self.mixture(n_users), self.support)
+        return expected_mse(domain_size, self._mixture(n_users), self.support)
 
     def variances(self, shares: tuple[float, ...], n_users: int) -> Vector:
         """Predict the squared error of values that have these shares."""
-        return variance(np.array(shares), self.mixture(n_users), self.support)
+        return variance(np.array(shares), self._mixture(n_users), self.support)
 
-    def mixture(self, n_users: int) -> Mixture:
-        """Say what would be counted of so many users."""
+    def _mixture(self, n_users: int) -> Mixture:
         mean, spread = self.shuffler.moments()
         return Mixture(
             n_real=n_users,
-            n_dummies=n_users * self.dummies_per_user,
+            n_dummies=n_users * self.expected_dummies,
             kept=self.shuffler.kept,
             item_mean=mean,
             item_variance=spread,
         )
+
+
+def make_design(
+    protocol: str,
+    wanted: Requirements,
+    *,
+    buckets: int = 0,
+    local_epsilon: float = math.inf,
+    dummies: DummySpec | None = None,
+    shuffler: ShufflerSpec = PERMUTES,
+    note: str = "",
+) -> Design:
+    """Return a design that hashes into buckets, or whose reports are plain items if there are 0."""
+    return Design(
+        protocol=protocol,
+        answers=buckets or wanted.domain_size,
+        hashed=buckets > 0,
+        local_epsilon=local_epsilon,
+        dummies=dummies,
+        shuffler=shuffler,
+        note=note,
+    )
+
+
+def local_design(protocol: str, wanted: Requirements) -> Design:
+    """Return the design of a protocol without amplification: the target is the local ε, capped."""
+    target = min(wanted.central_epsilon, wanted.local_cap)
+    epsilon = min(target, MAX_LOCAL_EPSILON)
+    note = "more than this local epsilon is not offered" if epsilon < target else ""
+    return make_design(protocol, wanted, local_epsilon=epsilon, note=note)
+
+
+def within_caps(design: Design, wanted: Requirements) -> Design:
+    """
+    Return the design if it keeps the caps.
+
+    Raises:
+        PlanError: Reports carry no noise although the local ε is capped, or there are more messages
+            than the cap allows.
+    """
+    if math.isinf(design.local_epsilon) and not wanted.may_be_plain:
+        raise PlanError(
+            f"{design.protocol} reports without local noise; the local cap is {wanted.noise_cap:g}"
+        )
+    if design.messages_per_user > wanted.messages_cap + _ROUNDING:
+        raise PlanError(
+            f"{design.protocol} would take {design.messages_per_user:.4g} messages a user; the "
+            f"messages cap is {wanted.messages_cap:g}"
+        )
+    return design
+
+
+def each_item_dummies(extra_weight: int, wanted: Requirements) -> DummySpec:
+    """
+    Return a dummy for each item with this chance, cut where no batch ever comes.
+
+    Raises:
+        PlanError: No envelope holds so many.
+    """
+    chance = extra_weight / EXTRA_WEIGHT_SUM
+    mean = wanted.domain_size * chance
+    log = math.log(wanted.n_users / _CUT_PROBABILITY)
+    # P(X ≥ mean + t) ≤ exp(-t² / (2·(variance + t/3))): Bernstein's inequality, solved for t.
+    excess = log / 3 + math.sqrt(log**2 / 9 + 2 * mean * (1 - chance) * log)
+    most = min(math.ceil(mean + excess), wanted.domain_size)
+    if most > MAX_DUMMIES:
+        raise PlanError(f"aue would take {most} dummies a user; at most {MAX_DUMMIES} are carried")
+    return DummySpec(
+        law="each-item",
+        per_user=0,
+        trials=wanted.domain_size,
+        extra_weight=extra_weight,
+        most=most,
+    )
+
+
+def share_errors(
+    wanted: Requirements, answers: Vector, blanket: Vector, dummies: Vector, *, hashed: bool
+) -> Vector:
+    """
+    Predict the mean squared error of a share for arrays of designs that fit each other.
+
+    The variance is linear in the shares, which add to 1. Infinite where reports carry no signal.
+    """
+    uniform, other = 1 / answers, blanket / answers
+    with np.errstate(divide="ignore", invalid="ignore"):
+        errors = bernoulli_variance(
+            1 / wanted.domain_size,
+            n_real=wanted.n_users,
+            n_dummies=wanted.n_users * dummies,
+            p=1 - blanket + other,
+            q=uniform if hashed else other,
+            q_dummy=uniform,
+        )
+    return np.where(np.isfinite(errors) & (blanket < 1), errors, math.inf)
+
+
+def blanket_probability(answers: Vector, local_epsilon: float) -> Vector:
+    """γ = l / (e^ε + l - 1)."""
+    inverse = math.exp(-local_epsilon)
+    blanket: Vector = answers * inverse / (1 + (answers - 1) * inverse)
+    return blanket

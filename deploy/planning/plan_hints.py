@@ -1,146 +1,126 @@
-"""What stands between an operator and a wanted error, and the least single change that helps."""
+"""What limits a plan's error, and the least single change that reaches a wanted error. Pure."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import PlanError
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS
-from deploy.planning.protocol_search import Survey
-from deploy.planning.requirements import Wishes
+from deploy.planning.protocol_search import ProtocolSearch
+from deploy.planning.requirements import Requirements
 
 _RELAXED: Final = 1.1
 _MATTERS: Final = 0.998
-"""A wish binds if a tenth more of it would take the error below this share."""
-_MOST_MESSAGES: Final = 10_000.0
+"""A constraint binds if a tenth more of it would take the error below this share."""
+_MAX_MESSAGES: Final = 10_000.0
 _TRIES: Final = 6
 _HALVINGS: Final = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
-    """One wish that could be given more of."""
+class _Constraint:
+    """One number of the requirements that could be larger."""
 
     name: str
+    field: str
     now: float
     most: float
-    apply: Callable[[float], dict[str, Any]]
-    say: Callable[[float], str]
+    text: str
+    """Describes a value, with a place for it."""
+
+    def changes(self, wanted: Requirements, value: float) -> dict[str, Any]:
+        """Return the fields to change; an n_min grows with the users."""
+        if self.field != "n_users":
+            return {self.field: value}
+        users = math.ceil(value)
+        return {"n_users": users, "n_min": min(users, wanted.n_min * users // wanted.n_users)}
+
+    def described(self, wanted: Requirements, value: float) -> str:
+        """Describe a value that would do."""
+        changed = self.changes(wanted, value)
+        if changed.get("n_min", changed.get("n_users")) == changed.get("n_users"):
+            return self.text.format(math.ceil(value) if "n_users" in changed else value)
+        return f"{changed['n_users']:,} users with an n_min of {changed['n_min']:,}"
 
 
-def binding(survey: Survey) -> tuple[str, ...]:
-    """Name the wishes of which a tenth more would lower the error, as drawn."""
-    now = survey.drawn_mse()
+def binding_constraints(search: ProtocolSearch) -> tuple[str, ...]:
+    """Name the constraints of which a tenth more would lower the approximate error."""
+    wanted, now = search.frontier.wanted, search.approximate_mse()
     return tuple(
-        change.name
-        for change in _changes(survey.frontier.wishes)
-        if change.name != "users"
-        and survey.drawn_mse(**change.apply(min(_RELAXED * change.now, change.most)))
+        each.name
+        for each in _constraints(wanted)
+        if each.name != "users"
+        and search.approximate_mse(**each.changes(wanted, min(_RELAXED * each.now, each.most)))
         < _MATTERS * now
     )
 
 
-def refusal(survey: Survey) -> PlanError:
+def infeasible(search: ProtocolSearch) -> PlanError:
     """
-    Say why the wanted error is out of reach, and what would do.
+    Return the error that says why the wanted error is out of reach, and what would do.
 
-    Each change stands alone, is rounded up to two digits, and has been confirmed by the exact
-    accountant.
+    Each change stands alone, is rounded up to two digits, and is confirmed by the exact accountant.
 
     Cost: some ten evaluations of δ a change.
     """
-    wishes, best = survey.frontier.wishes, survey.best
+    wanted, best = search.frontier.wanted, search.best
     enough = [
-        change.say(value)
-        for change in _changes(wishes)
-        if (value := _least_enough(survey, change)) is not None
+        each.described(wanted, value)
+        for each in _constraints(wanted)
+        if (value := _least_enough(search, each)) is not None
     ]
-    held = binding(survey)
-    why = f"; what holds it back: {', '.join(held)}" if held else ""
+    binding = binding_constraints(search)
+    why = f"; what holds it back: {', '.join(binding)}" if binding else ""
     what = f"{', or '.join(enough)} would do" if enough else "no single change would do"
     return PlanError(
-        f"a mean squared error of {wishes.max_mse:g} cannot be reached: the best is "
+        f"a mean squared error of {wanted.max_mse:g} cannot be reached: the best is "
         f"{best.mse:.3g}, by {best.design.protocol}{why}; {what}"
     )
 
 
-def _changes(wishes: Wishes) -> list[_Change]:
-    changes = [
-        _Change(
-            name="central epsilon",
-            now=wishes.central_epsilon,
-            most=MOST_EPSILON,
-            apply=lambda value: {"central_epsilon": value},
-            say=lambda value: f"a central epsilon of {value:g}",
-        )
+def _constraints(wanted: Requirements) -> list[_Constraint]:
+    epsilon, messages, cap = wanted.central_epsilon, wanted.messages_cap, wanted.local_cap
+    most_messages = max(_MAX_MESSAGES, messages)
+    rows = [
+        ("central epsilon", "central_epsilon", epsilon, MOST_EPSILON, "a central epsilon of {:g}")
     ]
-    if wishes.trust != "none" and math.isfinite(wishes.messages_cap):
-        changes.append(
-            _Change(
-                name="messages cap",
-                now=wishes.messages_cap,
-                most=max(_MOST_MESSAGES, wishes.messages_cap),
-                apply=lambda value: {"messages_cap": value},
-                say=lambda value: f"{value:g} messages a user",
-            )
+    if wanted.trust != "none" and math.isfinite(messages):
+        rows.append(
+            ("messages cap", "messages_cap", messages, most_messages, "{:g} messages a user")
         )
-    if wishes.local_cap < MAX_LOCAL_EPSILON:
-        changes.append(
-            _Change(
-                name="local cap",
-                now=wishes.local_cap,
-                most=MAX_LOCAL_EPSILON,
-                apply=lambda value: {"local_cap": value},
-                say=lambda value: f"a local cap of {value:g}",
-            )
-        )
-    changes.append(
-        _Change(
-            name="users",
-            now=float(wishes.n_users),
-            most=float(MAX_USERS),
-            apply=lambda value: _with_users(wishes, value),
-            say=lambda value: _users_in_words(wishes, value),
-        )
-    )
-    return changes
+    if cap < MAX_LOCAL_EPSILON:
+        rows.append(("local cap", "local_cap", cap, MAX_LOCAL_EPSILON, "a local cap of {:g}"))
+    rows.append(("users", "n_users", float(wanted.n_users), float(MAX_USERS), "{:,} users"))
+    return [
+        _Constraint(name=name, field=field, now=now, most=most, text=text)
+        for name, field, now, most, text in rows
+    ]
 
 
-def _with_users(wishes: Wishes, n_users: float) -> dict[str, Any]:
-    """More users, and an n_min that grows with them."""
-    users = math.ceil(n_users)
-    return {"n_users": users, "n_min": min(users, wishes.n_min * users // wishes.n_users)}
+def _least_enough(search: ProtocolSearch, constraint: _Constraint) -> float | None:
+    """Return the least value, rounded up, that is confirmed to reach the wanted error."""
+    wanted, low, high = search.frontier.wanted, constraint.now, constraint.most
 
+    def approximate(value: float) -> float:
+        return search.approximate_mse(**constraint.changes(wanted, value))
 
-def _users_in_words(wishes: Wishes, n_users: float) -> str:
-    changed = _with_users(wishes, n_users)
-    if changed["n_min"] == changed["n_users"]:
-        return f"{changed['n_users']:,} users"
-    return f"{changed['n_users']:,} users with an n_min of {changed['n_min']:,}"
-
-
-def _least_enough(survey: Survey, change: _Change) -> float | None:
-    """Give the least value, rounded up, at which the wanted error is confirmed; None if none."""
-    wanted = survey.frontier.wishes.max_mse
-    low, high = change.now, change.most
-    if low >= high or survey.drawn_mse(**change.apply(high)) > wanted:
+    if low >= high or approximate(high) > wanted.max_mse:
         return None
     for _ in range(_HALVINGS):
         middle = math.sqrt(low * high)
-        if survey.drawn_mse(**change.apply(middle)) <= wanted:
+        if approximate(middle) <= wanted.max_mse:
             high = middle
         else:
             low = middle
     for _ in range(_TRIES):
-        value = min(_two_digits_up(high), change.most)
-        if survey.best_if(**change.apply(value)).mse <= wanted:
+        value = min(_two_digits_up(high), constraint.most)
+        if search.best_if(**constraint.changes(wanted, value)).mse <= wanted.max_mse:
             return value
         high = value * 1.005
     return None
 
 
 def _two_digits_up(value: float) -> float:
-    place = 10.0 ** (math.floor(math.log10(value)) - 1)
-    return float(f"{math.ceil(value / place - 1e-9) * place:.2g}")
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return float(f"{math.ceil(value / unit - 1e-9) * unit:.2g}")

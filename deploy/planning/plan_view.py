@@ -1,8 +1,7 @@
-"""`shuffledp plan`: wishes from the command line; a plan as a table, as JSON, as a task's draft."""
+"""`shuffledp plan`: options parsed; a plan as a table, as JSON, as a task's draft."""
 
 import dataclasses
 import datetime
-import json
 import math
 from typing import Any, Final, get_args
 
@@ -11,21 +10,41 @@ from rich.table import Table
 
 from common.errors import PlanError
 from common.messages.guarantee import rounded_up
-from common.task.shuffler_spec import ShufflerSpec
+from common.protocols import Kind
+from common.task.draft import NumberDraft, PairDraft
 from deploy.planning.design import Design
 from deploy.planning.planner import Plan, Prediction, central_gaussian_mse
 from deploy.planning.requirements import Trust
+from deploy.planning.value_design import ValueDesign
+from deploy.tasks.drafts import as_toml
 from deploy.tasks.guarantee_table import show_promises
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
 from deploy.terminal.tables import add_columns, print_whole
 from user_agent.settings import UserAgentSettings
 
 DAYS_TO_DEADLINE: Final = 7
+_ERROR_OF: Final[dict[Kind, str]] = {
+    "categorical": "a share",
+    "string": "a rare text's share",
+    "mean": "the mean",
+    "vector": "a mean",
+    "key-value": "the share of a key that half of all own",
+}
+_FLOOR: Final = (
+    "it is a floor of the decoding error: up to a candidate for every eight bits of all cohorts "
+    "adds a seventh at most, more candidates add more, and so do frequent texts that are no "
+    "candidates."
+)
+"""For filters; with labels each has a bit that no other text touches."""
+_BIASED: Final = "what its projection leaves out is added, and not predicted."
+
+
+# --- options --------------------------------------------------------------------------------------
 
 
 def parse_head(text: str) -> tuple[float, ...]:
     """
-    Read the shares of the most frequent values, separated by commas.
+    Parse the shares of the most frequent values, separated by commas.
 
     Raises:
         PlanError: One is not a number.
@@ -38,7 +57,7 @@ def parse_head(text: str) -> tuple[float, ...]:
 
 def parse_cap(text: str | None) -> float:
     """
-    Read a cap on the local ε: a number, or nothing, `none` or `inf` for no cap.
+    Parse a cap on the local ε: a number, or nothing, `none` or `inf` for no cap.
 
     Raises:
         PlanError: It is none of these.
@@ -53,7 +72,7 @@ def parse_cap(text: str | None) -> float:
 
 def parse_trust(text: str) -> Trust:
     """
-    Read what the shuffler is trusted with.
+    Parse what the shuffler is trusted with.
 
     Raises:
         PlanError: It is none of the three words.
@@ -65,30 +84,82 @@ def parse_trust(text: str) -> Trust:
     raise PlanError(f"trust must be one of: {', '.join(known)}")
 
 
+def parse_range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
+    """
+    Return the fields of a draft that state the range of numbers.
+
+    Raises:
+        PlanError: The kind has no range.
+    """
+    ends: dict[str, Any] = {
+        name: end for name, end in (("low", low), ("high", high)) if end is not None
+    }
+    if kind in {"categorical", "string"}:
+        for name in ends:
+            raise PlanError(f"--{name} is for numbers and pairs; --task-kind is {kind}")
+        return {}
+    return {"pairs": PairDraft(**ends)} if kind == "key-value" else {"numbers": NumberDraft(**ends)}
+
+
+def default_local_cap(rounds: int) -> float:
+    """Return the largest local ε of an answer that devices with default settings give."""
+    one, in_all, _ = _device_caps()
+    return min(one, in_all / max(1, rounds))
+
+
+def _device_caps() -> tuple[float, float, float]:
+    """Return what a default device spends: local ε an answer, local ε in all, central ε in all."""
+    caps = {field.name: field.default for field in dataclasses.fields(UserAgentSettings)}
+    one, in_all, central = (
+        float(str(caps[name]))
+        for name in ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
+    )
+    return one, in_all, central
+
+
+# --- for programs ---------------------------------------------------------------------------------
+
+
 def to_json(plan: Plan) -> dict[str, Any]:
-    """Give a plan's fields; infinite numbers become the text "inf"."""
-    wishes = plan.wishes
-    return {
-        **_prediction_as_json(plan.best),
-        "bytes_per_user": plan.best.design.bytes_per_user,
-        "predicted_mse_top": list(plan.best.mse_head),
-        "ratio_to_central_gaussian": plan.ratio_to_central_gaussian,
+    """Return a plan's fields; infinite numbers become the text "inf"."""
+    wanted, best = plan.wanted, plan.best
+    fields = {
+        **_prediction_as_json(best),
+        "bytes_per_user": best.design.bytes_per_user,
         "guarantees": [guarantee_as_json(guarantee) for guarantee in plan.guarantees],
         "runners_up": [_prediction_as_json(other) for other in plan.runners_up],
+        "users": wanted.n_users,
+        "n_min": wanted.n_min,
+        "domain_size": wanted.domain_size,
+        "delta": wanted.delta,
+    }
+    if wanted.kind != "categorical":
+        return {"kind": wanted.kind, **fields, "left_out": dict(plan.left_out)}
+    return {
+        **fields,
+        "predicted_mse_top": list(best.mse_head),
+        "ratio_to_central_gaussian": plan.ratio_to_central_gaussian,
         "binding": list(plan.binding),
-        "users": wishes.n_users,
-        "n_min": wishes.n_min,
-        "honest_users": wishes.honest,
-        "domain_size": wishes.domain_size,
-        "delta": wishes.delta,
+        "honest_users": wanted.honest,
         "central_epsilon": plan.promise.epsilon,
-        "rounds": wishes.rounds,
-        "trust": wishes.trust,
+        "rounds": wanted.rounds,
+        "trust": wanted.trust,
     }
 
 
 def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
     design = prediction.design
+    if isinstance(design, ValueDesign):
+        return {
+            "protocol": design.protocol,
+            "mechanism": dataclasses.asdict(design.task.mechanism),
+            "local_epsilon": design.local_epsilon,
+            "central_epsilon": design.task.central_epsilon,
+            "bytes_per_user": design.bytes_per_user,
+            "predicted_mse": prediction.mse,
+            "biased": design.biased,
+            "floor": _is_floor(design),
+        }
     return {
         "protocol": design.protocol,
         "mechanism": {
@@ -103,130 +174,103 @@ def _prediction_as_json(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def draft(plan: Plan, now: float, population: str = "") -> str:
+def _is_floor(design: Design | ValueDesign) -> bool:
+    """Return whether decoding errs by more than is predicted."""
+    return (
+        isinstance(design, ValueDesign) and design.task.kind == "string" and not design.task.labels
+    )
+
+
+def draft(plan: Plan, now: float) -> str:
     """
     Write the plan as the draft of a task, in TOML, for `shuffledp task create`.
 
-    The wish becomes the budget, so that nothing is released that would break it.
+    The wanted guarantee becomes the budget, so that no release may exceed it.
 
     Args:
-        plan: What was found.
+        plan: The plan.
         now: Seconds since 1970 UTC; the deadline is a week later.
-        population: Who is asked; needed where the same users answer several tasks.
 
     Raises:
-        PlanError: There are several rounds and nobody said of which population.
+        PlanError: There are several rounds, and the population has no name.
     """
-    wishes, design = plan.wishes, plan.best.design
-    if wishes.rounds > 1 and not population:
+    wanted, best, central = plan.wanted, plan.best, plan.promise
+    if wanted.rounds > 1 and not wanted.draft_fields.get("population"):
         raise PlanError(
-            f"{wishes.rounds} rounds are about the same users: name them with --population, so "
+            f"{wanted.rounds} rounds are about the same users: name them with --population, so "
             "that their releases add up"
         )
-    deadline = datetime.datetime.fromtimestamp(int(now), tz=datetime.UTC)
-    deadline += datetime.timedelta(days=DAYS_TO_DEADLINE)
-    central = plan.promise
+    deadline = int(now) + int(datetime.timedelta(days=DAYS_TO_DEADLINE).total_seconds())
     local = next(row for row in plan.guarantees if row.coalition == "shuffler+analyzer")
     against = "the analyzer" if central.coalition == "analyzer" else "the analyzer and the others"
-    together = f", over {wishes.rounds} tasks like this together" * (wishes.rounds > 1)
-    predicted = (
-        f"# Predicted for {wishes.n_users} users: mean squared error of a share "
-        f"{plan.best.mse:.4g}, {design.messages_per_user:g} messages a user."
+    together = f", over {wanted.rounds} tasks like this together" * (wanted.rounds > 1)
+    base = best.design.draft(wanted, shuffler_key=b"", deadline=deadline)
+    budgeted = dataclasses.replace(
+        base, budget_epsilon=wanted.central_epsilon, budget_delta=wanted.delta
     )
-    promised = (
-        f"# Promised to each of {wishes.n_min} users or more, {wishes.honest} of them honest"
-        f"{together}:\n"
-        f"# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against "
-        f"{against}, if the shuffler is honest;\n"
-        f"# epsilon {rounded_up(local.epsilon)} against shuffler and analyzer together."
-    )
-    lines = [
-        predicted,
-        promised,
-        f'protocol = "{design.protocol}"',
-        f"domain_size = {wishes.domain_size}",
-        *([f"buckets = {design.answers}"] if design.hashed else []),
-        f"dummies_per_user = {_toml_number(design.dummies_per_user)}",
-        f"local_epsilon = {design.local_epsilon!r}",
-        f"delta = {wishes.delta!r}",
-        "# The most that all releases to these users may cost together; what would cost more is",
-        "# refused.",
-        *([f"population = {json.dumps(population)}"] if population else []),
-        f"budget_epsilon = {wishes.central_epsilon!r}",
-        f"budget_delta = {wishes.delta!r}",
-        "# With fewer users than n_min at the deadline nothing is released.",
-        f"n_min = {wishes.n_min}",
-        f"target_size = {wishes.n_users}",
-        f"assumed_honest_fraction = {wishes.honest_fraction!r}",
-        "# A week ahead: choose your own.",
-        f"deadline = {deadline:%Y-%m-%dT%H:%M:%SZ}",
-        *_shuffler_table(design.shuffler),
-    ]
-    return "\n".join(lines) + "\n"
+    predicted = f"{best.mse:.4g}{' or more' * _is_floor(best.design)}"
+    comments = f"""\
+# Predicted for {wanted.n_users} users: mean squared error of {_ERROR_OF[wanted.kind]} {predicted}.
+# Promised to each of {wanted.n_min} users or more, {wanted.honest} of them honest{together}:
+# epsilon {rounded_up(central.epsilon)} at delta {rounded_up(central.delta)} against {against}, if \
+the shuffler is honest;
+# epsilon {rounded_up(local.epsilon)} against shuffler and analyzer together.
+# The budget is the most that all releases to these users may cost; more is refused.
+# With fewer users than n_min at the deadline, a week ahead, nothing is released.
+"""
+    return comments + as_toml(budgeted)
 
 
-def _shuffler_table(spec: ShufflerSpec) -> list[str]:
-    if spec.idle:
-        return []
-    return [
-        "# What the shuffler does besides permuting.",
-        "[shuffler]",
-        f'law = "{spec.law}"',
-        *(
-            f"{field.name} = {getattr(spec, field.name)}"
-            for field in dataclasses.fields(spec)
-            if field.name != "law" and getattr(spec, field.name) != field.default
-        ),
-    ]
-
-
-def _toml_number(value: float) -> str:
-    return str(int(value)) if value.is_integer() else repr(value)
+# --- for people -----------------------------------------------------------------------------------
 
 
 def show(plan: Plan, console: Console) -> None:
-    """Print a plan for people."""
-    wishes, best = plan.wishes, plan.best
-    design = best.design
+    """Print a plan."""
+    wanted, best = plan.wanted, plan.best
+    a_user = f"a user{' and round' * (wanted.rounds > 1)}"
+    compared = ""
+    if wanted.kind == "categorical":
+        ratio = plan.ratio_to_central_gaussian
+        compared = f", {ratio:.3g} times that of Gaussian noise on the true counts"
     console.print(
-        f"[bold]{design.protocol}[/bold]: {_mechanism_in_words(design)}, "
-        f"{_dummies_in_words(design)}; {design.messages_per_user:g} messages and "
-        f"{design.bytes_per_user:,} bytes a user{' and round' * (wishes.rounds > 1)}."
-    )
-    console.print(
-        f"Predicted for {wishes.n_users:,} users: mean squared error of a share {best.mse:.3g} "
-        f"(standard error {math.sqrt(best.mse):.2g}), {plan.ratio_to_central_gaussian:.3g} times "
-        "that of Gaussian noise on the true counts."
-    )
-    top = ", ".join(
-        f"{share:g} ± {math.sqrt(error):.2g}"
-        for share, error in zip(wishes.head, best.mse_head, strict=True)
+        f"[bold]{best.design.protocol}[/bold]: {_described(best.design)} and "
+        f"{best.design.bytes_per_user:,} bytes {a_user}."
     )
     console.print(
-        f"Top values, ± one standard error: {top}. Binding: {', '.join(plan.binding) or 'nothing'}."
+        f"Predicted for {wanted.n_users:,} users: mean squared error of {_ERROR_OF[wanted.kind]} "
+        f"{best.mse:.3g} (standard error {math.sqrt(best.mse):.2g}){compared}."
     )
+    if best.mse_head:
+        top = ", ".join(f"{share:g} ± {error:.2g}" for share, error in _head(plan))
+        binding = ", ".join(plan.binding) or "nothing"
+        console.print(f"Top values, ± one standard error: {top}. Binding: {binding}.")
     for note in _notes(plan):
         console.print(f"[bold]Note:[/bold] {note}")
-    title = f"What each of {wishes.n_min:,} users or more is promised"
+    title = f"What each of {wanted.n_min:,} users or more is promised"
     show_promises(plan.guarantees, title, console)
     print_whole(_comparison(plan), console)
+    if any(isinstance(p.design, ValueDesign) and p.design.biased for p in plan.runners_up):
+        console.print(f"* {_BIASED}", style="dim")
+    for name, why in plan.left_out.items():
+        console.print(f"{name} is left out: {why}.", style="dim")
+
+
+def _head(plan: Plan) -> list[tuple[float, float]]:
+    """Return the shares of the head with their standard errors."""
+    errors = [math.sqrt(error) for error in plan.best.mse_head]
+    return list(zip(plan.wanted.head, errors, strict=True)) if errors else []
 
 
 def _notes(plan: Plan) -> list[str]:
-    """Say what an operator would find out too late."""
-    wishes, design = plan.wishes, plan.best.design
-    caps = {field.name: field.default for field in dataclasses.fields(UserAgentSettings)}
-    one, every, central = (
-        float(str(caps[name]))
-        for name in ("local_epsilon_cap", "total_local_epsilon_cap", "total_central_epsilon_cap")
-    )
+    """Return what an operator would otherwise find out too late."""
+    wanted, design = plan.wanted, plan.best.design
+    one, in_all, central = _device_caps()
     notes = []
-    local = design.terms(wishes).local_epsilon_of_all_rounds
-    if design.local_epsilon > one or local > every:
+    local = design.terms(wanted).local_epsilon_of_all_rounds
+    if design.local_epsilon > one or local > in_all:
         notes.append(
-            f"a device answers up to a local epsilon of {one:g}, "
-            f"{every:g} over all its tasks, unless its owner "
-            f"allows more; this takes {rounded_up(design.local_epsilon)}, "
+            f"a device answers up to a local epsilon of {one:g}, {in_all:g} over all its tasks, "
+            f"unless its owner allows more; this takes {rounded_up(design.local_epsilon)}, "
             f"{rounded_up(local)} in all."
         )
     if plan.promise.epsilon > central:
@@ -234,62 +278,71 @@ def _notes(plan: Plan) -> list[str]:
             f"a device spends a central epsilon of {central:g} "
             f"in all unless its owner allows more; this takes {rounded_up(plan.promise.epsilon)}."
         )
-    made = math.ceil(wishes.domain_size * design.shuffler.moments()[0])
-    if made:
+    if isinstance(design, Design) and not design.shuffler.idle:
+        made = math.ceil(wanted.domain_size * design.shuffler.moments()[0])
         notes.append(
             f"the shuffler makes some {made:,} dummies; one collects for tasks up to its setting "
             "most_dummies, 10,000,000 unless its operator allows more."
         )
-    hidden = [
-        (share, math.sqrt(error))
-        for share, error in zip(wishes.head, plan.best.mse_head, strict=True)
-        if error > share**2
-    ]
-    if hidden:
-        share, error = hidden[0]
+    for share, error in [each for each in _head(plan) if each[1] > each[0]][:1]:
         notes.append(
             f"the noise hides even a top value: its share is {share:g}, and the standard error "
             f"{error:.2g}; --max-mse refuses plans whose error is too large to be of use."
         )
-    if wishes.n_min == wishes.n_users:
+    if wanted.n_min == wanted.n_users:
         notes.append(
-            f"with fewer than {wishes.n_min:,} users nothing is released; plan for fewer with "
+            f"with fewer than {wanted.n_min:,} users nothing is released; plan for fewer with "
             "--n-min."
         )
-    return notes
+    floor, biased = _is_floor(design), isinstance(design, ValueDesign) and design.biased
+    return [*notes, *[_FLOOR] * floor, *[_BIASED] * biased]
 
 
 def _comparison(plan: Plan) -> Table:
+    items = plan.wanted.kind == "categorical"
     table = Table(
-        title="The best of each protocol under these wishes",
-        caption="error: mean squared error of a share; ratio: to Gaussian noise on the true counts",
+        title="The best of each protocol under these requirements",
+        caption="error: mean squared error of a share; ratio: to Gaussian noise on the true counts"
+        if items
+        else None,
     )
-    headings = ("buckets", "local epsilon", "messages", "bytes", "error", "ratio")
-    add_columns(table, {"protocol": "left", **dict.fromkeys(headings, "right")})
-    least = central_gaussian_mse(plan.wishes)
-    for prediction in (plan.best, *plan.runners_up):
-        design = prediction.design
-        table.add_row(
-            design.protocol,
-            f"{design.answers:,}" if design.hashed else "-",
-            rounded_up(design.local_epsilon),
-            f"{design.messages_per_user:.4g}",
-            f"{design.bytes_per_user:,}",
-            f"{prediction.mse:.3g}",
-            f"{prediction.mse / least:.3g}",
-        )
+    rows = [_cells(plan, prediction) for prediction in (plan.best, *plan.runners_up)]
+    add_columns(table, {name: "left" if name == "protocol" else "right" for name in rows[0]})
+    for cells in rows:
+        table.add_row(*cells.values())
     return table
 
 
-def _dummies_in_words(design: Design) -> str:
-    mean, _ = design.shuffler.moments()
-    if mean:
-        return f"{mean:.4g} dummies an item by the shuffler"
-    return f"{design.dummies_per_user:g} dummies a user"
+def _cells(plan: Plan, prediction: Prediction) -> dict[str, str]:
+    design = prediction.design
+    last = {"bytes": f"{design.bytes_per_user:,}", "error": f"{prediction.mse:.3g}"}
+    if isinstance(design, ValueDesign):
+        return {
+            "protocol": f"{design.protocol}{' *' * design.biased}",
+            "local epsilon": rounded_up(design.local_epsilon),
+            "central epsilon": rounded_up(design.task.central_epsilon),
+            **last,
+        }
+    return {
+        "protocol": design.protocol,
+        "buckets": f"{design.answers:,}" if design.hashed else "-",
+        "local epsilon": rounded_up(design.local_epsilon),
+        "messages": f"{design.messages_per_user:.4g}",
+        **last,
+        "ratio": f"{prediction.mse / central_gaussian_mse(plan.wanted):.3g}",
+    }
 
 
-def _mechanism_in_words(design: Design) -> str:
+def _described(design: Design | ValueDesign) -> str:
+    """Describe a mechanism, its dummies and its messages."""
+    if isinstance(design, ValueDesign):
+        return f"local epsilon {rounded_up(design.local_epsilon)}; one report"
     name = f"local hashing into {design.answers} buckets" if design.hashed else "plain items"
+    noise = f"with local epsilon {design.local_epsilon:g}"
     if math.isinf(design.local_epsilon):
-        return f"{name} without local noise"
-    return f"{name} with local epsilon {design.local_epsilon:g}"
+        noise = "without local noise"
+    mean, _ = design.shuffler.moments()
+    dummies = f"{design.dummies_per_user:g} dummies a user"
+    if mean:
+        dummies = f"{mean:.4g} dummies an item by the shuffler"
+    return f"{name} {noise}, {dummies}; {design.messages_per_user:g} messages"

@@ -1,109 +1,131 @@
 """
-From wishes to parameters: the design with the least error that keeps a promise. Pure.
+Find the design with the least error that keeps a guarantee, for every kind of value. Pure.
 
-Every figure of a plan is the exact accountant's or an exact variance; what was drawn in the
-Gaussian approximation only says where to look.
+Every figure of a plan is the exact accountant's or an exact variance; approximations only guide
+the search.
 """
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from common.accounting.gaussian import gaussian_mu
 from common.accounting.guarantees import claimed_guarantee, guarantees_under
+from common.errors import PlanError, TaskError
 from common.messages.guarantee import Guarantee
-from deploy.planning.calibration import Checked
+from common.protocols import protocols_of
 from deploy.planning.design import Design
-from deploy.planning.plan_hints import binding, refusal
-from deploy.planning.protocol_search import Survey
-from deploy.planning.requirements import Wishes
+from deploy.planning.plan_hints import binding_constraints, infeasible
+from deploy.planning.protocol_search import ProtocolSearch
+from deploy.planning.requirements import Requirements
+from deploy.planning.value_design import ValueDesign, predicted_mse, value_design
 
 _ILLUSTRATION: Final = "for illustration, not promised: if half of all users colluded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A design with the error that it is expected to have."""
+    """A design with its predicted error."""
 
-    design: Design
+    design: Design | ValueDesign
     mse: float
-    """Mean squared error of a share, averaged over the values."""
-    mse_head: tuple[float, ...]
-    """The same for each value of the head."""
+    """Mean squared error: of a share, or of a mean in the task's units; averaged over the values"""
+    mse_head: tuple[float, ...] = ()
+    """The same for each item of the head; nothing for other kinds of values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to run, what it gives, what it promises, and what stands in its way."""
+    """The best design and the best of every other protocol, with the guarantees of the best."""
 
-    wishes: Wishes
+    wanted: Requirements
     best: Prediction
     runners_up: tuple[Prediction, ...]
-    """The best of every other protocol, by error."""
     promise: Guarantee
-    """The guarantee that was wished for: that of the users assumed honest."""
+    """The guarantee that was asked for: that of the users assumed honest."""
     guarantees: tuple[Guarantee, ...]
     """For n_min users and all rounds together, one a coalition."""
-    binding: tuple[str, ...]
-    """Names of the wishes of which more would lower the error."""
+    binding: tuple[str, ...] = ()
+    """Names of the constraints of which more would lower the error; known for items only."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Why there is no design of a protocol, by its name; for other kinds than items."""
 
     @property
     def ratio_to_central_gaussian(self) -> float:
-        """The error over that of Gaussian noise on the true counts under the same promise."""
-        return self.best.mse / central_gaussian_mse(self.wishes)
+        """The error over that of Gaussian noise on the true counts under the same guarantee."""
+        return self.best.mse / central_gaussian_mse(self.wanted)
 
 
-def central_gaussian_mse(wishes: Wishes) -> float:
+def central_gaussian_mse(wanted: Requirements) -> float:
     """
-    Give the error of Gaussian noise on the true counts, in one of the equal rounds.
+    Return the error of a share by Gaussian noise on the true counts, in one of the equal rounds.
 
     σ²/n² with σ² = 2/μ²: counts have sensitivity √2, and T rounds have μ√T.
     """
-    mu = gaussian_mu(wishes.central_epsilon, wishes.delta)
-    return 2 * wishes.rounds / (mu * wishes.n_users) ** 2
+    mu = gaussian_mu(wanted.central_epsilon, wanted.delta)
+    return 2 * wanted.rounds / (mu * wanted.n_users) ** 2
 
 
-def plan(wishes: Wishes) -> Plan:
+def plan(wanted: Requirements) -> Plan:
     """
-    Find the design with the least mean squared error under which every wish is kept.
+    Find the design with the least mean squared error that keeps every requirement.
 
     Raises:
-        PlanError: The wanted error cannot be reached; says what would do.
+        PlanError: The wanted error cannot be reached, and why; or no protocol of the kind keeps the
+            guarantee.
+        TaskError: The requirements break a rule of tasks of the kind.
 
-    Cost: some thirty evaluations of δ, seconds at a million users; more over several rounds.
+    Cost: some thirty evaluations of δ, seconds at a million users; more over several rounds. For
+    other kinds than items some ten tasks a protocol, tenths of a second each.
     """
-    survey = Survey.of(wishes)
-    if survey.best.mse > wishes.max_mse:
-        raise refusal(survey)
-    promise = claimed_guarantee(survey.best.design.terms(wishes), wishes.n_min)
+    binding, left_out = tuple[str, ...](), dict[str, str]()
+    if wanted.kind == "categorical":
+        search = ProtocolSearch.of(wanted)
+        if search.best.mse > wanted.max_mse:
+            raise infeasible(search)
+        found = [_of_items(each.design, wanted) for each in search.found]
+        binding = binding_constraints(search)
+    else:
+        found, left_out = _of_values(wanted)
+    terms = found[0].design.terms(wanted)
+    promise = claimed_guarantee(terms, wanted.n_min)
+    first, *others = guarantees_under(terms, wanted.n_min)
+    if first == promise and wanted.n_min > 1:
+        half = dataclasses.replace(terms, assumed_honest_fraction=0.5)
+        row = claimed_guarantee(half, wanted.n_min)
+        others.insert(0, dataclasses.replace(row, assumptions=(_ILLUSTRATION, *row.assumptions)))
     return Plan(
-        wishes=wishes,
-        best=_prediction(survey.best, wishes),
-        runners_up=tuple(_prediction(other, wishes) for other in survey.found[1:]),
+        wanted=wanted,
+        best=found[0],
+        runners_up=tuple(found[1:]),
         promise=promise,
-        guarantees=_guarantees(survey.best.design, wishes, promise),
-        binding=binding(survey),
+        guarantees=(first, *others),
+        binding=binding,
+        left_out=left_out,
     )
 
 
-def _prediction(checked: Checked, wishes: Wishes) -> Prediction:
+def _of_items(design: Design, wanted: Requirements) -> Prediction:
     return Prediction(
-        design=checked.design,
-        mse=checked.mse,
-        mse_head=tuple(checked.design.variances(wishes.head, wishes.n_users).tolist()),
+        design=design,
+        mse=design.mse(wanted.n_users, wanted.domain_size),
+        mse_head=tuple(design.variances(wanted.head, wanted.n_users).tolist()),
     )
 
 
-def _guarantees(design: Design, wishes: Wishes, promise: Guarantee) -> tuple[Guarantee, ...]:
-    """
-    Give the guarantees that a task of this design would state at n_min users.
-
-    Where everybody is assumed honest, one more row shows what would be left if half colluded.
-    """
-    terms = design.terms(wishes)
-    first, *others = guarantees_under(terms, wishes.n_min)
-    if first != promise or wishes.n_min == 1:
-        return (first, *others)
-    half = claimed_guarantee(dataclasses.replace(terms, assumed_honest_fraction=0.5), wishes.n_min)
-    shown = dataclasses.replace(half, assumptions=(_ILLUSTRATION, *half.assumptions))
-    return (first, shown, *others)
+def _of_values(wanted: Requirements) -> tuple[list[Prediction], dict[str, str]]:
+    """Return the designs, unbiased ones first, then by error; and why protocols are left out."""
+    found, errors = list[tuple[bool, float, ValueDesign]](), dict[str, PlanError | TaskError]()
+    for name in protocols_of(wanted.kind):
+        try:
+            design = value_design(name, wanted)
+        except (PlanError, TaskError) as error:  # such as too many numbers to be projected
+            errors[name] = error
+        else:
+            found.append((design.biased, predicted_mse(design.task, wanted.n_users), design))
+    if not found:
+        raise next(iter(errors.values()))
+    found.sort(key=lambda each: each[:2])
+    left_out = {name: str(error) for name, error in errors.items()}
+    return [Prediction(design=design, mse=mse) for _, mse, design in found], left_out

@@ -1,40 +1,50 @@
-"""What an operator wants of a task before its parameters are known."""
+"""Requirements on a task whose parameters are not yet known, for every kind of value. Pure."""
 
+import dataclasses
 import math
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.errors import PlanError
 from common.mechanisms.hashing.finite_field import MAX_SEEDS
+from common.protocols import Kind
 from common.task.specs import MAX_DOMAIN_SIZE
 from common.task.task import MAX_LOCAL_EPSILON, MAX_USERS, MIN_DELTA, honest_share
 
 Trust = Literal["shuffler-dummies", "anonymity", "none"]
 
 MIN_EPSILON: Final = 1e-6
-"""Below it reports carry no signal that any number of users would bring out."""
+"""Below it reports carry no usable signal, however many users there are."""
+MIN_LOCAL_CAP: Final[Mapping[bool, float]] = MappingProxyType({True: MIN_EPSILON, False: 0.01})
+"""The smallest local ε that a search tries: for items, and for other kinds of values."""
 MAX_ROUNDS: Final = 10_000
 _ROUNDING: Final = 1e-9
-"""By which shares that are decimals may add to more than 1."""
+"""Decimal shares may add to this much more than 1."""
+_OF_ITEMS_ONLY: Final = ("rounds", "messages_cap", "trust", "head", "max_mse")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """Users, domain, guarantee and caps. A value that exists contradicts no rule of this file."""
+class Requirements:
+    """Users, domain, guarantee and caps; an instance that exists breaks no rule of this file."""
 
+    kind: Kind = "categorical"
     n_users: int
+    """The error is predicted for these."""
     n_min: int
-    """The guarantee must hold for this many; the error is predicted for n_users."""
+    """The guarantee must hold for this many."""
     domain_size: int
+    """Items, the numbers of a vector, or keys; 1 for a number or for texts."""
     central_epsilon: float
     """For all rounds together."""
     delta: float
     local_cap: float = math.inf
-    """The most local ε that one answer may have; infinite for no cap."""
+    """Largest local ε of one answer; infinite for no cap."""
     messages_cap: float = math.inf
-    """The most reports that a user may be expected to send, the own one included."""
+    """Most messages expected of a user, the own report included."""
     rounds: int = 1
     """Tasks that the same users answer."""
     honest_fraction: float = 1.0
@@ -45,32 +55,42 @@ class Wishes:
     most_seeds: int = MAX_SEEDS
     """Seeds that a hash family may have: refining the answers to 2^24 takes minutes."""
     max_mse: float = math.inf
-    """The largest mean squared error of a share that is of use."""
+    """Largest mean squared error of a share that is of use."""
+    draft_fields: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the task's draft, such as labels, a population or the range of numbers."""
 
     def __post_init__(self) -> None:
-        _within("users", self.n_users, 1, MAX_USERS)
-        _within("n_min", self.n_min, 1, MAX_USERS)
+        if self.kind != "categorical":
+            self._check_only_for_items()
+        items = self.kind == "categorical"
+        for name, value, least, most in (
+            ("users", self.n_users, 1, MAX_USERS),
+            ("n_min", self.n_min, 1, MAX_USERS),
+            ("the domain size", self.domain_size, 2 if items else 1, MAX_DOMAIN_SIZE),
+            ("rounds", self.rounds, 1, MAX_ROUNDS),
+            ("the central epsilon", self.central_epsilon, MIN_EPSILON, MOST_EPSILON),
+        ):
+            if not least <= value <= most:
+                raise PlanError(
+                    f"{name} is {value:.10g}; it must lie between {least:.10g} and {most:.10g}"
+                )
         if self.n_min > self.n_users:
             raise PlanError(
                 f"n_min is {self.n_min} and users is {self.n_users}; "
                 "a batch of fewer than n_min users is never released"
             )
-        _within("the domain size", self.domain_size, 2, MAX_DOMAIN_SIZE)
-        _within("rounds", self.rounds, 1, MAX_ROUNDS)
-        self._check_privacy()
-        if not self.messages_cap >= 1:
-            raise PlanError(
-                f"the messages cap is {self.messages_cap:g}; it must be at least 1, "
-                "because every user sends the own report"
-            )
-        self._check_error()
+        self._check_delta()
+        self._check_caps()
+        self._check_honest_users()
+        self._check_head()
 
-    def _check_privacy(self) -> None:
-        if not MIN_EPSILON <= self.central_epsilon <= MOST_EPSILON:
-            raise PlanError(
-                f"the central epsilon is {self.central_epsilon:g}; "
-                f"it must lie between {MIN_EPSILON:g} and {MOST_EPSILON:g}"
-            )
+    def _check_only_for_items(self) -> None:
+        for each in dataclasses.fields(self):
+            if each.name in _OF_ITEMS_ONLY and getattr(self, each.name) != each.default:
+                option = each.name.replace("_", "-")
+                raise PlanError(f"{option} is for categorical data; this is {self.kind} data")
+
+    def _check_delta(self) -> None:
         if not MIN_DELTA <= self.delta < 1:
             raise PlanError(
                 f"delta is {self.delta:g}; it must be at least {MIN_DELTA:g} and below 1"
@@ -80,18 +100,30 @@ class Wishes:
                 f"delta is {self.delta:g}; over several rounds it must be at least "
                 f"{MIN_COMPOSED_DELTA:g}"
             )
+
+    def _check_caps(self) -> None:
         if not self.local_cap > 0:
             raise PlanError(f"the local cap is {self.local_cap:g}; it must be above 0")
-        if self.local_cap < MIN_EPSILON:
+        least = MIN_LOCAL_CAP[self.kind == "categorical"]
+        if self.local_cap < least:
             raise PlanError(
                 f"the local cap is {self.local_cap:g}; reports carry a local epsilon of "
-                f"{MIN_EPSILON:g} or more, so a local cap of {MIN_EPSILON:g} would do"
+                f"{least:g} or more, so a local cap of {least:g} would do"
+            )
+        if not self.messages_cap >= 1:
+            raise PlanError(
+                f"the messages cap is {self.messages_cap:g}; it must be at least 1, "
+                "because every user sends the own report"
             )
         if self.central_epsilon / self.rounds < MIN_EPSILON:
             raise PlanError(
                 f"{self.rounds} rounds leave each a central epsilon below {MIN_EPSILON:g}; "
                 f"{math.floor(self.central_epsilon / MIN_EPSILON)} rounds would do"
             )
+        if not self.max_mse > 0:
+            raise PlanError(f"the largest error is {self.max_mse:g}; it must be above 0")
+
+    def _check_honest_users(self) -> None:
         if not 0 < self.honest_fraction <= 1:
             raise PlanError(
                 f"the honest fraction is {self.honest_fraction:g}; it must be above 0 and at most 1"
@@ -103,10 +135,8 @@ class Wishes:
                 f"{math.ceil(1 / self.honest_fraction)} would do"
             )
 
-    def _check_error(self) -> None:
-        if not self.max_mse > 0:
-            raise PlanError(f"the largest error is {self.max_mse:g}; it must be above 0")
-        if len(self.head) > self.domain_size:
+    def _check_head(self) -> None:
+        if self.kind == "categorical" and len(self.head) > self.domain_size:
             raise PlanError(
                 f"the head has {len(self.head)} shares; the domain has {self.domain_size} values"
             )
@@ -119,12 +149,12 @@ class Wishes:
 
     @property
     def honest(self) -> int:
-        """Users whom the guarantee may count on: ⌊n_min · fraction⌋."""
+        """Users that the guarantee may count on: ⌊n_min · fraction⌋."""
         return honest_share(self.n_min, self.honest_fraction)
 
     @property
     def noise_cap(self) -> float:
-        """The most local ε with noise that one answer may have: all of it if nobody is trusted."""
+        """Largest local ε of an answer with noise; without a trusted shuffler a round's whole ε."""
         cap = min(self.local_cap, MAX_LOCAL_EPSILON)
         if self.trust == "none":
             return min(cap, self.central_epsilon / self.rounds)
@@ -134,8 +164,3 @@ class Wishes:
     def may_be_plain(self) -> bool:
         """Whether reports without local noise are allowed."""
         return math.isinf(self.local_cap) and self.trust != "none"
-
-
-def _within(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise PlanError(f"{name} is {value}; it must lie between {least} and {most}")

@@ -1,174 +1,145 @@
-"""Whether a design keeps the wish, with the room that its task will claim on top. Pure."""
+"""
+Designs whose dummies the shuffler makes, with the least noise on each item that is enough. Pure.
+
+Noise is calibrated by the exact accountant, whose answer is the last word: what is returned keeps
+the guarantee, with the room that its task claims on top.
+"""
 
 import math
 from collections.abc import Callable
 from typing import Final
 
-from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON
+from common.accounting.count_distributions import Binomial
+from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
 from common.accounting.gaussian import gaussian_mu
 from common.accounting.guarantees import Terms, central_epsilon
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.published_noise import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
-from common.mechanisms.support import Support, bernoulli_variance
-from common.task.shuffler_spec import PERMUTES, ShufflerSpec
-from deploy.planning.calibration import Checked
-from deploy.planning.design import Design
-from deploy.planning.frontier import Verdict
-from deploy.planning.noise_calibration import binomial_trials, geometric_spec
-from deploy.planning.requirements import Wishes
+from common.mechanisms.support import bernoulli_variance
+from common.task.shuffler_spec import MAX_PER_ITEM, RATIO_SUM, ShufflerSpec
+from deploy.planning.calibration import Calibrated
+from deploy.planning.design import Design, make_design
+from deploy.planning.frontier import Tightness
+from deploy.planning.requirements import Requirements
 
+SHUFFLER_PROTOCOLS: Final = ("hybrid", "sageo", "sbin")
 MARGIN: Final = 0.99
-"""Of the wished δ, so that what a task then claims, with its own room, is no more than the wish."""
+"""Share of the wanted δ that noise is made for, so that a task's claim does not exceed the wish."""
 CLAIM_ROOM: Final = 1.00015
-"""By which a task's claim may lie above the ε that its noise is made for: it leaves a device room
-to compute for itself, and is rounded up."""
+"""A task's claim may exceed the ε of its noise by this: devices recompute it, and it is rounded."""
+HYBRID_LOCAL_EPSILON: Final = 8.0
+"""Of hybrid without a cap."""
+_CUT_SHARE: Final = 1e-3
+"""Share of δ that cutting the upper flank may cost."""
+_REL_TOL: Final = 1.01
+_MAX_HALVINGS: Final = 40
 
 
-def keeps_promise(terms: Terms, wishes: Wishes) -> bool:
+# --- designs --------------------------------------------------------------------------------------
+
+
+def keeps_guarantee(terms: Terms, wanted: Requirements) -> bool:
     """
-    Ask the exact accountant whether a task under these terms keeps the wish.
+    Ask the exact accountant whether a task under these terms keeps the guarantee.
 
     Cost: an evaluation of δ, or a composition if there are several rounds.
     """
-    crowd = terms.crowd(wishes.n_min)
-    epsilon = wishes.central_epsilon / CLAIM_ROOM
-    if wishes.rounds == 1:
-        return terms.release(crowd).delta(epsilon) <= MARGIN * wishes.delta
+    crowd = terms.crowd(wanted.n_min)
+    epsilon = wanted.central_epsilon / CLAIM_ROOM
+    if wanted.rounds == 1:
+        return terms.release(crowd).delta(epsilon) <= MARGIN * wanted.delta
     return central_epsilon(terms, crowd) <= epsilon
 
 
-HYBRID_LOCAL_EPSILON: Final = 8.0
-"""Of hybrid where no cap was asked for."""
-_CLOSE: Final = 1.01
-_MOST_HALVINGS: Final = 40
-
-
-def shuffler_designs(wishes: Wishes) -> list[Checked]:
+def shuffler_designs(wanted: Requirements) -> list[Calibrated]:
     """
     Find the best design of every protocol whose dummies the shuffler makes.
 
     Cost: some twenty evaluations of δ for each; of compositions if there are several rounds.
     """
-    kinds = [hybrid_design]
-    if wishes.may_be_plain:
-        kinds += [sageo_design, sbin_design]
     found = []
-    for kind in kinds:
+    for protocol in SHUFFLER_PROTOCOLS if wanted.may_be_plain else ("hybrid",):
         try:
-            design = kind(wishes)
+            design = shuffler_design(protocol, wanted)
         except (PlanError, AccountingError, TaskError):
-            continue  # what it would take is more than there can be
+            continue  # it would take more noise than a task can have
         found.append(
-            Checked(
+            Calibrated(
                 design=design,
-                mse=design.mse(wishes.n_users, wishes.domain_size),
-                verdict=Verdict(answers=design.answers, tightness=0.0),
+                mse=design.mse(wanted.n_users, wanted.domain_size),
+                tightness=Tightness(answers=design.answers, log_factor=0.0),
             )
         )
     return found
 
 
-def drawn_mse(wishes: Wishes) -> float:
+def approximate_shuffler_mse(wanted: Requirements) -> float:
     """
-    Draw the least error of these protocols: the central mechanisms' of the same noise.
+    Approximate the least error of these protocols by central mechanisms of the same noise.
 
-    Of hybrid, randomized response's own and the central Laplace mechanism's beside it. What it
-    draws is searched, never stated.
+    For hybrid, randomized response's own beside the central Laplace mechanism's. Searched, never
+    stated; infinite where the shuffler makes no dummies.
     """
-    n, rounds, epsilon = wishes.n_users, wishes.rounds, wishes.central_epsilon
+    if wanted.trust != "shuffler-dummies":
+        return math.inf
+    n, rounds, epsilon = wanted.n_users, wanted.rounds, wanted.central_epsilon
     laplace = 8 * (rounds / (epsilon * n)) ** 2
-    support = _hybrid_support(wishes)
+    support = make_design("hybrid", wanted, local_epsilon=_hybrid_local(wanted)).support
     alone = bernoulli_variance(
-        1 / wishes.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
+        1 / wanted.domain_size, n_real=n, n_dummies=0, p=support.p, q=support.q, q_dummy=0.0
     )
-    drawn = [float(alone) + laplace / (support.p - support.q) ** 2]
-    if wishes.may_be_plain:
-        mu = gaussian_mu(epsilon, wishes.delta)
-        drawn += [laplace, 2 * rounds / (mu * n) ** 2]
-    return min(drawn)
+    errors = [float(alone) + laplace / (support.p - support.q) ** 2]
+    if wanted.may_be_plain:
+        errors += [laplace, 2 * rounds / (gaussian_mu(epsilon, wanted.delta) * n) ** 2]
+    return min(errors)
 
 
-def _hybrid_support(wishes: Wishes) -> Support:
-    """Give p and q of hybrid's reports."""
-    return _design("hybrid", _hybrid_local(wishes), PERMUTES, wishes).support
-
-
-def _hybrid_local(wishes: Wishes) -> float:
-    return wishes.noise_cap if math.isfinite(wishes.local_cap) else HYBRID_LOCAL_EPSILON
-
-
-def sageo_design(wishes: Wishes) -> Design:
+def shuffler_design(protocol: str, wanted: Requirements) -> Design:
     """
-    True items, and two geometric flanks of dummies for each [MSE25].
+    Return the design of one protocol with dummies of each item by the shuffler.
+
+    `sageo` adds two geometric flanks to true items, `sbin` heads among fair coins [MSE25]; `hybrid`
+    adds the flanks to randomized response as sharp as the cap allows.
 
     Raises:
-        PlanError: No noise that there can be keeps the promise.
+        PlanError: No noise that a task can have keeps the guarantee.
     """
+    local = _hybrid_local(wanted) if protocol == "hybrid" else math.inf
+    room = CLAIM_ROOM if protocol != "hybrid" else 1.0
+    delta = MARGIN * wanted.delta
 
     def at(epsilon: float) -> Design:
-        spec = geometric_spec(epsilon / CLAIM_ROOM, MARGIN * wishes.delta / wishes.rounds, 1.0)
-        return _design("sageo", math.inf, spec, wishes)
+        if protocol == "sbin":
+            trials = binomial_trials(epsilon / room, delta)
+            spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
+        else:
+            spec = geometric_spec(epsilon / room, delta / wanted.rounds)
+        return make_design(protocol, wanted, local_epsilon=local, shuffler=spec)
 
-    return _sharpest(at, wishes)
-
-
-def sbin_design(wishes: Wishes) -> Design:
-    """
-    True items, and heads among fair coins as dummies for each [MSE25].
-
-    Raises:
-        PlanError: No number of coins that there can be keeps the promise.
-    """
-
-    def at(epsilon: float) -> Design:
-        trials = binomial_trials(epsilon / CLAIM_ROOM, MARGIN * wishes.delta, 1.0)
-        spec = ShufflerSpec(law="binomial", trials=trials, most=trials)
-        return _design("sbin", math.inf, spec, wishes)
-
-    return _sharpest(at, wishes)
+    return _least_noise(at, wanted)
 
 
-def hybrid_design(wishes: Wishes) -> Design:
-    """
-    Randomized response as sharp as the cap allows, and geometric dummies for each item.
-
-    Raises:
-        PlanError: No noise that there can be keeps the promise.
-    """
-    local = _hybrid_local(wishes)
-
-    def at(epsilon: float) -> Design:
-        spec = geometric_spec(epsilon, MARGIN * wishes.delta / wishes.rounds, 1.0)
-        return _design("hybrid", local, spec, wishes)
-
-    return _sharpest(at, wishes)
+def _hybrid_local(wanted: Requirements) -> float:
+    return wanted.noise_cap if math.isfinite(wanted.local_cap) else HYBRID_LOCAL_EPSILON
 
 
-def _design(protocol: str, local_epsilon: float, spec: ShufflerSpec, wishes: Wishes) -> Design:
-    return Design(
-        protocol=protocol,
-        answers=wishes.domain_size,
-        hashed=False,
-        local_epsilon=local_epsilon,
-        shuffler=spec,
-    )
-
-
-def _sharpest(at: Callable[[float], Design], wishes: Wishes) -> Design:
+def _least_noise(at: Callable[[float], Design], wanted: Requirements) -> Design:
     """Find the design with the least noise, which grows as the ε that it is made for falls."""
-    epsilon = wishes.central_epsilon
+    epsilon = wanted.central_epsilon
     design = at(epsilon)
-    if wishes.rounds == 1 and math.isinf(design.local_epsilon):
-        return design  # made for just this
+    if wanted.rounds == 1 and math.isinf(design.local_epsilon):
+        return design  # made for exactly this
     kept: tuple[float, Design] | None = None
     broken: float | None = None
-    for _ in range(_MOST_HALVINGS):
-        if keeps_promise(design.terms(wishes), wishes):
+    for _ in range(_MAX_HALVINGS):
+        if keeps_guarantee(design.terms(wanted), wanted):
             kept = (epsilon, design)
         else:
             broken = epsilon
         if kept is None or broken is None:
             epsilon = epsilon * 2 if broken is None else epsilon / 2
-        elif broken / kept[0] < _CLOSE:
+        elif broken / kept[0] < _REL_TOL:
             break
         else:
             epsilon = math.sqrt(kept[0] * broken)
@@ -178,3 +149,108 @@ def _sharpest(at: Callable[[float], Design], wishes: Wishes) -> Design:
     if kept is None:
         raise PlanError("no number of shuffler-made dummies keeps the promise")
     return kept[1]
+
+
+# --- noise on each item, for one round and users who hide nothing themselves ----------------------
+
+
+def binomial_trials(epsilon: float, delta: float) -> int:
+    """
+    Return the least fair coins per item that make a report (ε, δ)-private.
+
+    Raises:
+        AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no number of coins up to
+            MAX_PER_ITEM is enough.
+    """
+    _check(epsilon, delta)
+
+    def enough(trials: int) -> bool:
+        return ItemNoiseRelease(noise=Binomial(trials, 0.5)).delta(epsilon) <= delta
+
+    return _least_count(enough, 1)
+
+
+def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
+    """
+    Return the two-sided geometric noise of least variance that makes reports (ε, δ)-private.
+
+    Flanks of ratio e^-ε/2 [MSE25], rounded to be less steep; the least peak by the exact
+    accountant; an upper end that costs 1e-3 of δ.
+
+    Raises:
+        AccountingError: ε is not above 0, δ not MIN_DELTA .. 1, or no peak up to MAX_PER_ITEM is
+            enough.
+    """
+    _check(epsilon, delta)
+
+    def enough(peak: int) -> bool:
+        release = ItemNoiseRelease(noise=shuffler_law(_two_sided(epsilon, delta, peak)))
+        return release.delta(epsilon) <= delta
+
+    return _two_sided(epsilon, delta, _least_count(enough, 0))
+
+
+def published_sageo_spec(epsilon: float, delta: float) -> ShufflerSpec:
+    """
+    Return the noise that SAGeo's authors use [MSE25], cut at an upper end that costs 1e-3 of δ.
+
+    Raises:
+        AccountingError: ε or δ is out of range, or the noise is more than a task can have.
+        BoundRangeError: The formula says nothing here.
+    """
+    _check(epsilon, delta)
+    left, right = sageo_left(epsilon, 1.0), sageo_right(epsilon, 1.0)
+    peak = sageo_peak(epsilon, delta, 1.0, left, right)
+    if peak > MAX_PER_ITEM:
+        raise _too_many()
+    return _two_sided(epsilon, delta, max(0, peak))
+
+
+def _check(epsilon: float, delta: float) -> None:
+    check_delta(delta)
+    if not 0 < epsilon < math.inf:
+        raise AccountingError(f"epsilon is {epsilon}; it must be above 0 and finite")
+
+
+def _two_sided(epsilon: float, delta: float, peak: int) -> ShufflerSpec:
+    left_weight = _less_steep(sageo_left(epsilon, 1.0))
+    right_weight = _less_steep(sageo_right(epsilon, 1.0))
+    # What lies above the peak's own weight, 1, is less than a share right^cut of everything.
+    right = math.log(right_weight / RATIO_SUM)
+    cut = max(1, math.ceil(math.log(_CUT_SHARE * delta) / right))
+    if peak + cut > MAX_PER_ITEM:
+        raise _too_many()
+    return ShufflerSpec(
+        law="geometric",
+        peak=peak,
+        left_weight=left_weight,
+        right_weight=right_weight,
+        most=peak + cut,
+    )
+
+
+def _less_steep(ratio: float) -> int:
+    """Return the weight of a ratio rounded up; at least 1 and below RATIO_SUM."""
+    weight = math.ceil(ratio * RATIO_SUM) + 1
+    if weight >= RATIO_SUM:
+        raise _too_many()
+    return max(1, weight)
+
+
+def _least_count(enough: Callable[[int], bool], low: int) -> int:
+    """Find the least number from `low` on that is enough, by doubling and halving."""
+    high = max(low, 1)
+    if enough(low):
+        return low
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > MAX_PER_ITEM:
+            raise _too_many()
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _too_many() -> AccountingError:
+    return AccountingError(f"more than {MAX_PER_ITEM} dummies of an item would be needed")

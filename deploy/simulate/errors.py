@@ -1,8 +1,8 @@
-"""How far an estimate is from the truth, and how far over repeats. Shares throughout."""
+"""How far estimates are from the truth, and from each other over repeats. Shares throughout."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -12,40 +12,56 @@ from common.messages.estimate import Histogram
 TOP: Final = 50
 
 
+class ByValue(NamedTuple):
+    """Truth and unbiased estimates of one collection, by value; each of shape (values,)."""
+
+    truth: Vector
+    estimates: Vector
+    standard_errors: Vector
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errors:
-    """Of one estimate, against the shares among the very users who contributed."""
+class Repeat:
+    """One simulated collection."""
 
-    mse: float
-    """Mean over values of the squared error of the unrefined shares."""
-    mse_refined: float
-    mse_top50: float
-    """The same over the 50 most frequent values, unrefined."""
-    mse_top50_refined: float
-    max_error: float
-    """Largest error of an unrefined share."""
-    relative_error: float
-    """Mean over those 50 of |error| / share, unrefined."""
-    regret: float
-    """How much less frequent the value of the largest unrefined share is than the most frequent
-    one: the error of whoever asks for that value only."""
+    errors: Mapping[str, float]
+    """By name; the same names in every repeat of a setting."""
+    mse_theory: float
+    """The expected mean squared error, averaged over values, at the true shares."""
+    seconds: float
+    """From values to estimates. Where counts are drawn instead of messages, without making them."""
+    one_by_one: bool = True
+    """Whether every message was made."""
+    by_value: ByValue | None = None
 
-    @classmethod
-    def of(cls, histogram: Histogram, truth: Vector) -> Self:
-        """Compare."""
-        top = np.argsort(truth)[::-1][:TOP]
-        top = top[truth[top] > 0]
-        error = histogram.frequencies - truth
-        refined = histogram.refined - truth
-        return cls(
-            mse=float(np.mean(error**2)),
-            mse_refined=float(np.mean(refined**2)),
-            mse_top50=float(np.mean(error[top] ** 2)),
-            mse_top50_refined=float(np.mean(refined[top] ** 2)),
-            max_error=float(np.abs(error).max()),
-            relative_error=float(np.mean(np.abs(error[top]) / truth[top])),
-            regret=float(truth.max() - truth[np.argmax(histogram.frequencies)]),
-        )
+
+def mse(estimates: Vector, truth: Vector) -> float:
+    """Return the mean squared error."""
+    return float(np.mean((estimates - truth) ** 2))
+
+
+def histogram_errors(histogram: Histogram, truth: Vector) -> dict[str, float]:
+    """
+    Compare an estimate with the shares among the very users who contributed.
+
+    Returns:
+        `mse` and `mse_refined` over all values, `mse_top50` and `mse_top50_refined` over the 50
+        most frequent; of unrefined shares also `max_error`, `relative_error` (|error| / share over
+        those 50), and `regret`: how much less frequent the value of the largest share is than the
+        most frequent one.
+    """
+    top = np.argsort(truth)[::-1][:TOP]
+    top = top[truth[top] > 0]
+    error = histogram.frequencies - truth
+    return {
+        "mse": mse(histogram.frequencies, truth),
+        "mse_refined": mse(histogram.refined, truth),
+        "mse_top50": mse(histogram.frequencies[top], truth[top]),
+        "mse_top50_refined": mse(histogram.refined[top], truth[top]),
+        "max_error": float(np.abs(error).max()),
+        "relative_error": float(np.mean(np.abs(error[top]) / truth[top])),
+        "regret": float(truth.max() - truth[np.argmax(histogram.frequencies)]),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +78,7 @@ class Summary:
         return cls(mean=float(np.mean(values)), standard_error=spread / len(values) ** 0.5)
 
     def stated_error(self, repeats: int) -> float | None:
-        """Give the standard error for programs; None of a single repeat, which has none."""
+        """Return the standard error for programs; None for a single repeat, which has none."""
         return self.standard_error if repeats > 1 else None
 
     def written(self, form: str) -> str:

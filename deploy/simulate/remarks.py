@@ -1,47 +1,67 @@
-"""What a reader of a figure must know: how parameters came about, and which rankings hold."""
+"""Sentences under a comparison: notes on parameters, refusals, rankings, limits of theory."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from deploy.simulate.row import Row
+from deploy.planning.value_design import BIASED
+from deploy.simulate.row import SweepRow
 
 _CLAIMED_BEST: Final = "od-hp"
 _RIVALS: Final = frozenset({"murs", "hp-sdp", "mixdump"})
 """The OD-HP paper ranks itself first against these, at every target [CC24]."""
-_FAR: Final = 4.0
+_CLEAR: Final = 4.0
 """Standard errors of a difference; of five repeats each, exceeded by chance once in 500."""
 _ENOUGH: Final = 5
 """Repeats; of so many, a standard error is known to a third of itself."""
-_WORDS: Final = {"published": "by own bounds", "tight": "by tight accounting"}
+_ACCOUNTINGS: Final = {"published": "by own bounds", "tight": "by tight accounting"}
 _ESTIMATES: Final = {"mse": "debiased", "mse_refined": "refined"}
 
 
-def remarks(rows: Sequence[Row]) -> list[str]:
-    """Give sentences: notes on parameters, each once, and where the paper's ranking fails."""
+def remarks(rows: Sequence[SweepRow]) -> list[str]:
+    """Return sentences: notes and refusals, each once, and where the paper's ranking fails."""
     shown = [row for row in rows if row.task is not None]
-    said: dict[tuple[str, str], list[float]] = {}
-    for row in shown:
-        if row.setting.note:
-            key = (row.setting.protocol, row.setting.note)
-            said.setdefault(key, []).append(row.setting.target_epsilon)
+    notes = _by_targets(shown, lambda row: (row.setting.protocol, row.setting.note))
     sentences = [
-        f"{protocol}: {note} (ε = {_list(targets)})." for (protocol, note), targets in said.items()
+        f"{protocol}: {note} (ε = {targets})." for (protocol, note), targets in notes if note
     ]
-    left: dict[tuple[str, str, str], list[float]] = {}
+    left_out = _by_targets(
+        [row for row in rows if row.task is None],
+        lambda row: (
+            f"{row.setting.protocol} {_ACCOUNTINGS[row.setting.accounting]}",
+            row.setting.refusal,
+        ),
+    )
+    sentences += [f"{who}, ε = {targets}: left out, {why}." for (who, why), targets in left_out]
+    return [*sentences, *_ranking(shown), *_few_repeats(shown), *_theory(shown)]
+
+
+def _by_targets(
+    rows: Sequence[SweepRow], key: Callable[[SweepRow], tuple[str, str]]
+) -> list[tuple[tuple[str, str], str]]:
+    """Group rows by a key, with the targets of each group."""
+    targets: dict[tuple[str, str], list[float]] = {}
     for row in rows:
-        if row.task is None:
-            setting = row.setting
-            refused = (setting.protocol, _WORDS[setting.accounting], setting.refusal)
-            left.setdefault(refused, []).append(setting.target_epsilon)
-    sentences += [
-        f"{protocol} {words}, ε = {_list(targets)}: left out, {refusal}."
-        for (protocol, words, refusal), targets in left.items()
-    ]
-    return [*sentences, *_ranking(shown), *_few_repeats(shown)]
+        targets.setdefault(key(row), []).append(row.setting.target_epsilon)
+    return [(group, _list(found)) for group, found in targets.items()]
 
 
-def _few_repeats(rows: Sequence[Row]) -> list[str]:
+def _theory(rows: Sequence[SweepRow]) -> list[str]:
+    sentences = []
+    if any(row.kind == "string" for row in rows):
+        sentences.append(
+            "For rappor theory is a floor: candidates that share bits, and frequent texts that are "
+            "none, add to it."
+        )
+    if any(row.setting.protocol in BIASED for row in rows):
+        sentences.append(
+            "For multi-rphm there is no theory: what its projection leaves out follows from the "
+            "values."
+        )
+    return sentences
+
+
+def _few_repeats(rows: Sequence[SweepRow]) -> list[str]:
     """Warn of standard errors that rest on two to four repeats."""
     fewest = min((row.repeats for row in rows), default=_ENOUGH)
     if not 1 < fewest < _ENOUGH:
@@ -50,15 +70,16 @@ def _few_repeats(rows: Sequence[Row]) -> list[str]:
     return [f"A standard error of {fewest} repeats is itself uncertain by some {uncertain:.0%}."]
 
 
-def _ranking(rows: Sequence[Row]) -> list[str]:
-    """Say whether the paper's ranking holds here, and else where another protocol has less error.
-
-    A single repeat says nothing of chance, and is not compared.
-    """
+def _ranking(rows: Sequence[SweepRow]) -> list[str]:
+    """State where the paper's ranking fails; a single repeat knows no chance and is left out."""
     compared, exceptions = False, []
     for accounting in dict.fromkeys(row.setting.accounting for row in rows):
         chosen = [row for row in rows if row.setting.accounting == accounting and row.repeats > 1]
-        own = {row.setting.target_epsilon: row for row in chosen if _is_claimant(row)}
+        own = {
+            row.setting.target_epsilon: row
+            for row in chosen
+            if row.setting.protocol == _CLAIMED_BEST
+        }
         pairs = [
             (row, own[row.setting.target_epsilon])
             for row in chosen
@@ -66,13 +87,14 @@ def _ranking(rows: Sequence[Row]) -> list[str]:
         ]
         compared = compared or bool(pairs)
         for estimate, words in _ESTIMATES.items():
-            beaten: dict[str, list[Row]] = {}
+            beaten: dict[str, list[SweepRow]] = {}
             for rival, claimant in pairs:
                 if _below(rival, claimant, estimate):
                     beaten.setdefault(rival.setting.protocol, []).append(rival)
             if beaten:
                 where = ", ".join(_where(winners, own) for winners in beaten.values())
-                exceptions.append(f"{_WORDS[accounting]}, {words}, less error has {where}")
+                by = _ACCOUNTINGS[accounting]
+                exceptions.append(f"{by}, {words}, less error has {where}")
     if not compared:
         return []
     where = f"not everywhere: {'; '.join(exceptions)}" if exceptions else "at every ε, up to chance"
@@ -80,8 +102,8 @@ def _ranking(rows: Sequence[Row]) -> list[str]:
     return [f"{claim}; this holds here {where}."]
 
 
-def _where(winners: Sequence[Row], own: Mapping[float, Row]) -> str:
-    """Say at which targets a rival wins, and what messages of a user this takes of the two."""
+def _where(winners: Sequence[SweepRow], own: Mapping[float, SweepRow]) -> str:
+    """Return the targets at which a rival wins, and the messages that each of the two takes."""
     targets = [row.setting.target_epsilon for row in winners]
     return (
         f"{winners[0].setting.protocol} at ε = {_list(targets)} "
@@ -95,15 +117,11 @@ def _range(numbers: Sequence[float]) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def _is_claimant(row: Row) -> bool:
-    return row.setting.protocol == _CLAIMED_BEST
-
-
-def _below(row: Row, other: Row, estimate: str) -> bool:
-    """Whether the one error is below the other by more than chance explains; few repeats do not."""
+def _below(row: SweepRow, other: SweepRow, estimate: str) -> bool:
+    """Whether the one error is below the other by more than chance explains."""
     one, two = row.errors[estimate], other.errors[estimate]
     spread = math.hypot(one.standard_error, two.standard_error)
-    return spread > 0 and one.mean < two.mean - _FAR * spread
+    return spread > 0 and one.mean < two.mean - _CLEAR * spread
 
 
 def _list(targets: Sequence[float]) -> str:

@@ -1,34 +1,24 @@
-"""One line of a comparison: a protocol at a target, what it took, and how far off it was."""
+"""One line of a comparison: a protocol at a target, its task, and its errors."""
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal, Self
 
 from common.messages.guarantee import REPLACE_ONE
+from common.protocols import Kind
 from common.task.task import Task
-from deploy.simulate.baselines.central_error import Reference
-from deploy.simulate.errors import Errors, Summary
+from deploy.simulate.baselines import CentralErrors
+from deploy.simulate.errors import ByValue, Repeat, Summary
 from deploy.terminal.json_output import number_or_text
 
 Accounting = Literal["published", "tight"]
 
-ERRORS: Final = (
-    "mse",
-    "mse_refined",
-    "mse_top50",
-    "mse_top50_refined",
-    "max_error",
-    "relative_error",
-    "regret",
-)
-"""Fields of Errors that a row holds, each with its standard error over the repeats."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """One protocol at one target, with its parameters found; or why there are none."""
+class SweepSetting:
+    """One protocol at one target, with the task of its parameters; or why there is none."""
 
     protocol: str
     target_epsilon: float
@@ -41,67 +31,54 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repeat:
-    """One simulated collection."""
+class SweepRow:
+    """A setting and a summary of its repeats."""
 
-    errors: Errors
-    mse_theory: float
-    """Mean over values of the exact variance at the true shares."""
-    seconds: float
-    """From values to shares: randomizing, counting, estimating, refining. Where counts are drawn
-    instead of messages, the first two are left out."""
-    one_by_one: bool = True
-    """Whether every message was made."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A setting and what its repeats came to."""
-
-    setting: Setting
+    setting: SweepSetting
+    kind: Kind
     n_users: int
     domain_size: int
     dataset: str
     task: Task | None
     """None where the setting was refused."""
-    errors: dict[str, Summary]
+    errors: Mapping[str, Summary]
     mse_theory: float
     seconds: float
     one_by_one: bool
     repeats: int
-    reference: Reference | None = None
-    """What a trusted collector would err by at the same target."""
+    reference: CentralErrors | None = None
+    """Errors of a trusted collector at the same target."""
+    by_value: ByValue | None = None
+    """Of the first repeat."""
 
     @classmethod
     def of(
         cls,
-        setting: Setting,
+        setting: SweepSetting,
         repeats: Sequence[Repeat],
         *,
         n_users: int,
         domain_size: int,
         dataset: str,
-        reference: Reference | None = None,
-    ) -> "Row":
+        kind: Kind = "categorical",
+        reference: CentralErrors | None = None,
+    ) -> Self:
         """Summarise repeats; there are none where the setting was refused."""
+        names = repeats[0].errors if repeats else ()
         return cls(
             setting=setting,
+            kind=kind,
             n_users=n_users,
             domain_size=domain_size,
             dataset=dataset,
             task=Task.from_bytes(setting.task_bytes) if setting.task_bytes else None,
-            errors={
-                name: Summary.of([getattr(each.errors, name) for each in repeats])
-                for name in ERRORS
-                if repeats
-            },
-            mse_theory=statistics.fmean(each.mse_theory for each in repeats)
-            if repeats
-            else math.nan,
-            seconds=statistics.fmean(each.seconds for each in repeats) if repeats else math.nan,
+            errors={name: Summary.of([each.errors[name] for each in repeats]) for name in names},
+            mse_theory=_mean([each.mse_theory for each in repeats]),
+            seconds=_mean([each.seconds for each in repeats]),
             one_by_one=all(each.one_by_one for each in repeats),
             repeats=len(repeats),
             reference=reference,
+            by_value=repeats[0].by_value if repeats else None,
         )
 
     @property
@@ -110,7 +87,7 @@ class Row:
         return math.nan if self.task is None else 1 + self.task.dummies.expected_per_user
 
     def as_json(self) -> dict[str, Any]:
-        """Give every field, flat: for JSON and for CSV."""
+        """Return every field, flat: for JSON and for CSV."""
         setting, task = self.setting, self.task
         fields: dict[str, Any] = {
             "protocol": setting.protocol,
@@ -119,35 +96,41 @@ class Row:
             "dataset": self.dataset,
             "n_users": self.n_users,
             "domain_size": self.domain_size,
+            **(self.reference.as_json() if self.reference else {}),
         }
         if task is None:
             return fields | {"refusal": setting.refusal}
-        mean, spread = task.shuffler.moments()
-        fields |= {
-            "mechanism": task.mechanism.name,
-            "buckets": task.item_mechanism.buckets,
-            "dummies_per_user": task.dummies.expected_per_user,
-            "messages_per_user": self.messages_per_user,
-            "bytes_per_user": task.envelope_bytes,
-            "shuffler_keeps": task.shuffler.kept,
-            "shuffler_dummies_per_item": mean,
-            "shuffler_dummies_variance": spread,
-            "refinement": task.refinement,
-        }
+        items = self.kind == "categorical"
         for name, summary in self.errors.items():
             fields[name] = summary.mean
-            fields[f"{name}_se"] = summary.stated_error(self.repeats)
-        if self.reference is not None:
-            fields |= self.reference.as_json()
+            error = f"{name}_se" if items else f"{name}_standard_error"
+            fields[error] = summary.stated_error(self.repeats)
+        if items:
+            mean, spread = task.shuffler.moments()
+            fields |= {
+                "buckets": task.item_mechanism.buckets,
+                "dummies_per_user": task.dummies.expected_per_user,
+                "messages_per_user": self.messages_per_user,
+                "shuffler_keeps": task.shuffler.kept,
+                "shuffler_dummies_per_item": mean,
+                "shuffler_dummies_variance": spread,
+                "refinement": task.refinement,
+                "published": setting.published,
+                "note": setting.note,
+            }
         return fields | {
+            "mechanism": task.mechanism.name,
+            "bytes_per_user": task.envelope_bytes,
             "mse_theory": self.mse_theory,
             "central_epsilon": number_or_text(task.central_epsilon),
             "local_epsilon": number_or_text(task.local_epsilon),
             "delta": task.delta,
             "neighbouring": REPLACE_ONE,
-            "published": setting.published,
-            "note": setting.note,
             "repeats": self.repeats,
             "seconds": self.seconds,
             "one_by_one": self.one_by_one,
         }
+
+
+def _mean(numbers: Sequence[float]) -> float:
+    return statistics.fmean(numbers) if numbers else math.nan

@@ -10,7 +10,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from analyzer.registry import check_deadline, complete
+from analyzer.registry import check_deadline
+from analyzer.task_builder import complete
 from common.accounting.guarantees import Terms, claimed_guarantee, guarantees_under
 from common.crypto.hpke import HpkePrivateKey
 from common.messages.batch import BatchStatus

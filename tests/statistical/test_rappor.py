@@ -19,9 +19,9 @@ from common.mechanisms.rappor.permanent_response import scope_secret
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import rappor_of
 from common.task.draft import TextDraft
-from deploy.planning.kind_planning import predicted_mse
+from deploy.planning.value_design import predicted_mse
 from deploy.results.rappor.decoder import Decoding, benjamini_hochberg, bonferroni, decode
-from deploy.simulate.experiments.rappor_exponential import exponential
+from deploy.simulate.experiments.rappor import exponential_people
 from tests.support.kind_tasks import kind_task
 
 _FALSE_ALARM: Final = 1e-7
@@ -282,7 +282,7 @@ def test_false_discoveries_stay_below_the_level(
     """
     bits, hashes, cohorts, p = letters
     spec = Rappor.specify(bits=bits, hashes=hashes, cohorts=cohorts, f=0.5, p=p, q=0.75)
-    mechanism, people = Rappor.of(spec, ()), exponential(100, n_users)
+    mechanism, people = Rappor.of(spec, ()), exponential_people(100, n_users)
     shares, any_false, nobodys = [], [], []
     for run in range(2000, 2050):
         found, truth = _collect(mechanism, people, absent, 10, run, 1 / 8)

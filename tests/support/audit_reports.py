@@ -6,7 +6,7 @@ import math
 from functools import cache
 from typing import Any, Final
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.accounting.guarantees import guarantees
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.task.task import Task
 from deploy.audit.audited import QUICK, Audited

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any, Final
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.messages.value import Value
 from common.protocols import Kind, protocol_named, protocols_of
 from common.task.draft import NumberDraft, PairDraft, TextDraft

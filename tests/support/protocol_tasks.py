@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any, Final
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import DEFAULT_SUITE
 from common.protocols import protocol_named, protocols_of

@@ -2,26 +2,26 @@
 
 from typing import Final
 
-from deploy.simulate.baselines.central_error import Reference
-from deploy.simulate.errors import Errors
-from deploy.simulate.row import Accounting, Repeat, Row, Setting
+import numpy as np
+
+from deploy.simulate.baselines import CentralErrors
+from deploy.simulate.errors import ByValue, Repeat
+from deploy.simulate.row import Accounting, SweepRow, SweepSetting
 from tests.support.tasks import published
 
 TASK: Final = published().task
 """Whose claims the rows have."""
+ERRORS: Final = (
+    "mse",
+    "mse_refined",
+    "mse_top50",
+    "mse_top50_refined",
+    "max_error",
+    "relative_error",
+    "regret",
+)
 _TASK_BYTES: Final = TASK.to_bytes()
-
-
-def _errors(mse: float, refined: float | None = None) -> Errors:
-    return Errors(
-        mse=mse,
-        mse_refined=mse if refined is None else refined,
-        mse_top50=mse,
-        mse_top50_refined=mse,
-        max_error=mse,
-        relative_error=mse,
-        regret=mse,
-    )
+_SHARES: Final = np.array([0.5, 0.3, 0.2])
 
 
 def row(  # noqa: PLR0917
@@ -31,18 +31,27 @@ def row(  # noqa: PLR0917
     accounting: Accounting = "tight",
     note: str = "",
     refined: float | None = None,
-    reference: Reference | None = None,
-) -> Row:
-    """Give the row of a protocol with these errors of its repeats."""
-    setting = Setting(
+    reference: CentralErrors | None = None,
+) -> SweepRow:
+    """Return the row of a protocol with these errors of its repeats."""
+    setting = SweepSetting(
         protocol=protocol,
         target_epsilon=epsilon,
         accounting=accounting,
         task_bytes=_TASK_BYTES,
         note=note,
     )
-    repeats = [Repeat(errors=_errors(mse, refined), mse_theory=2e-6, seconds=0.5) for mse in mses]
-    return Row.of(
+    repeats = [
+        Repeat(
+            errors=dict.fromkeys(ERRORS, mse)
+            | {"mse_refined": mse if refined is None else refined},
+            mse_theory=2e-6,
+            seconds=0.5,
+            by_value=ByValue(_SHARES, _SHARES + 0.01, np.full(3, 0.02)),
+        )
+        for mse in mses
+    ]
+    return SweepRow.of(
         setting,
         repeats,
         n_users=1000,
@@ -52,9 +61,9 @@ def row(  # noqa: PLR0917
     )
 
 
-def refused_row(protocol: str) -> Row:
-    """Give the row of a protocol that was refused at its target."""
-    setting = Setting(
+def refused_row(protocol: str) -> SweepRow:
+    """Return the row of a protocol that was refused at its target."""
+    setting = SweepSetting(
         protocol=protocol, target_epsilon=0.1, accounting="published", refusal="it is too much"
     )
-    return Row.of(setting, [], n_users=1000, domain_size=100, dataset="made")
+    return SweepRow.of(setting, [], n_users=1000, domain_size=100, dataset="made")

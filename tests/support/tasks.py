@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE

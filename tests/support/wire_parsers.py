@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchState, BatchStatus
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome

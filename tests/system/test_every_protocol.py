@@ -15,8 +15,8 @@ from common.runtime.rpc import open_channel
 from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
 from deploy.load.bulk import contribute_all
-from deploy.planning.requirements import Wishes
-from deploy.planning.tight_parameters import tight_parameters
+from deploy.planning.requirements import Requirements
+from deploy.planning.tight_design import tight_design
 from deploy.simulate.collection import count, release
 
 _USERS = 5000
@@ -24,9 +24,9 @@ _DEADLINE = 120.0
 _GROUPS = [list(protocols_of("categorical"))[start::8] for start in range(8)]
 
 
-def _wishes(protocol: str) -> Wishes:
+def _wanted(protocol: str) -> Requirements:
     binary = protocol_named(protocol).domain == "binary"
-    return Wishes(
+    return Requirements(
         n_users=_USERS,
         n_min=_USERS,
         domain_size=2 if binary else 30,
@@ -39,10 +39,10 @@ def _wishes(protocol: str) -> Wishes:
 
 async def _collect(cluster: Cluster, protocol: str) -> tuple[Task, np.ndarray, Result]:
     """Let 5,000 users with a skewed histogram answer a task of the protocol."""
-    wishes = _wishes(protocol)
-    size = wishes.domain_size
-    draft = tight_parameters(protocol, wishes).draft(
-        wishes, shuffler_key=cluster.shuffler_key, deadline=int(time.time()) + 3600
+    wanted = _wanted(protocol)
+    size = wanted.domain_size
+    draft = tight_design(protocol, wanted).draft(
+        wanted, shuffler_key=cluster.shuffler_key, deadline=int(time.time()) + 3600
     )
     draft = dataclasses.replace(draft, labels=tuple(f"item {item}" for item in range(size)))
     shares = np.arange(size, 0, -1) / (size * (size + 1) / 2)

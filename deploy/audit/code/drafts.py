@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Final
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import SUITES
 from common.task.draft import TaskDraft

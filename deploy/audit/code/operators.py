@@ -36,7 +36,7 @@ from deploy.clients.analyzer import OperatorClient
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_server import LivePage, LiveServer
 from deploy.planning.planner import plan
-from deploy.planning.requirements import Wishes
+from deploy.planning.requirements import Requirements
 from deploy.results.estimate_columns import columns_of
 from deploy.results.verification import check_guarantees
 
@@ -212,7 +212,7 @@ async def _read(entries: Sequence[LedgerEntry]) -> list[LedgerEntry] | None:
 def _check_plans(checks: Checks) -> None:
     """Plan for users of whom half are honest, for one round and for two."""
     for fields in _PLANS:
-        wishes = Wishes(
+        wishes = Requirements(
             n_users=FEW_USERS,
             n_min=FEW_USERS,
             domain_size=2,

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.accounting.epsilon_search import LEAST_EPSILON
 from common.accounting.guarantees import Terms, claimed_guarantee
 from common.crypto.hpke import HpkePrivateKey

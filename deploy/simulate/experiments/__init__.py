@@ -1,1 +1,1 @@
-"""Experiments of published papers, run again."""
+"""Experiments of papers, run again."""

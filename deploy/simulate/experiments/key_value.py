@@ -1,32 +1,28 @@
 """
 PrivKV against PrivKVM: what iterating takes off the bias of means, and what it costs in variance.
 
-Everything is at one total local ε. Whoever does not own a key answers with a fake value, and fakes
-pull the estimated mean towards them; PrivKVM takes the means of the iteration before for fakes, and
-pays for it by a value's ε that is split over iterations. Beside both stands the single round with
-the fakes taken out by formula, which needs no iteration [GLCXC20]. The data are synthetic, as the
-paper's own could not be read [YHMZ19]. Run by researchers; the randomness is seeded.
+Everything is at one total local ε. People without a key answer with a fake value, and fakes pull
+the estimated mean towards them; PrivKVM takes the means of the iteration before for fakes, and pays
+for it by a value's ε that is split over iterations. Beside both stands the single round with the
+fakes taken out by formula, which needs no iteration [GLCXC20]. The data are synthetic, as the
+paper's own could not be read [YHMZ19]. The randomness is seeded.
 """
 
-import importlib
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from common.errors import SettingsError
 from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
 from deploy.results.privkvm import budgets, iteration
-from deploy.terminal.tables import add_columns, print_whole
+from deploy.simulate.experiments.report import Progress, Report, ReportTable, unreported
+from deploy.simulate.plot import Panel, Series
 
 Method = Literal["iterated", "fakes taken out"]
 _WIDTH: Final = 0.2
@@ -34,8 +30,8 @@ _WIDTH: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Experiment:
-    """What is run."""
+class KeyValueExperiment:
+    """The collections to run."""
 
     n_users: int = 200_000
     shares: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -46,17 +42,9 @@ class Experiment:
     """Totals, each over all iterations."""
     iterations: tuple[int, ...] = (1, 2, 3, 5, 8)
     key_share: float = 0.5
-    """Of the total, what whether a key is owned may cost."""
+    """Of the total, for whether a key is owned."""
     repeats: int = 20
     seed: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 < abs(self.mean) <= 1 - _WIDTH:
-            raise SettingsError(f"mean is {self.mean}; it must not be 0, and within ±{1 - _WIDTH}")
-        if self.repeats < 2:  # noqa: PLR2004  # one has no standard error
-            raise SettingsError(f"repeats is {self.repeats}; there must be at least 2")
-        if not all(0 < share < 1 for share in self.shares):
-            raise SettingsError("a share of people must be above 0 and below 1")
 
     @property
     def means(self) -> Vector:
@@ -64,7 +52,7 @@ class Experiment:
         return self.mean * np.where(np.arange(len(self.shares)) % 2, -1.0, 1.0)
 
     def whole(self, local_epsilon: float) -> WantedPairs:
-        """Say what is wanted at one total."""
+        """Return the requirements at one total."""
         return WantedPairs(
             keys=len(self.shares),
             low=-1.0,
@@ -75,7 +63,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class MeanErrors:
     """One way of estimating at one total; all in units of a range -1 .. 1, averaged over keys."""
 
     local_epsilon: float
@@ -94,9 +82,9 @@ class Outcome:
     """Root of the mean squared error: bias and spread together."""
 
 
-def run(experiment: Experiment) -> list[Outcome]:
+def run(experiment: KeyValueExperiment, progress: Progress = unreported) -> list[MeanErrors]:
     """
-    Run every total and number of iterations on the same people, drawn anew for each repeat.
+    Run every total and number of iterations on the same people, drawn again for each repeat.
 
     Returns:
         By total: the single round with the fakes taken out, then the iterated ones.
@@ -113,13 +101,14 @@ def run(experiment: Experiment) -> list[Outcome]:
             rng = np.random.default_rng((experiment.seed, number, place))
             whole = experiment.whole(local_epsilon)
             drawn[place].append(_means(whole, people, method, iterations, rng))
+        progress(number + 1, experiment.repeats)
     return [
-        _outcome(experiment, experiment.whole(local_epsilon), setting, np.array(found))
+        _summary(experiment, experiment.whole(local_epsilon), setting, np.array(found))
         for (local_epsilon, setting), found in zip(asked, drawn, strict=True)
     ]
 
 
-def _people(experiment: Experiment, rng: np.random.Generator) -> Pairs:
+def _people(experiment: KeyValueExperiment, rng: np.random.Generator) -> Pairs:
     shape = (experiment.n_users, len(experiment.shares))
     values = experiment.means + rng.uniform(-_WIDTH, _WIDTH, shape)
     owned = np.where(rng.random(shape) < experiment.shares, values, np.nan)
@@ -143,11 +132,13 @@ def _built(wanted: WantedPairs) -> PrivKv:
     return PrivKv.of_spec(PrivKv.specify(wanted), wanted.keys)
 
 
-def _theory(experiment: Experiment, whole: WantedPairs, iterations: int) -> tuple[Vector, Vector]:
+def _theory(
+    experiment: KeyValueExperiment, whole: WantedPairs, iterations: int
+) -> tuple[Vector, Vector]:
     """
-    Give the means that are expected after the last iteration, and their standard deviations.
+    Return the means that are expected after the last iteration, and their standard deviations.
 
-    Each iteration has noise of its own, and passes on φ of what the one before was off.
+    Each iteration has noise of its own, and passes on φ of the error of the one before.
     """
     shares = np.array(experiment.shares)
     before: Vector | None = None
@@ -160,9 +151,9 @@ def _theory(experiment: Experiment, whole: WantedPairs, iterations: int) -> tupl
     return expected.means_with_fakes, np.sqrt(variance)
 
 
-def _outcome(
-    experiment: Experiment, whole: WantedPairs, setting: tuple[Method, int], drawn: Vector
-) -> Outcome:
+def _summary(
+    experiment: KeyValueExperiment, whole: WantedPairs, setting: tuple[Method, int], drawn: Vector
+) -> MeanErrors:
     """Summarise estimates of shape (repeats, keys)."""
     method, iterations = setting
     truth = experiment.means
@@ -170,7 +161,7 @@ def _outcome(
     expected, spread = _theory(experiment, whole, iterations)
     if method == "fakes taken out":
         expected, spread = truth, np.full(len(truth), math.nan)
-    return Outcome(
+    return MeanErrors(
         local_epsilon=whole.local_epsilon,
         method=method,
         iterations=iterations,
@@ -183,66 +174,87 @@ def _outcome(
     )
 
 
-def show(outcomes: Sequence[Outcome], console: Console) -> None:
-    """Print a line for each way of estimating, and what is best at each total."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    headings = ("ε", "iterations", "bias", "theory", "spread", "in theory", "error")
-    add_columns(table, dict.fromkeys(headings, "right"))
-    for each in outcomes:
-        table.add_row(
-            f"{each.local_epsilon:g}",
-            _named(each),
-            f"{each.pull:.4f} ±{each.pull_error:.4f}",
-            f"{each.pull_theory:.4f}",
-            f"{each.spread:.4f}",
-            "-" if math.isnan(each.spread_theory) else f"{each.spread_theory:.4f}",
-            f"{each.error:.4f}",
-        )
-    console.print(
-        "Means of values in -1 .. 1: how far fakes pull them towards the middle, how far they "
-        "vary, and both together. ε is that of all iterations. Theory leaves out that means are "
-        "put back into -1 .. 1.",
-        highlight=False,
+def key_value(seed: int, progress: Progress) -> Report:
+    """Run the experiment."""
+    experiment = KeyValueExperiment(seed=seed)
+    return report(run(experiment, progress), experiment)
+
+
+def report(found: Sequence[MeanErrors], experiment: KeyValueExperiment) -> Report:
+    """Return a line for each way of estimating, and the best at each total."""
+    rows = [
+        {
+            "ε": f"{each.local_epsilon:g}",
+            "iterations": f"{each.iterations}{', fakes taken out' * (each.method != 'iterated')}",
+            "bias": f"{each.pull:.4f} ±{each.pull_error:.4f}",
+            "theory": f"{each.pull_theory:.4f}",
+            "spread": f"{each.spread:.4f}",
+            "in theory": "-" if math.isnan(each.spread_theory) else f"{each.spread_theory:.4f}",
+            "error": f"{each.error:.4f}",
+        }
+        for each in found
+    ]
+    figures = [dataclasses.asdict(each) for each in found]
+    for each in figures:
+        if math.isnan(each["spread_theory"]):
+            each["spread_theory"] = None
+    return Report(
+        title=f"PrivKV and PrivKVM: {experiment.n_users:,} people, {experiment.repeats} repeats",
+        explanation="means of values in -1 .. 1: how far fakes pull them towards the middle, how "
+        "far they vary, and both together. ε is that of all iterations. Theory leaves out that "
+        "means are put back into -1 .. 1.",
+        tables=[ReportTable(rows=rows, remarks=remarks(found))],
+        figures=figures,
+        panels=_panels(found),
     )
-    print_whole(table, console)
-    for sentence in remarks(outcomes):
-        console.print(sentence, style="dim", highlight=False)
 
 
-def _named(outcome: Outcome) -> str:
-    return str(outcome.iterations) if outcome.method == "iterated" else "1, fakes taken out"
-
-
-def remarks(outcomes: Sequence[Outcome]) -> list[str]:
-    """Say for each total how many iterations err least, and how the corrected round compares."""
+def remarks(found: Sequence[MeanErrors]) -> list[str]:
+    """State for each total how many iterations err least, and how the corrected round compares."""
     sentences = []
-    for total in dict.fromkeys(each.local_epsilon for each in outcomes):
-        here = [each for each in outcomes if each.local_epsilon == total]
-        iterated = min(
-            (each for each in here if each.method == "iterated"), key=lambda each: each.error
-        )
-        corrected = next(each for each in here if each.method == "fakes taken out")
+    for total, (corrected, *iterated) in _by_total(found).items():
+        best = min(iterated, key=lambda each: each.error)
         sentences.append(
-            f"At ε = {total:g} the error is least with {iterated.iterations} "
-            f"iteration{'s' * (iterated.iterations > 1)}, {iterated.error:.4f}; "
+            f"At ε = {total:g} the error is least with {best.iterations} "
+            f"iteration{'s' * (best.iterations > 1)}, {best.error:.4f}; "
             f"one round with the fakes taken out errs by {corrected.error:.4f}."
         )
     return sentences
 
 
-def plot(outcomes: Sequence[Outcome], path: Path, title: str) -> tuple[Path, Path]:
-    """
-    Write a figure of bias and error against iterations, as PNG and as SVG.
+def _by_total(found: Sequence[MeanErrors]) -> dict[float, list[MeanErrors]]:
+    totals: dict[float, list[MeanErrors]] = {}
+    for each in found:
+        totals.setdefault(each.local_epsilon, []).append(each)
+    return totals
 
-    Raises:
-        SettingsError: matplotlib is not there, or the figure cannot be written.
-    """
-    try:
-        figure: Any = importlib.import_module("deploy.simulate.experiments.key_value_figure")
-    except ModuleNotFoundError as error:
-        raise SettingsError(
-            "a figure needs matplotlib: install shuffledp with its extra research "
-            "(pip install 'shuffledp[research]'), or matplotlib beside it"
-        ) from error
-    written: tuple[Path, Path] = figure.save(figure.draw(outcomes, title=title), path)
-    return written
+
+def _panels(found: Sequence[MeanErrors]) -> list[Panel]:
+    """Return the bias and the whole error against iterations; dotted: the corrected round."""
+    bias, error = list[Series](), list[Series]()
+    for colour, (total, (corrected, *iterated)) in enumerate(_by_total(found).items()):
+        whole = Series(
+            name=f"total ε {total:g}",
+            x=[float(each.iterations) for each in iterated],
+            y=[each.error for each in iterated],
+            colour=colour,
+        )
+        same = [corrected.error] * len(iterated)
+        taken_out = f"{whole.name}, fakes taken out"
+        error += [whole, dataclasses.replace(whole, name=taken_out, y=same, line=":")]
+        pulls = [each.pull for each in iterated]
+        whiskers = [each.pull_error for each in iterated]
+        bias.append(dataclasses.replace(whole, y=pulls, error=whiskers))
+    return [
+        Panel(
+            title=title,
+            x_label="iterations, at one total ε",
+            y_label=label,
+            series=series,
+            log=series is error,
+        )
+        for title, label, series in (
+            ("bias that fakes leave", "mean distance towards the middle", bias),
+            ("bias and noise together", "root of the mean squared error of a mean", error),
+        )
+    ]

@@ -8,8 +8,9 @@ import pytest
 
 from analyzer.budgets import Spending
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry, _budget_epsilon, complete
+from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.storage.store import Store
+from analyzer.task_builder import complete, default_budget
 from common.accounting.epsilon_search import MOST_EPSILON
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import SUITES
@@ -99,11 +100,11 @@ async def test_a_draft_that_breaks_a_rule_is_not_published(
 def test_without_local_noise_a_population_states_its_budget() -> None:
     """Alone a task gets the largest certified ε; what several may cost is not guessed."""
     alone = draft(local_epsilon=math.inf)
-    assert MOST_EPSILON == _budget_epsilon(alone, math.inf)
+    assert MOST_EPSILON == default_budget(alone, math.inf)
     with pytest.raises(TaskError, match="needs a budget_epsilon"):
-        _budget_epsilon(dataclasses.replace(alone, population="staff"), math.inf)
+        default_budget(dataclasses.replace(alone, population="staff"), math.inf)
     stated = dataclasses.replace(alone, population="staff", budget_epsilon=3.0)
-    assert 3.0 == _budget_epsilon(stated, math.inf)
+    assert 3.0 == default_budget(stated, math.inf)
 
 
 async def test_an_unknown_task_is_not_found(tmp_path: Path) -> None:

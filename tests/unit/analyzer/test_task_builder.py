@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.errors import TaskError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import protocol_named

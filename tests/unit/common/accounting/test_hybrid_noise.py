@@ -14,7 +14,7 @@ from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
 from deploy.audit.code.enumeration import grr_law, true_delta_with_item_noise
-from deploy.planning.noise_calibration import geometric_spec
+from deploy.planning.shuffler_noise import geometric_spec
 
 
 def _spec(peak: int, left: float, right: float, most: int) -> ShufflerSpec:
@@ -74,7 +74,7 @@ def test_for_one_user_and_two_items_delta_is_exact(spec: ShufflerSpec) -> None:
 
 def test_all_others_add_to_the_noise() -> None:
     """602,325 users, 915 items, ε0 = 8: .0766 where the noise alone gives .1."""
-    release = _release(602_325, 915, 8.0, geometric_spec(0.1, 1e-6, 1.0))
+    release = _release(602_325, 915, 8.0, geometric_spec(0.1, 1e-6))
 
     assert 0.0766 == pytest.approx(release.epsilon(1e-6), rel=2e-3)
     assert release.delta(release.epsilon(1e-6)) <= 1e-6 * (1 + 1e-9)
@@ -95,7 +95,7 @@ def test_the_least_of_all_bounds_counts(
     users: int, items: int, local_epsilon: float, wanted: float
 ) -> None:
     """Formula 1, the noise alone, the local ε."""
-    release = _release(users, items, local_epsilon, geometric_spec(wanted, 1e-6, 1.0))
+    release = _release(users, items, local_epsilon, geometric_spec(wanted, 1e-6))
     epsilon = release.epsilon(1e-6)
 
     assert epsilon <= min(
@@ -112,7 +112,7 @@ def test_the_least_of_all_bounds_counts(
 @pytest.mark.slow
 def test_more_users_and_more_noise_hide_more() -> None:
     """At one ε, and δ falls with ε."""
-    spec = geometric_spec(0.5, 1e-6, 1.0)
+    spec = geometric_spec(0.5, 1e-6)
     by_users = [_release(users, 20, 4.0, spec).delta(0.3) for users in (1, 30, 1000, 30_000)]
     assert by_users == sorted(by_users, reverse=True)
     by_peak = [
@@ -129,7 +129,7 @@ def test_more_users_and_more_noise_hide_more() -> None:
 @pytest.mark.parametrize("delta", [1e-15, 1e-9, 0.1])
 def test_every_delta_has_an_epsilon(delta: float) -> None:
     """At most the local one."""
-    release = _release(5000, 50, 5.0, geometric_spec(0.3, 1e-6, 1.0))
+    release = _release(5000, 50, 5.0, geometric_spec(0.3, 1e-6))
 
     assert 0 < release.epsilon(delta) <= 5.0
     assert release.delta(release.epsilon(delta)) <= delta * (1 + 1e-3)
@@ -137,7 +137,7 @@ def test_every_delta_has_an_epsilon(delta: float) -> None:
 
 def test_rounds_cost_more_than_one_and_less_than_their_sum() -> None:
     """The curve is that of one pair of laws."""
-    release = _release(5000, 50, 5.0, geometric_spec(0.3, 1e-8, 1.0))
+    release = _release(5000, 50, 5.0, geometric_spec(0.3, 1e-8))
     alone, four = release.epsilon(1e-6), composed_epsilon([release] * 4, 1e-6)
 
     assert alone < four < 4 * alone
@@ -155,7 +155,7 @@ def test_what_is_no_hybrid_is_refused() -> None:
 
 def test_a_wide_domain_of_one_user_has_no_crowd() -> None:
     """Nothing but the victim's report and the noise."""
-    release = _release(1, 10**6, 20.0, geometric_spec(1.0, 1e-6, 1.0))
+    release = _release(1, 10**6, 20.0, geometric_spec(1.0, 1e-6))
 
     assert math.isfinite(release.epsilon(1e-5))
     assert release.epsilon(1e-5) <= 1.0

@@ -5,15 +5,38 @@ import pytest
 from common.accounting.anonymity_set import Crowd
 from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
-from common.accounting.published_noise import aue, sageo, sbin
+from common.accounting.published_noise import (
+    aue,
+    sageo,
+    sageo_left,
+    sageo_peak,
+    sageo_right,
+    sbin,
+    sbin_trials,
+)
 from common.errors import AccountingError, BoundRangeError
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
-from deploy.planning.noise_calibration import sageo_spec_published, sbin_trials_published
+from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from deploy.planning.shuffler_noise import published_sageo_spec
 
 
 def _coins(trials: int, kept: float = 1.0) -> ShufflerSpec:
     return ShufflerSpec(
         law="binomial", trials=trials, most=trials, keep_weight=int(kept * KEEP_SUM)
+    )
+
+
+def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
+    """Return the noise that SAGeo's authors use, with weights rounded up."""
+    left, right = sageo_left(epsilon, kept), sageo_right(epsilon, kept)
+    peak = sageo_peak(epsilon, delta, kept, left, right)
+    cut = math.ceil(math.log(1e-3 * delta) / math.log(right))
+    return ShufflerSpec(
+        law="geometric",
+        keep_weight=int(kept * KEEP_SUM),
+        peak=max(0, peak),
+        left_weight=math.ceil(left * RATIO_SUM) + 1,
+        right_weight=math.ceil(right * RATIO_SUM) + 1,
+        most=max(0, peak) + cut,
     )
 
 
@@ -31,8 +54,8 @@ def test_aue_is_the_printed_formula() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-12)])
 def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float) -> None:
     """What a paper calibrates for an ε, its bound claims to have it; the exact figure is less."""
-    coins = _coins(sbin_trials_published(epsilon, delta, kept), kept)
-    spec = sageo_spec_published(epsilon, delta, kept)
+    coins = _coins(sbin_trials(epsilon, delta, kept), kept)
+    spec = _flanks(epsilon, delta, kept)
 
     assert epsilon == pytest.approx(sbin(coins, delta), rel=1e-2)
     assert sbin(coins, delta) <= epsilon
@@ -44,7 +67,7 @@ def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float
 
 def test_each_bound_keeps_to_its_range() -> None:
     """Another law, or too little noise."""
-    geometric = sageo_spec_published(0.1, 1e-6, 1.0)
+    geometric = published_sageo_spec(0.1, 1e-6)
     for bound, spec in ((sbin, geometric), (sbin, ShufflerSpec()), (sageo, _coins(100))):
         with pytest.raises(BoundRangeError, match="the law is"):
             bound(spec, 1e-6)
@@ -53,6 +76,8 @@ def test_each_bound_keeps_to_its_range() -> None:
     narrow = ShufflerSpec(law="geometric", peak=0, left_weight=2**29, right_weight=2**29, most=40)
     with pytest.raises(BoundRangeError, match="more noise than there is"):
         sageo(narrow, 1e-12)
+    with pytest.raises(BoundRangeError, match="says nothing"):
+        sbin_trials(0.1, 0.5, 0.1)
     with pytest.raises(BoundRangeError, match="here are none"):
         aue(Crowd(users=100), 1e-6)
     with pytest.raises(BoundRangeError, match="holds for ε ≤ 1"):
@@ -66,7 +91,7 @@ def test_delta_has_a_range(delta: float) -> None:
         lambda: aue(Crowd(users=9), delta),
         lambda: sbin(_coins(100), delta),
         lambda: sageo(ShufflerSpec(), delta),
-        lambda: sbin_trials_published(0.1, delta, 1.0),
+        lambda: sbin_trials(0.1, delta, 1.0),
     ):
         with pytest.raises(AccountingError):
             ask()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import DEFAULT_SUITE
 from common.crypto.tokens import OperatorToken

@@ -5,7 +5,7 @@ from typing import Final, cast, get_args
 import numpy as np
 import pytest
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.errors import TaskError
 from common.protocols import Kind, protocol_named
 from common.task.task import Task

@@ -1,26 +1,52 @@
+"""`shuffledp plan`: its options, its table, its JSON and its draft, for every kind of value."""
+
+import dataclasses
 import datetime
+import io
 import json
 import math
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import PlanError, SettingsError
+from common.protocols import Kind, protocols_of
+from common.task.draft import NumberDraft, PairDraft
 from deploy.cli import app
-from deploy.planning.plan_view import draft, parse_cap, parse_head, parse_trust, to_json
+from deploy.planning.plan_view import (
+    default_local_cap,
+    draft,
+    parse_cap,
+    parse_head,
+    parse_trust,
+    show,
+    to_json,
+)
 from deploy.planning.planner import Plan, plan
-from deploy.planning.requirements import Wishes
+from deploy.planning.requirements import Requirements
 from deploy.tasks import drafts as draft_file
+from deploy.terminal.json_output import dumps
+from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.requirements import item_design, planned_value_design, value_requirements
 
-_RUNNER = CliRunner()
-_ASKED = ["plan", "--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
-_NOW = 1_900_000_000.5
+_ITEMS: Final = ["--users", "50000", "--domain-size", "5000", "--central-epsilon", "0.5"]
+_MEAN: Final = ["--task-kind", "mean", "--users", "5000", "--central-epsilon", "0.5"]
+_QUICK: Final = ("--local-cap", "4", "--messages-cap", "1")
+_NOW: Final = 1_900_000_000.5
+_KEY: Final = bytes(31) + b"\x09"
+_FIELDS: Final[dict[Kind, dict[str, Any]]] = {
+    "string": {},
+    "mean": {"numbers": NumberDraft(low=0.0, high=24.0)},
+    "vector": {"numbers": NumberDraft(low=1.0, high=5.0)},
+    "key-value": {"pairs": PairDraft(low=0.0, high=5.0)},
+}
 
 
 @cache
@@ -35,17 +61,29 @@ def _plan(**changes: Any) -> Plan:
         "local_cap": 6.0,
         "honest_fraction": 0.9,
     }
-    return plan(Wishes(**fields | changes))
+    return plan(Requirements(**fields | changes))
 
 
-def _run(*arguments: str) -> Result:
-    return _RUNNER.invoke(app, [*_ASKED, *arguments])
+@cache
+def _value_plan(kind: Kind) -> Plan:
+    """Plan with a local cap that is the first tried, which is quick."""
+    return plan(value_requirements(kind, local_cap=0.75, draft_fields=_FIELDS[kind]))
+
+
+def _run(asked: list[str], *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["plan", *asked, *arguments])
+
+
+def _text(outcome: Result) -> str:
+    return " ".join(outcome.stdout.split())
+
+
+# --- for programs ---------------------------------------------------------------------------------
 
 
 def test_a_program_reads_the_plan_as_json() -> None:
-    """Every figure has its key; what it promises is what was asked."""
-    outcome = _run("--local-cap", "6", "--n-min", "40000", "--json")
-    found = json.loads(outcome.stdout)
+    """Every figure has its key; the guarantee is the one that was asked for."""
+    found = json.loads(_run(_ITEMS, "--local-cap", "6", "--n-min", "40000", "--json").stdout)
 
     assert found["protocol"] in {"murs", "od-hp"}
     assert found["mechanism"]["name"] == "local-hashing"
@@ -53,41 +91,55 @@ def test_a_program_reads_the_plan_as_json() -> None:
     assert found["messages_per_user"] == 1 + found["dummies_per_user"]
     assert found["bytes_per_user"] >= 124
     assert found["central_epsilon"] == found["guarantees"][0]["epsilon"] <= 0.5
-    assert found["predicted_mse"] > 0
-    assert [0.05] != found["predicted_mse_top"]
-    assert found["predicted_mse_top"][0] > found["predicted_mse"]
+    assert found["predicted_mse_top"][0] > found["predicted_mse"] > 0
     assert found["ratio_to_central_gaussian"] > 1
-    assert found["n_min"] == 40_000
-    assert found["delta"] == 1e-6
+    assert (40_000, 1e-6) == (found["n_min"], found["delta"])
     assert found["runners_up"][0]["predicted_mse"] >= found["predicted_mse"]
     assert set(found["binding"]) <= {"central epsilon", "local cap", "messages cap"}
 
 
-def test_no_local_noise_is_written_as_text_in_json_and_as_inf_in_toml() -> None:
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_a_program_reads_plans_of_other_kinds_as_json(kind: Kind) -> None:
+    """Every figure has its key, and every other protocol of the kind its row."""
+    fields = json.loads(dumps(to_json(_value_plan(kind))))
+    names = [fields["protocol"], *(other["protocol"] for other in fields["runners_up"])]
+
+    assert sorted(protocols_of(kind)) == sorted(names)
+    assert (kind, 5000, 4000) == (fields["kind"], fields["users"], fields["n_min"])
+    assert fields["central_epsilon"] <= 0.5
+    assert fields["local_epsilon"] <= 0.75
+    assert {"mechanism", "bytes_per_user", "predicted_mse", "biased", "floor"} <= set(fields)
+    assert "analyzer" == fields["guarantees"][0]["coalition"]
+
+
+def test_no_local_noise_is_text_in_json_and_inf_in_toml() -> None:
     """JSON has no infinity, TOML has one."""
     found = _plan(
         domain_size=5, local_cap=math.inf, messages_cap=2.0, central_epsilon=1.0, n_users=100_000
     )
+    fields = to_json(found)
+    local = [g for g in fields["guarantees"] if g["coalition"] == "shuffler+analyzer"]
 
-    assert to_json(found)["protocol"] == "puredump"
-    assert to_json(found)["mechanism"]["local_epsilon"] == "inf"
-    local = [g for g in to_json(found)["guarantees"] if g["coalition"] == "shuffler+analyzer"]
+    assert ("puredump", "inf") == (fields["protocol"], fields["mechanism"]["local_epsilon"])
     assert [("inf", 0.0)] == [(g["epsilon"], g["delta"]) for g in local if g["delta"] == 0]
     assert tomllib.loads(draft(found, _NOW))["local_epsilon"] == math.inf
 
 
-def test_the_draft_says_what_the_plan_says() -> None:
+# --- drafts ---------------------------------------------------------------------------------------
+
+
+def test_the_draft_has_the_plans_parameters() -> None:
     """Under the keys of a draft; the deadline is a week ahead of the given clock."""
     found = _plan()
-    fields = tomllib.loads(draft(found, _NOW))
-    design = found.best.design
+    fields, design = tomllib.loads(draft(found, _NOW)), item_design(found.best)
+    dummies = {"dummies_per_user": design.dummies_per_user} if design.dummies_per_user else {}
 
     assert fields.pop("deadline") == datetime.datetime(2030, 3, 24, 17, 46, 40, tzinfo=datetime.UTC)
     assert fields == {
         "protocol": design.protocol,
         "domain_size": 5000,
         "buckets": design.answers,
-        "dummies_per_user": design.dummies_per_user,
+        **dummies,
         "local_epsilon": design.local_epsilon,
         "delta": 1e-6,
         "budget_epsilon": 0.5,
@@ -98,10 +150,12 @@ def test_the_draft_says_what_the_plan_says() -> None:
     }
 
 
-def test_the_draft_tells_what_was_predicted_and_promised() -> None:
-    """In comments, for whoever publishes the task."""
-    found = _plan(rounds=2, messages_cap=1.0, domain_size=400)
-    written = draft(found, _NOW, "staff")
+def test_the_draft_states_the_prediction_and_the_guarantee() -> None:
+    """In comments; several rounds need the population's name."""
+    changes: dict[str, Any] = {"rounds": 2, "messages_cap": 1.0, "domain_size": 400}
+    found = _plan(**changes)
+    named = dataclasses.replace(found.wanted, draft_fields={"population": "staff"})
+    written = draft(dataclasses.replace(found, wanted=named), _NOW)
     comments = [line for line in written.splitlines() if line.startswith("#")]
 
     with pytest.raises(PlanError, match="2 rounds are about the same users"):
@@ -111,78 +165,23 @@ def test_the_draft_tells_what_was_predicted_and_promised() -> None:
     assert "40000 users or more, 36000 of them honest, over 2 tasks" in comments[1]
 
 
-def test_the_command_writes_a_draft_that_is_read_back(tmp_path: Path) -> None:
-    """By the reader that `task create` uses."""
-    file = tmp_path / "draft.toml"
-    outcome = _run("--local-cap", "4", "--messages-cap", "1", "--output", str(file))
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_drafts_of_other_kinds_make_the_same_claims(tmp_path: Path, kind: Kind) -> None:
+    """As `task create` reads them; with the budget that was asked for."""
+    found = _value_plan(kind)
+    text = draft(found, _NOW)
+    (tmp_path / "draft.toml").write_text(text, encoding="utf-8")
+    read = draft_file.read(tmp_path / "draft.toml", _KEY)
+    task = complete(read, analyzer_key=_KEY, nonce=bytes(32))
+    planned = planned_value_design(found.best).task
 
-    wanted = draft_file.read(file, bytes(32))
-    assert wanted.protocol == "murs"
-    assert wanted.local_epsilon == pytest.approx(4.0)
-    assert "Written to" in outcome.stdout
-    assert "shuffler+analyzer" in outcome.stdout
-    assert "murs" in outcome.stdout
-
-
-def test_a_plan_says_what_would_be_found_out_too_late() -> None:
-    """Devices that would refuse, and a batch that one absent user would undo."""
-    outcome = _run("--local-cap", "8", "--messages-cap", "1", "--n-min", "50000")
-    quiet = _run("--local-cap", "4", "--messages-cap", "1", "--n-min", "40000")
-
-    assert "a device answers up to a local epsilon of 4" in outcome.stdout.replace("\n", " ")
-    assert "fewer than 50,000 users" in outcome.stdout.replace("\n", " ")
-    assert "Note" not in quiet.stdout
-
-
-def test_a_plan_whose_noise_hides_the_top_says_so() -> None:
-    """A standard error above the share of the most frequent value; --max-mse is how to refuse."""
-    capped = ("--local-cap", "4", "--messages-cap", "1", "--n-min", "40000")
-    hidden = _run("--head", "0.00001", *capped)
-    seen = _run("--head", "0.1", *capped)
-
-    assert "hides even a top value: its share is 1e-05" in hidden.stdout.replace("\n", " ")
-    assert "--max-mse" in hidden.stdout
-    assert "hides" not in seen.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (("--trust", "everybody"), PlanError, "trust must be one of"),
-        (("--messages-cap", "0.9"), PlanError, "messages cap is 0.9"),
-        (("--n-min", "50001"), PlanError, "n_min is 50001 and users is 50000"),
-        (("--delta", "1"), PlanError, "delta is 1"),
-        (("--local-cap", "-1"), PlanError, "local cap is -1"),
-        (("--local-cap", "much"), PlanError, "local cap must be a number, or none"),
-        (("--head", "0.1;0.2"), PlanError, "head must be shares such as"),
-        (("--max-mse", "-1"), PlanError, "largest error is -1"),
-        (("--output", "/no/such/folder/draft.toml"), SettingsError, "folder is not there"),
-    ],
-)
-def test_a_bad_option_is_refused_by_its_number(
-    arguments: tuple[str, ...], error: type[Exception], message: str
-) -> None:
-    """One sentence that names the number and the rule."""
-    outcome = _run(*arguments)
-
-    assert isinstance(outcome.exception, error)
-    assert message in str(outcome.exception)
-
-
-def test_a_cap_may_be_left_out_or_be_none() -> None:
-    """Both, and inf, mean no cap."""
-    assert parse_cap(None) == parse_cap("none") == parse_cap("inf") == math.inf
-    assert parse_cap("4.5") == 4.5
-
-
-def test_a_head_is_a_list_of_shares() -> None:
-    """In the order given."""
-    assert parse_head("0.05, 0.03") == (0.05, 0.03)
-
-
-def test_trust_is_one_of_three_words() -> None:
-    """Exactly as written."""
-    assert parse_trust("none") == "none"
+    assert (planned.local_epsilon, planned.central_epsilon, planned.mechanism) == (
+        task.local_epsilon,
+        task.central_epsilon,
+        task.mechanism,
+    )
+    assert (0.5, 1e-6) == (task.budget_epsilon, task.budget_delta)
+    assert text.startswith("# Predicted for 5000 users")
 
 
 @pytest.mark.parametrize(
@@ -205,20 +204,129 @@ def test_trust_is_one_of_three_words() -> None:
             "puredump",
             marks=pytest.mark.slow,
         ),
+        ({"domain_size": 30, "local_cap": math.inf, "trust": "shuffler-dummies"}, "sageo"),
     ],
 )
-def test_the_task_made_of_a_draft_claims_no_more_than_was_planned(
+def test_the_task_of_a_draft_claims_no_more_than_was_planned(
     tmp_path: Path, changes: dict[str, Any], protocol: str
 ) -> None:
-    """The analyzer makes a task of it, whose own claim keeps the wishes and the plan's bytes."""
+    """The analyzer makes a task of it, whose own claim keeps the requirements and the bytes."""
     found = _plan(**changes)
-    file = tmp_path / "draft.toml"
+    file, design = tmp_path / "draft.toml", item_design(found.best)
     file.write_text(draft(found, _NOW), encoding="utf-8")
     key = HpkePrivateKey.generate().public_key().raw
     task = complete(draft_file.read(file, key), analyzer_key=key, nonce=bytes(32))
 
     assert task.protocol == protocol
-    assert task.central_epsilon <= found.wishes.central_epsilon
+    assert task.central_epsilon <= found.wanted.central_epsilon
     assert task.central_epsilon == pytest.approx(found.promise.epsilon, rel=1e-3)
-    assert task.envelope_bytes == found.best.design.bytes_per_user
-    assert task.local_epsilon == found.best.design.local_epsilon
+    assert (task.envelope_bytes, task.local_epsilon) == (
+        design.bytes_per_user,
+        design.local_epsilon,
+    )
+
+
+# --- for people -----------------------------------------------------------------------------------
+
+
+def test_the_command_plans_for_default_devices_unless_told_otherwise(tmp_path: Path) -> None:
+    """They answer up to a local ε of 4, and 20 over all rounds; the draft is read back."""
+    file = tmp_path / "draft.toml"
+    outcome = _run(_ITEMS, "--messages-cap", "1", "--output", str(file))
+    more = _run(_ITEMS, "--messages-cap", "1", "--local-cap", "8")
+    wanted = draft_file.read(file, bytes(32))
+
+    assert "murs" == wanted.protocol
+    assert wanted.local_epsilon == pytest.approx(4.0)
+    assert (4.0, 2.0) == (default_local_cap(1), default_local_cap(10))
+    assert "Planned for devices with default settings" in _text(outcome)
+    assert "Written to" in outcome.stdout
+    assert "a device answers up to a local epsilon of 4" not in _text(outcome)
+    assert "Planned for devices" not in _text(more)
+    assert "a device answers up to a local epsilon of 4" in _text(more)
+
+
+def test_a_plan_notes_what_would_be_found_out_too_late() -> None:
+    """A batch that one absent user would undo, and noise that hides the top value."""
+    alone = _run(_ITEMS, *_QUICK, "--n-min", "50000")
+    quiet = _run(_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.1")
+    hidden = _run(_ITEMS, *_QUICK, "--n-min", "40000", "--head", "0.00001")
+
+    assert "fewer than 50,000 users" in _text(alone)
+    assert "Note" not in quiet.stdout
+    assert "hides even a top value: its share is 1e-05" in _text(hidden)
+    assert "--max-mse" in hidden.stdout
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_a_plan_is_printed_with_every_protocol(kind: Kind) -> None:
+    """And with its guarantees."""
+    written = io.StringIO()
+    show(_value_plan(kind), Console(file=written, width=200))
+    printed = written.getvalue()
+
+    assert all(name in printed for name in protocols_of(kind))
+    assert "What each of 4,000 users or more is promised" in printed
+    assert ("what its projection leaves out" in printed) == (kind == "vector")
+    assert ("a floor of the decoding error" in printed) == (kind == "string")
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "arguments", "error", "message"),
+    [
+        (_ITEMS, ("--trust", "everybody"), PlanError, "trust must be one of"),
+        (_ITEMS, ("--messages-cap", "0.9"), PlanError, "messages cap is 0.9"),
+        (_ITEMS, ("--n-min", "50001"), PlanError, "n_min is 50001 and users is 50000"),
+        (_ITEMS, ("--delta", "1"), PlanError, "delta is 1"),
+        (_ITEMS, ("--local-cap", "-1"), PlanError, "local cap is -1"),
+        (_ITEMS, ("--local-cap", "much"), PlanError, "local cap must be a number, or none"),
+        (_ITEMS, ("--head", "0.1;0.2"), PlanError, "head must be shares such as"),
+        (_ITEMS, ("--max-mse", "-1"), PlanError, "largest error is -1"),
+        (_ITEMS, ("--output", "/no/such/draft.toml"), SettingsError, "folder is not there"),
+        (_ITEMS, ("--low", "0"), PlanError, "--low is for numbers and pairs"),
+        (_ITEMS[:2] + _ITEMS[4:], (), PlanError, "--domain-size is missing: how many values"),
+        (_MEAN, ("--rounds", "2"), PlanError, "rounds is for categorical data"),
+        (_MEAN, ("--messages-cap", "3"), PlanError, "messages-cap is for categorical data"),
+        (_MEAN, ("--max-mse", "0.1"), PlanError, "max-mse is for categorical data"),
+        (_MEAN, ("--trust", "none"), PlanError, "trust is for categorical data"),
+        (_MEAN, ("--head", "0.2"), PlanError, "head is for categorical data"),
+        (_MEAN, ("--central-epsilon", "3000"), PlanError, "must lie between 1e-06 and 100"),
+        (_MEAN, ("--central-epsilon", "inf"), PlanError, "must lie between 1e-06 and 100"),
+        (_MEAN, ("--task-kind", "vector"), PlanError, "how many numbers a vector has"),
+        (_MEAN, ("--task-kind", "key-value"), PlanError, "how many keys there are"),
+        (_MEAN, ("--task-kind", "string", "--high", "1"), PlanError, "--high is for numbers"),
+    ],
+)
+def test_a_bad_option_is_refused_by_its_number(
+    asked: list[str], arguments: tuple[str, ...], error: type[Exception], message: str
+) -> None:
+    """One sentence that names the number and the rule, before anything is planned."""
+    outcome = _run(asked, *arguments)
+
+    assert isinstance(outcome.exception, error)
+    assert message in str(outcome.exception)
+
+
+def test_the_command_prints_json_alone(tmp_path: Path) -> None:
+    """On standard output; and writes the draft, with range and population."""
+    file = tmp_path / "draft.toml"
+    options = ("--low", "0", "--high", "24", "--local-cap", "0.75", "--population", "staff")
+    fields = json.loads(_run(_MEAN, *options, "--output", str(file), "--json").stdout)
+    read = draft_file.read(file, _KEY)
+
+    assert (fields["protocol"], NumberDraft(low=0.0, high=24.0), "staff") == (
+        read.protocol,
+        read.numbers,
+        read.population,
+    )
+
+
+def test_options_are_parsed() -> None:
+    """No cap in three ways, shares in the order given, and one of three words."""
+    assert parse_cap(None) == parse_cap("none") == parse_cap("inf") == math.inf
+    assert parse_cap("4.5") == 4.5
+    assert parse_head("0.05, 0.03") == (0.05, 0.03)
+    assert parse_trust("none") == "none"

@@ -7,33 +7,33 @@ import pytest
 
 from common.errors import PlanError
 from deploy.planning.planner import plan
-from tests.support.wishes import small_wishes
+from tests.support.requirements import small_requirements
 
 
 @pytest.mark.slow
 def test_an_error_out_of_reach_comes_with_what_would_do() -> None:
     """Each change alone does it, and a tenth less of it does not."""
-    wanted = 0.5 * plan(small_wishes(local_cap=4.0, domain_size=400)).best.mse
+    wanted = 0.5 * plan(small_requirements(local_cap=4.0, domain_size=400)).best.mse
     with pytest.raises(PlanError, match="cannot be reached") as refused:
-        plan(small_wishes(local_cap=4.0, domain_size=400, max_mse=wanted))
+        plan(small_requirements(local_cap=4.0, domain_size=400, max_mse=wanted))
     message = str(refused.value)
 
     cap = float(message.split("a local cap of ")[1].split(maxsplit=1)[0].rstrip(","))
     users = int(message.rsplit(", or ", maxsplit=1)[-1].split(maxsplit=1)[0].replace(",", ""))
     assert "what holds it back: local cap" in message
-    assert plan(small_wishes(local_cap=cap, domain_size=400)).best.mse <= wanted
-    assert plan(small_wishes(local_cap=0.9 * cap, domain_size=400)).best.mse > wanted
+    assert plan(small_requirements(local_cap=cap, domain_size=400)).best.mse <= wanted
+    assert plan(small_requirements(local_cap=0.9 * cap, domain_size=400)).best.mse > wanted
     more, fewer = users, users * 9 // 10
-    assert plan(small_wishes(n_users=more, local_cap=4.0, domain_size=400)).best.mse <= wanted
-    assert plan(small_wishes(n_users=fewer, local_cap=4.0, domain_size=400)).best.mse > wanted
+    assert plan(small_requirements(n_users=more, local_cap=4.0, domain_size=400)).best.mse <= wanted
+    assert plan(small_requirements(n_users=fewer, local_cap=4.0, domain_size=400)).best.mse > wanted
 
 
 @pytest.mark.slow
 def test_an_error_within_reach_is_no_refusal() -> None:
     """The very error of the best plan can be had."""
-    found = plan(small_wishes(local_cap=4.0))
+    found = plan(small_requirements(local_cap=4.0))
 
-    assert plan(small_wishes(local_cap=4.0, max_mse=found.best.mse)).best == found.best
+    assert plan(small_requirements(local_cap=4.0, max_mse=found.best.mse)).best == found.best
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_wish_that_breaks_a_rule_is_refused_by_its_number(
 ) -> None:
     """The sentence names the number and the rule."""
     with pytest.raises(PlanError, match=message):
-        small_wishes(**changes)
+        small_requirements(**changes)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_wish_that_breaks_a_rule_is_refused_by_its_number(
 )
 def test_every_wish_that_breaks_no_rule_has_a_plan(changes: dict[str, Any]) -> None:
     """At the edges too: blunt reports always keep a promise."""
-    wishes = small_wishes(**changes)
-    found = plan(wishes)
+    wanted = small_requirements(**changes)
+    found = plan(wanted)
 
-    assert found.promise.epsilon <= wishes.central_epsilon
+    assert found.promise.epsilon <= wanted.central_epsilon
     assert math.isfinite(found.best.mse)

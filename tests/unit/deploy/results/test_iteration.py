@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.errors import SettingsError, TaskError
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec

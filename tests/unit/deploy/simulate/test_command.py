@@ -1,3 +1,5 @@
+"""`shuffledp simulate`: its options, files of one's own, and what it writes."""
+
 import csv
 import io
 import json
@@ -5,19 +7,23 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from common.errors import ShuffleDpError
 from deploy.cli import app
 
-_SMALL: Final = [
-    "simulate", "--dataset", "uniform:12", "--users", "3000", "--repeat", "2",
-    "--central-epsilon", "1.0", "--protocol", "murs", "--protocol", "sageo",
-]  # fmt: skip
+_SMALL: Final = (
+    *("--dataset", "uniform:12", "--users", "3000", "--repeat", "2", "--central-epsilon", "1.0"),
+    *("--protocol", "murs", "--protocol", "sageo"),
+)
 
 
-def _rows(*more: str) -> list[dict[str, Any]]:
-    result = CliRunner().invoke(app, [*_SMALL, "--json", *more])
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["simulate", *arguments])
+
+
+def _rows(*arguments: str) -> list[dict[str, Any]]:
+    result = _run(*arguments, "--json")
     assert 0 == result.exit_code, result.exception
     found: list[dict[str, Any]] = json.loads(result.stdout)
     return found
@@ -27,8 +33,8 @@ def _rows(*more: str) -> list[dict[str, Any]]:
 def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
     """But for the seconds; repeats have seeds of their own. CSV, JSON and figure go together."""
     picture, table = tmp_path / "picture", tmp_path / "rows.csv"
-    first = _rows("--csv", str(table), "--plot", str(picture))
-    second = _rows()
+    first = _rows(*_SMALL, "--csv", str(table), "--plot", str(picture))
+    second = _rows(*_SMALL)
     for row in [*first, *second]:
         row.pop("seconds")
     lines = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -42,27 +48,57 @@ def test_the_same_seed_gives_the_same_rows(tmp_path: Path) -> None:
 
 
 def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
-    """With the data set, a line a protocol, what was refused, and where all figures are."""
-    result = CliRunner().invoke(
-        app,
-        [
-            "simulate", "--dataset", "zipf:2,1.5", "--users", "500", "--repeat", "1",
-            "--protocol", "ddps", "--protocol", "aue", "--central-epsilon", "0.1",
-            "--accounting", "published", "--csv", str(tmp_path / "all.csv"),
-        ],
-    )  # fmt: skip
+    """With the data set, a line a protocol, what was refused, and each value's share."""
+    result = _run(
+        *("--dataset", "zipf:2,1.5", "--users", "500", "--repeat", "1", "--protocol", "ddps"),
+        *("--protocol", "aue", "--central-epsilon", "0.1", "--accounting", "published"),
+        *("--csv", str(tmp_path / "all.csv")),
+    )
 
     assert 0 == result.exit_code, result.exception
     assert "Zipf law of exponent 1.5" in result.stdout
     assert "500 users, 2 values" in result.stdout
+    assert "item 1" in result.stdout
     assert f"Written to {tmp_path / 'all.csv'}." in result.stdout
     assert "left out, aue's bound asks for a chance of" in result.stdout.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "truth"),
+    [
+        ("categorical", ("red", "blue"), {"red": 0.75, "blue": 0.25}),
+        ("string", ("red", "blue"), {"red": 0.75, "blue": 0.25}),
+        ("mean", ("1.5", "7.5"), {"number 0": 3.0}),
+        ("vector", ('"0, 2"', '"4, 6"'), {"number 0": 1.0, "number 1": 3.0}),
+        ("key-value", ('"0:1"', '"0:3, 1:2"'), {"number 0": 1.0, "number 1": 0.25}),
+    ],
+)
+def test_a_file_of_ones_own_is_read_for_every_kind(
+    tmp_path: Path, kind: str, cells: tuple[str, str], truth: dict[str, float]
+) -> None:
+    """The column that is named; true figures and estimates by value."""
+    path = tmp_path / "mine.csv"
+    lines = [f"{number},{cells[number % 4 == 3]}" for number in range(2000)]
+    path.write_text("\n".join(["id,answer", *lines]), encoding="utf-8")
+    protocol = {"categorical": "sh", "mean": "duchi", "vector": "harmony"}.get(kind)
+    rows = _rows(
+        *("--dataset", str(path), "--column", "answer", "--task-kind", kind, "--repeat", "1"),
+        *("--central-epsilon", "1", "--local-cap", "1", "--by-value"),
+        *(("--protocol", protocol) if protocol else ()),
+    )
+    found = {each["value"]: each for each in rows[0]["by_value"]}
+
+    assert truth == pytest.approx({name: each["truth"] for name, each in found.items()})
+    for each in found.values():
+        # Of one repeat: eight standard errors, which chance passes with probability 1e-15.
+        assert abs(each["estimate"] - each["truth"]) < 8 * each["standard_error"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--protocol", "OD-HP"], "there is no protocol 'OD-HP'"),
+        (["--protocol", "duchi"], "the protocol duchi is not for categorical data"),
         (["--accounting", "loose"], "accounting must be published, tight or both"),
         (["--figure", "6"], "figure is 6; there are 3, 4 and 5"),
         (["--plot", "nowhere/picture"], "nowhere/picture cannot be written"),
@@ -70,16 +106,21 @@ def test_a_table_is_shown_without_json(tmp_path: Path) -> None:
         (["--dataset", "ipums1940_city", "--users", "700000"], "users is 700000"),
         (["--dataset", "zipf:many"], "are not numbers"),
         (["--dataset", "nothing"], "there is no such data set"),
+        (["--column", "age"], "the column age is one of a file"),
         (["--users", "0"], "users is 0"),
         (["--local-cap", "low"], "the local cap must be a number"),
+        (["--task-kind", "mean", "--accounting", "tight"], "--accounting is for categorical data"),
+        (["--task-kind", "mean", "--messages-cap", "2"], "--messages-cap is for categorical data"),
+        (["--task-kind", "mean", "--figure", "3"], "--figure is for categorical data"),
+        (["--task-kind", "mean", "--dataset", "zipf:9"], "zipf:9,1.1 cannot stand for"),
     ],
-    ids=lambda each: each[0] if isinstance(each, list) else "",
+    ids=lambda each: " ".join(each[-2:]) if isinstance(each, list) else "",
 )
 def test_what_cannot_be_simulated_is_refused_before_anything_is_run(
     arguments: list[str], message: str
 ) -> None:
     """In one sentence."""
-    result = CliRunner().invoke(app, ["simulate", "--dataset", "uniform:5", *arguments])
+    result = _run("--dataset", "uniform:5", *arguments)
 
     assert 1 == result.exit_code
     assert isinstance(result.exception, ShuffleDpError)

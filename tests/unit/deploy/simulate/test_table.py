@@ -1,4 +1,9 @@
+"""A comparison as a table, by value, as CSV and as JSON."""
+
+import csv
 import io
+import json
+import math
 from typing import Final
 
 import numpy as np
@@ -7,11 +12,25 @@ from rich.console import Console
 
 from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import Dataset
-from deploy.simulate.baselines.central_error import Reference
-from deploy.simulate.row import Accounting
-from deploy.simulate.sweep import Sweep, central_lines, reference
-from deploy.simulate.table import show
-from tests.support.simulated_rows import TASK, row
+from deploy.simulate.baselines import CentralErrors
+from deploy.simulate.populations import ItemPopulation
+from deploy.simulate.row import Accounting, SweepRow
+from deploy.simulate.table import as_csv, as_json, show
+from tests.support.simulated_rows import ERRORS, TASK, refused_row, row
+
+_CENTRAL: Final = CentralErrors(
+    laplace_mse=1.25e-9, gaussian_mse=3.75e-9, regret=0.03125, exponential_regret=0.0625
+)
+_PEOPLE: Final = ItemPopulation(
+    dataset=Dataset(name="made", title="made", labels=("a", "b", "c"), counts=np.array([5, 3, 2])),
+    n_users=10,
+)
+
+
+def _shown(rows: list[SweepRow], width: int) -> str:
+    written = io.StringIO()
+    show(rows, _PEOPLE, Console(file=written, width=width))
+    return written.getvalue()
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 139, 140])
@@ -19,91 +38,87 @@ from tests.support.simulated_rows import TASK, row
 def test_no_figure_is_cut_however_narrow_the_terminal(
     width: int, accountings: tuple[Accounting, ...]
 ) -> None:
-    """A local epsilon of 20 that is shown as 2 would be another promise: columns give way."""
+    """A local epsilon of 20 that is shown as 2 would be another guarantee: columns give way."""
     rows = [
         row(protocol, 0.15, (1.234e-8, 2.345e-8), accounting)
         for protocol in ("od-hp", "ldp-olh-strings", "murs")
         for accounting in accountings
     ]
-    written = io.StringIO()
-    show(rows, "made", Console(file=written, width=width))
-    lines = [line.split() for line in written.getvalue().splitlines() if " 0.15 " in line]
+    text = _shown(rows, width)
+    lines = [line.split() for line in text.splitlines() if " 0.15 " in line]
 
     promised = [rounded_up(TASK.central_epsilon), rounded_up(TASK.local_epsilon)]
     assert len(rows) == len(lines)
     for line in lines:
         assert {"0.15", "1.79e-08", "±31%", *promised} <= set(line)
-    assert "…" not in written.getvalue()
-
-
-_REFERENCE: Final = Reference(laplace_mse=1.25e-9, gaussian_mse=3.75e-9, regret=0.03125)
+    assert "…" not in text
 
 
 def test_every_comparison_has_lines_of_a_trusted_collector() -> None:
-    """At each target, once, whatever protocols there are; with the same figures in JSON."""
+    """At each target, once, whatever protocols there are; a narrow table drops empty lines."""
     rows = [
-        row(protocol, epsilon, (1e-8, 2e-8), reference=_REFERENCE)
+        row(protocol, epsilon, (1e-8, 2e-8), reference=_CENTRAL)
         for epsilon in (0.25, 0.75)
         for protocol in ("od-hp", "murs")
     ]
-    written = io.StringIO()
-    show(rows, "made", Console(file=written, width=200))
-    text = written.getvalue().splitlines()
-    lines = [line.split() for line in text if line.strip().startswith("central ")]
+    text = _shown(rows, 200)
+    lines = [line.split() for line in text.splitlines() if line.strip().startswith("central ")]
+    figures = {
+        "Laplace": "1.25e-09",
+        "Gaussian": "3.75e-09",
+        "choice": "0.031",
+        "exponential": "0.062",
+    }
 
-    names = ["Laplace", "Gaussian", "choice"]
-    assert [["central", name, each] for each in ("0.25", "0.75") for name in names] == [
+    assert [["central", name, each] for each in ("0.25", "0.75") for name in figures] == [
         line[:3] for line in lines
     ]
-    for target, place in (("0.25", 0), ("0.75", 3)):
-        for line in lines[place : place + 3]:
-            assert {target, "inf"} <= set(line)  # promised, and nothing against the collector
-    assert [True, True] == ["1.25e-09" in lines[place] for place in (0, 3)]
-    assert [True, True] == ["3.75e-09" in lines[place] for place in (1, 4)]
-    assert [True, True] == ["0.031" in lines[place] for place in (2, 5)]
-    assert "trusted with every value" in written.getvalue()
-    fields = rows[0].as_json()
-    assert (1.25e-9, 3.75e-9, 0.03125) == (
-        fields["central_laplace_mse"],
-        fields["central_gaussian_mse"],
-        fields["central_regret"],
+    for line in lines:
+        assert {figures[line[1]], "inf"} <= set(line)  # nothing holds against the collector
+    assert "trusted with every value" in text
+    narrow = _shown(rows, 90)
+    assert "central Gaussian" in narrow
+    assert "central choice" not in narrow
+
+
+def test_few_values_are_shown_by_value() -> None:
+    """The true share, and each setting's estimate with its standard error."""
+    rows = [row("od-hp", 0.25, (1e-8,)), row("murs", 0.25, (1e-8,))]
+    text = _shown(rows, 120)
+    [line] = [line.split() for line in text.splitlines() if line.split()[:1] == ["b"]]
+
+    assert ["b", "0.3", "0.31", "±", "0.02", "0.31", "±", "0.02"] == line
+    found = as_json(rows, _PEOPLE, by_value=True)[0]["by_value"][2]
+    assert "c" == found.pop("value")
+    assert {"truth": 0.2, "estimate": 0.21, "standard_error": 0.02} == pytest.approx(found)
+    assert "by_value" not in as_json(rows, _PEOPLE)[0]
+
+
+def test_a_row_has_every_field() -> None:
+    """Flat, with a standard error beside each error, and ready for strict JSON."""
+    fields = row("od-hp", 0.5, (1e-6, 3e-6), reference=_CENTRAL).as_json()
+    names = (
+        "protocol target_epsilon accounting dataset n_users domain_size mechanism buckets "
+        "dummies_per_user messages_per_user bytes_per_user shuffler_keeps "
+        "shuffler_dummies_per_item shuffler_dummies_variance refinement mse_theory central_epsilon "
+        "local_epsilon delta neighbouring published note repeats seconds one_by_one "
+        "central_laplace_mse central_gaussian_mse central_regret"
     )
 
-
-def test_a_narrow_table_leaves_out_lines_that_would_be_empty() -> None:
-    """A choice has a regret, and no error of a share."""
-    written = io.StringIO()
-    rows = [row("od-hp", 0.25, (1e-8, 2e-8), reference=_REFERENCE)]
-    show(rows, "made", Console(file=written, width=90))
-
-    assert "central Gaussian" in written.getvalue()
-    assert "central choice" not in written.getvalue()
-
-
-def test_the_reference_is_about_the_people_of_the_first_repeat() -> None:
-    """Half of them leave next to nothing between two items of 30 and 10 people."""
-    half = _sweep(20)
-    counts = half.dataset.sample_counts(20, np.random.default_rng((1, 0)))
-    found = reference(half, 0.5)
-
-    assert Reference.of(counts, 0.5, 1e-6) == found
-    assert 20 == counts.sum()
-    assert found.lines() == central_lines(half, 0.5)
-    assert {"central Laplace", "central Gaussian"} == found.lines().keys()
-    assert found.laplace_mse > reference(_sweep(40), 0.5).laplace_mse
-
-
-def _sweep(n_users: int) -> Sweep:
-    dataset = Dataset(name="made", title="made", labels=(), counts=np.array([30, 10]))
-    return Sweep(
-        dataset=dataset,
-        n_users=n_users,
-        protocols=("sh",),
-        central_epsilons=(0.5,),
-        delta=1e-6,
-        accounting=("tight",),
-        repeats=1,
-        messages_cap=5.0,
-        local_cap=8.0,
-        seed=1,
+    assert set(names.split()) <= set(fields)
+    assert {*ERRORS, *(f"{name}_se" for name in ERRORS)} <= set(fields)
+    assert (2e-6, 1e-6, 2e-6) == pytest.approx(
+        (fields["mse"], fields["mse_se"], fields["mse_theory"])
     )
+    json.dumps(fields, allow_nan=False)
+
+
+def test_a_refused_setting_says_why_and_has_no_figures() -> None:
+    """In JSON; and in CSV with empty cells, whose columns are those of all rows together."""
+    rows = [refused_row("aue"), row("murs", 0.1, (1e-6,), note="a, note")]
+    refused, found = csv.DictReader(io.StringIO(as_csv(rows)))
+
+    assert "mse" not in rows[0].as_json()
+    assert math.isnan(rows[0].messages_per_user)
+    assert ("it is too much", "") == (refused["refusal"], refused["mse"])
+    assert ("", "1e-06", "a, note") == (found["refusal"], found["mse"], found["note"])

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import DEFAULT_SUITE
 from deploy.load.target import wanted

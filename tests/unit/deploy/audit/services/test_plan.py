@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from analyzer.registry import complete
+from analyzer.task_builder import complete
 from common.protocols import protocols_of
 from deploy.audit.services.plan import plan_for, recovered
 from tests.support.audited_services import audited, audited_task

@@ -10,11 +10,11 @@ from common.errors import BoundRangeError, PlanError
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.registry import mechanism_of, specify
 from common.protocols import PROTOCOLS, protocol_named
-from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
+from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from deploy.planning.parameters import Parameters
-from deploy.planning.published_parameters import published_parameters
-from deploy.planning.requirements import Wishes
+from deploy.planning.design import Design
+from deploy.planning.published_design import published_design
+from deploy.planning.requirements import Requirements
 from deploy.simulate.sweep import task_of
 from tests.support.tasks import published
 
@@ -40,10 +40,10 @@ _CASES: Final = [
 ]
 
 
-def _wishes(**changes: Any) -> Wishes:
+def _wanted(**changes: Any) -> Requirements:
     fields: dict[str, Any] = {"delta": 1e-6, "central_epsilon": 0.5, **_SMALL} | changes
     fields = {"n_min": fields["n_users"], "trust": "shuffler-dummies"} | fields
-    return Wishes(**fields)
+    return Requirements(**fields)
 
 
 def _claim(task: Task) -> float:
@@ -61,10 +61,10 @@ def _claim(task: Task) -> float:
     )
 
 
-def _task(parameters: Parameters, wishes: Wishes) -> Task:
-    """Make the task of some parameters as `task_of` does, but for the slow search for its claim."""
-    row = protocol_named(parameters.protocol)
-    size, buckets, epsilon = wishes.domain_size, parameters.buckets, parameters.local_epsilon
+def _task(design: Design, wanted: Requirements) -> Task:
+    """Make a design's task as `task_of` does, but for the slow search for its claim."""
+    row = protocol_named(design.protocol)
+    size, buckets, epsilon = wanted.domain_size, design.buckets, design.local_epsilon
     return dataclasses.replace(
         _BASE,
         protocol=row.name,
@@ -75,45 +75,45 @@ def _task(parameters: Parameters, wishes: Wishes) -> Task:
             buckets=buckets,
             local_epsilon=epsilon,
         ),
-        dummies=parameters.dummies,
-        shuffler=parameters.shuffler,
-        delta=wishes.delta,
-        budget_delta=wishes.delta,
-        n_min=wishes.n_min,
-        target_size=wishes.n_users,
-        assumed_honest_fraction=wishes.honest_fraction,
+        dummies=design.dummy_spec,
+        shuffler=design.shuffler,
+        delta=wanted.delta,
+        budget_delta=wanted.delta,
+        n_min=wanted.n_min,
+        target_size=wanted.n_users,
+        assumed_honest_fraction=wanted.honest_fraction,
         local_epsilon=epsilon,
         central_epsilon=0.0,
     )
 
 
-def _claim_of(parameters: Parameters, wishes: Wishes) -> float:
+def _claim_of(design: Design, wanted: Requirements) -> float:
     """The same; infinite where the bound refuses to speak."""
     try:
-        return _claim(_task(parameters, wishes))
+        return _claim(_task(design, wanted))
     except BoundRangeError:
         return math.inf
 
 
-def _with_less_noise(parameters: Parameters) -> Parameters | None:
+def _with_less_noise(design: Design) -> Design | None:
     """Give a few percent less of whatever hides the users; None of whole dummies or coins."""
-    dummies, shuffler = parameters.dummies, parameters.shuffler
+    dummies, shuffler = design.dummy_spec, design.shuffler
     if shuffler.law == "binomial":
         trials = shuffler.trials - math.ceil(0.05 * shuffler.trials)
         fewer = dataclasses.replace(shuffler, trials=trials, most=trials)
-        return dataclasses.replace(parameters, shuffler=fewer)
+        return dataclasses.replace(design, shuffler=fewer)
     if shuffler.law == "geometric":
         lower = dataclasses.replace(shuffler, peak=math.floor(0.9 * shuffler.peak))
-        return dataclasses.replace(parameters, shuffler=lower)
+        return dataclasses.replace(design, shuffler=lower)
     if dummies.law == "each-item":
         rarer = dataclasses.replace(dummies, extra_weight=int(0.96 * dummies.extra_weight))
-        return dataclasses.replace(parameters, dummies=rarer)
+        return dataclasses.replace(design, dummies=rarer)
     if dummies.law == "fractional":
         mean = dummies.expected_per_user
         fewer_dummies = DummySpec.averaging(mean - 0.05 * dummies.extra_chance)
-        return dataclasses.replace(parameters, dummies=fewer_dummies)
+        return dataclasses.replace(design, dummies=fewer_dummies)
     if dummies.per_user == 0:
-        sharper = dataclasses.replace(parameters, local_epsilon=parameters.local_epsilon + 0.1)
+        sharper = dataclasses.replace(design, local_epsilon=design.local_epsilon + 0.1)
         return sharper if sharper.local_epsilon < 20 else None
     return None
 
@@ -127,18 +127,18 @@ def test_a_papers_own_bound_claims_the_target(
 
     Where the bound cannot reach the target, the report keeps it by itself and the note says so.
     """
-    wishes = _wishes(central_epsilon=epsilon, **data)
-    found = published_parameters(protocol, wishes)
+    wanted = _wanted(central_epsilon=epsilon, **data)
+    found = published_design(protocol, wanted)
     if _OUT_OF_REACH in found.note:
         assert epsilon == found.local_epsilon
         return
-    claim = _claim_of(found, wishes)
+    claim = _claim_of(found, wanted)
     less = _with_less_noise(found)
 
     assert claim <= epsilon * (1 + 1e-12)
     if less is not None:
         assert 0.99 * epsilon < claim
-        assert epsilon < _claim_of(less, wishes)
+        assert epsilon < _claim_of(less, wanted)
     else:
         # Whole dummies, or reports as sharp as there are: short by a part of a dummy.
         assert 0.85 * epsilon < claim
@@ -147,12 +147,12 @@ def test_a_papers_own_bound_claims_the_target(
 @pytest.mark.parametrize("protocol", ["murs", "od-hp", "aue", "sageo"])
 def test_the_simulators_task_has_what_was_found(protocol: str) -> None:
     """With the accountant's claim, which is below the paper's but for SAGeo's rounding."""
-    wishes = _wishes(central_epsilon=0.5)
-    found = published_parameters(protocol, wishes)
-    task = task_of(found, wishes)
+    wanted = _wanted(central_epsilon=0.5)
+    found = published_design(protocol, wanted)
+    task = task_of(found, wanted)
 
-    assert (found.dummies, found.shuffler) == (task.dummies, task.shuffler)
-    assert _claim_of(found, wishes) == _claim(task)
+    assert (found.dummy_spec, found.shuffler) == (task.dummies, task.shuffler)
+    assert _claim_of(found, wanted) == _claim(task)
     assert task.central_epsilon <= 0.5 * (1 + 2e-4)
 
 
@@ -169,9 +169,9 @@ def test_what_a_bound_cannot_reach_is_left_to_the_report(
     protocol: str, data: dict[str, Any], epsilon: float
 ) -> None:
     """The target is the local ε, the buckets are those of local hashing, and a note says so."""
-    wishes = _wishes(central_epsilon=epsilon, **data)
-    found = published_parameters(protocol, wishes)
-    buckets = 0 if protocol == "sh" else optimal_buckets(epsilon, wishes.domain_size)
+    wanted = _wanted(central_epsilon=epsilon, **data)
+    found = published_design(protocol, wanted)
+    buckets = 0 if protocol == "sh" else optimal_buckets(epsilon, wanted.domain_size)
 
     assert (epsilon, buckets) == (found.local_epsilon, found.buckets)
     assert _OUT_OF_REACH in found.note
@@ -179,8 +179,8 @@ def test_what_a_bound_cannot_reach_is_left_to_the_report(
 
 def test_a_stand_in_for_a_bound_is_named() -> None:
     """HP-SDP's own is not to be had; SOLH's parameters are taken, and the note says so."""
-    wishes = _wishes(central_epsilon=0.1, **_CITIES)
-    found, murs = (published_parameters(name, wishes) for name in ("hp-sdp", "murs"))
+    wanted = _wanted(central_epsilon=0.1, **_CITIES)
+    found, murs = (published_design(name, wanted) for name in ("hp-sdp", "murs"))
 
     assert (murs.local_epsilon, murs.buckets) == (found.local_epsilon, found.buckets)
     assert "SOLH's bound stands in for the paper's own" == found.note
@@ -190,7 +190,7 @@ def test_a_stand_in_for_a_bound_is_named() -> None:
 @pytest.mark.parametrize(("epsilon", "least", "most"), [(0.1, 7, 13), (0.5, 223, 263)])
 def test_solh_hashes_near_a_third_of_its_blanket(epsilon: float, least: int, most: int) -> None:
     """(b+2)/3 is 10.5 and 248 for the cities; the nearest primes in the error's flat valley."""
-    found = published_parameters("murs", _wishes(central_epsilon=epsilon, **_CITIES))
+    found = published_design("murs", _wanted(central_epsilon=epsilon, **_CITIES))
     blanket = epsilon**2 * 602_324 / (14 * math.log(2e6))
 
     assert least <= found.buckets <= most
@@ -201,13 +201,13 @@ def test_solh_hashes_near_a_third_of_its_blanket(epsilon: float, least: int, mos
 def test_murs_gives_hashing_up_where_plain_items_are_better() -> None:
     """Error of the cities at ε = 1: 1.17e-9 by SH against 3.8e-9 by SOLH; not so at ε = .5."""
     plain, hashed = (
-        published_parameters("murs", _wishes(central_epsilon=epsilon, **_CITIES))
+        published_design("murs", _wanted(central_epsilon=epsilon, **_CITIES))
         for epsilon in (1.0, 0.5)
     )
 
     assert 0 == plain.buckets
-    assert published_parameters(
-        "sh", _wishes(central_epsilon=1.0, **_CITIES)
+    assert published_design(
+        "sh", _wanted(central_epsilon=1.0, **_CITIES)
     ).local_epsilon == pytest.approx(plain.local_epsilon)
     assert hashed.buckets > 0
 
@@ -215,13 +215,13 @@ def test_murs_gives_hashing_up_where_plain_items_are_better() -> None:
 @pytest.mark.parametrize("protocol", ["murs", "hp-sdp", "od-hp", "fe1"])
 def test_two_items_are_not_hashed(protocol: str) -> None:
     """There is no field below two; the items themselves are reported."""
-    assert 0 == published_parameters(protocol, _wishes(**_BIT)).buckets
+    assert 0 == published_design(protocol, _wanted(**_BIT)).buckets
 
 
 def test_od_hp_hashes_only_where_that_gains() -> None:
     """Four dummies a user are too few for 4,000 plain items at ε = .3, and enough for 30."""
-    many = published_parameters("od-hp", _wishes(central_epsilon=0.3, **_WORDS))
-    few = published_parameters("od-hp", _wishes(central_epsilon=0.3, **_SMALL))
+    many = published_design("od-hp", _wanted(central_epsilon=0.3, **_WORDS))
+    few = published_design("od-hp", _wanted(central_epsilon=0.3, **_SMALL))
 
     assert 0 < many.buckets < 4000
     assert 0 == few.buckets
@@ -231,31 +231,19 @@ def test_od_hp_hashes_only_where_that_gains() -> None:
 def test_a_chance_is_rounded_so_that_the_claim_is_no_more(n_users: int) -> None:
     """At ε = 1 a claim a rounding above is outside the bound's range, and none would be made."""
     for protocol in ("fe1", "puredump", "mixdump", "od-hp"):
-        wishes = _wishes(n_users=n_users, domain_size=40, central_epsilon=1.0)
-        assert _claim_of(published_parameters(protocol, wishes), wishes) <= 1
-
-
-def test_flexible_dummies_are_as_few_as_the_bound_allows() -> None:
-    """PureDUMP's part of a dummy: one in two thousand users fewer, and the claim is above."""
-    wishes = _wishes(central_epsilon=0.5, **_CITIES)
-    found = published_parameters("puredump", wishes)
-    weight = found.dummies.extra_weight - EXTRA_WEIGHT_SUM // 2000
-    fewer = dataclasses.replace(found.dummies, extra_weight=weight)
-
-    assert "fractional" == found.dummies.law
-    assert _claim_of(found, wishes) <= 0.5
-    assert _claim_of(dataclasses.replace(found, dummies=fewer), wishes) > 0.5
+        wanted = _wanted(n_users=n_users, domain_size=40, central_epsilon=1.0)
+        assert _claim_of(published_design(protocol, wanted), wanted) <= 1
 
 
 @pytest.mark.parametrize("cap", [1.01, 1.35, 2.5, 9.0])
 @pytest.mark.parametrize("protocol", ["mixdump", "od-hp", "fe1"])
 def test_a_cap_on_messages_binds(protocol: str, cap: float) -> None:
     """Fewer dummies, and more noise or fewer buckets instead; never more messages."""
-    wishes = _wishes(central_epsilon=0.5, messages_cap=cap, **_CITIES)
-    found = published_parameters(protocol, wishes)
+    wanted = _wanted(central_epsilon=0.5, messages_cap=cap, **_CITIES)
+    found = published_design(protocol, wanted)
 
-    assert 1 + found.dummies.expected_per_user <= cap + 1e-6
-    assert _claim_of(found, wishes) <= 0.5 or _OUT_OF_REACH in found.note
+    assert 1 + found.dummy_spec.expected_per_user <= cap + 1e-6
+    assert _claim_of(found, wanted) <= 0.5 or _OUT_OF_REACH in found.note
 
 
 @pytest.mark.parametrize(("protocol", "messages"), [("puredump", "32"), ("aue", "462.9")])
@@ -264,18 +252,18 @@ def test_dummies_that_cannot_be_traded_do_not_pass_a_cap(protocol: str, messages
     with pytest.raises(
         PlanError, match=f"{protocol} would take {messages} messages a user; the messages cap is 5"
     ):
-        published_parameters(protocol, _wishes(central_epsilon=0.1, messages_cap=5.0, **_CITIES))
+        published_design(protocol, _wanted(central_epsilon=0.1, messages_cap=5.0, **_CITIES))
 
 
 @pytest.mark.parametrize("protocol", ["sh", "murs", "hp-sdp", "mixdump", "od-hp"])
 @pytest.mark.parametrize("cap", [0.3, 2.0])
 def test_a_cap_on_the_local_epsilon_binds(protocol: str, cap: float) -> None:
     """No report gives away more, and no bound claims more for it."""
-    wishes = _wishes(central_epsilon=1.0, local_cap=cap, **_CITIES)
-    found = published_parameters(protocol, wishes)
+    wanted = _wanted(central_epsilon=1.0, local_cap=cap, **_CITIES)
+    found = published_design(protocol, wanted)
 
     assert found.local_epsilon <= cap * (1 + 1e-12)
-    assert _claim_of(found, wishes) <= 1 or _OUT_OF_REACH in found.note
+    assert _claim_of(found, wanted) <= 1 or _OUT_OF_REACH in found.note
 
 
 @pytest.mark.parametrize("protocol", ["aue", "puredump", "fe1", "sbin", "sageo"])
@@ -284,38 +272,38 @@ def test_reports_without_noise_are_refused_where_the_local_epsilon_is_capped(pro
     with pytest.raises(
         PlanError, match=f"{protocol} reports without local noise; the local cap is 4"
     ):
-        published_parameters(protocol, _wishes(local_cap=4.0, **_CITIES))
+        published_design(protocol, _wanted(local_cap=4.0, **_CITIES))
 
 
 def test_what_a_paper_has_no_answer_to_is_refused() -> None:
     """In a sentence with the number that is out of range."""
     with pytest.raises(PlanError, match="no paper states a bound for hybrid"):
-        published_parameters("hybrid", _wishes())
+        published_design("hybrid", _wanted())
     with pytest.raises(PlanError, match="ddps collects a bit; the domain size is 30"):
-        published_parameters("ddps", _wishes())
+        published_design("ddps", _wanted())
     with pytest.raises(PlanError, match=r"a chance of 15\.2 at 20000 users; it must be below 1"):
-        published_parameters("aue", _wishes(central_epsilon=0.1))
+        published_design("aue", _wanted(central_epsilon=0.1))
     with pytest.raises(PlanError, match="even for two buckets; the messages cap leaves 0"):
-        published_parameters("fe1", _wishes(messages_cap=1.0, **_CITIES))
+        published_design("fe1", _wanted(messages_cap=1.0, **_CITIES))
     with pytest.raises(PlanError, match=r"fe1 needs 4\.64 dummies a user even for two buckets"):
-        published_parameters("fe1", _wishes(central_epsilon=0.1))
+        published_design("fe1", _wanted(central_epsilon=0.1))
 
 
 @pytest.mark.parametrize("accounted", [0.5, 1.0])
 def test_only_honest_users_count(accounted: float) -> None:
     """A bound is met by the users assumed honest, and their dummies."""
     for protocol in ("murs", "mixdump", "od-hp", "puredump", "fe1"):
-        wishes = _wishes(central_epsilon=0.5, honest_fraction=accounted, **_CITIES)
-        found = published_parameters(protocol, wishes)
-        assert 0.98 * 0.5 <= _claim_of(found, wishes) <= 0.5 * (1 + 1e-12), protocol
+        wanted = _wanted(central_epsilon=0.5, honest_fraction=accounted, **_CITIES)
+        found = published_design(protocol, wanted)
+        assert 0.98 * 0.5 <= _claim_of(found, wanted) <= 0.5 * (1 + 1e-12), protocol
 
 
 @pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-oue", "ldp-blh", "ldp-olh"])
 def test_without_a_shuffler_the_target_is_the_local_epsilon(protocol: str) -> None:
     """Or the cap, if that is less; or 20, and then a note says so."""
-    found = published_parameters(protocol, _wishes(central_epsilon=0.5))
-    capped = published_parameters(protocol, _wishes(central_epsilon=0.5, local_cap=0.25))
-    largest = published_parameters(protocol, _wishes(central_epsilon=40.0))
+    found = published_design(protocol, _wanted(central_epsilon=0.5))
+    capped = published_design(protocol, _wanted(central_epsilon=0.5, local_cap=0.25))
+    largest = published_design(protocol, _wanted(central_epsilon=40.0))
 
     assert (0.5, "") == (found.local_epsilon, found.note)
     assert 0.25 == capped.local_epsilon

@@ -1,0 +1,237 @@
+"""
+Designs for texts, numbers and pairs: the largest local ε that keeps a guarantee. Pure.
+
+Each protocol of the kind gets as much local ε as the guarantee allows, checked on the very task
+that would be published.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from analyzer.task_builder import complete
+from common.accounting.guarantees import Terms
+from common.errors import PlanError
+from common.mechanisms.rappor import bloom
+from common.mechanisms.registry import number_mechanism_of, priv_kv_of, rappor_of
+from common.protocols import Kind
+from common.task.draft import TaskDraft, TextDraft
+from common.task.specs import INSTANT_SUM, PERMANENT_SUM, NumberSpec, RapporSpec, spec_as
+from common.task.task import MAX_LOCAL_EPSILON, Task
+from deploy.planning.requirements import MIN_LOCAL_CAP, Requirements
+
+UNUSED_KEY: Final = bytes(31) + b"\x09"
+"""Stands for a task's public keys where nothing is sealed."""
+UNUSED_DEADLINE: Final = 4_000_000_000
+BIASED: Final = frozenset({"multi-rphm"})
+"""Protocols whose error exceeds the prediction: a projection leaves something out."""
+_MIN_EPSILON: Final = MIN_LOCAL_CAP[False]
+_REL_TOL: Final = 1e-2
+"""How closely the largest local ε is found."""
+_SPREAD: Final = np.linspace(-1, 1, 5)
+"""Numbers for which an error is predicted: spread evenly over the range."""
+_OWNERS: Final = 0.5
+"""Share of owners for which an error is predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueDesign:
+    """A protocol with its parameters, for values that are no items: a draft and its task."""
+
+    base: TaskDraft
+    """Its key and deadline are unused ones."""
+    task: Task
+
+    @property
+    def protocol(self) -> str:
+        """The protocol's name."""
+        return self.task.protocol
+
+    @property
+    def local_epsilon(self) -> float:
+        """The task's claim."""
+        return self.task.local_epsilon
+
+    @property
+    def bytes_per_user(self) -> int:
+        """Length of a submission's envelope."""
+        return self.task.envelope_bytes
+
+    @property
+    def biased(self) -> bool:
+        """Whether the error exceeds the prediction."""
+        return self.protocol in BIASED
+
+    @property
+    def note(self) -> str:
+        """Nothing: the parameters need no explanation."""
+        return ""
+
+    def terms(self, wanted: Requirements) -> Terms:
+        """Return what the guarantees of the task follow from."""
+        del wanted
+        return Terms.of(self.task)
+
+    def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
+        """Return the draft of the task."""
+        del wanted
+        return dataclasses.replace(self.base, shuffler_key=shuffler_key, deadline=deadline)
+
+
+def value_design(protocol: str, wanted: Requirements) -> ValueDesign:
+    """
+    Return a protocol with the largest local ε that keeps the guarantee.
+
+    Raises:
+        PlanError: None does.
+        TaskError: The requirements break a rule of the protocol's tasks.
+
+    Cost: some ten tasks, tenths of a second each.
+    """
+    most = min(wanted.local_cap, MAX_LOCAL_EPSILON)
+    high = _kept(protocol, most, wanted)
+    if high is not None:
+        return high
+    low = max(_MIN_EPSILON, min(most, wanted.central_epsilon))  # shuffling never adds to it
+    found = _kept(protocol, low, wanted)
+    while found is not None and most > low * (1 + _REL_TOL):
+        middle = math.sqrt(low * most)
+        better = _kept(protocol, middle, wanted)
+        if better is None:
+            most = middle
+        else:
+            found, low = better, middle
+    if found is None:
+        raise PlanError(
+            f"no local epsilon keeps a central epsilon of {wanted.central_epsilon:g} at delta "
+            f"{wanted.delta:g} with {wanted.n_min} users: more users, a larger epsilon or a larger "
+            "delta would do"
+        )
+    return found
+
+
+def _kept(protocol: str, local_epsilon: float, wanted: Requirements) -> ValueDesign | None:
+    """Return the design with a local ε, if its task's claim keeps the guarantee."""
+    draft = _draft(protocol, local_epsilon, wanted)
+    if draft is None:
+        return None
+    task = complete(draft, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+    if task.central_epsilon > wanted.central_epsilon or task.local_epsilon > wanted.local_cap:
+        return None
+    return ValueDesign(base=draft, task=task)
+
+
+def _draft(protocol: str, local_epsilon: float, wanted: Requirements) -> TaskDraft | None:
+    draft = TaskDraft(
+        protocol=protocol,
+        domain_size=wanted.domain_size,
+        local_epsilon=local_epsilon,
+        delta=wanted.delta,
+        n_min=wanted.n_min,
+        target_size=wanted.n_users,
+        deadline=UNUSED_DEADLINE,
+        shuffler_key=UNUSED_KEY,
+        assumed_honest_fraction=wanted.honest_fraction,
+        **wanted.draft_fields,
+    )
+    if wanted.kind != "string":
+        return draft
+    texts = _with_instant_noise(
+        draft.texts or _default_texts(0 if draft.labels else 32, local_epsilon), local_epsilon
+    )
+    return None if texts is None else dataclasses.replace(draft, texts=texts, local_epsilon=0.0)
+
+
+def _default_texts(bits: int, local_epsilon: float) -> TextDraft:
+    """
+    Return the usual filter, with less permanent noise for a larger ε.
+
+    Only the product of the two noises matters for a report that is given once. f stays at a half
+    while the instantaneous noise can make up for it, and is as large as it may be otherwise.
+    """
+    usual = TextDraft(bits=bits)
+    most = math.floor((1 - _signal(usual, local_epsilon)) * PERMANENT_SUM) / PERMANENT_SUM
+    return dataclasses.replace(usual, permanent=min(usual.permanent, most))
+
+
+def _signal(texts: TextDraft, local_epsilon: float) -> float:
+    """Return s = q* - p* of a bit whose odds of being shown truly are e^(ε/2h): (1+s)/(1-s)."""
+    return math.tanh(local_epsilon / (4 * texts.hashes))
+
+
+def _with_instant_noise(texts: TextDraft, local_epsilon: float) -> TextDraft | None:
+    """
+    Choose p = 1 - q for a local ε, and leave the permanent noise as it is: s = (1-f)(q-p).
+
+    Where even p = 0 gives away less, p is 0; None where p would be a half.
+    """
+    if not 0 <= texts.permanent < 1:
+        raise PlanError(f"permanent is {texts.permanent}; it must be at least 0 and below 1")
+    spread = min(1.0, _signal(texts, local_epsilon) / (1 - texts.permanent))
+    unset = math.floor((1 - spread) / 2 * INSTANT_SUM + 1) / INSTANT_SUM if spread < 1 else 0.0
+    if unset >= 1 / 2:
+        return None
+    return dataclasses.replace(texts, unset=unset, set=1 - unset)
+
+
+def predicted_mse(task: Task, n_users: int) -> float:
+    """
+    Predict the mean squared error of what a task would release.
+
+    For numbers that of a mean, of people spread evenly over the range; for keys that of the share
+    of a key that half of all own; for texts that of a rare text's share. The last is a floor: a
+    decoder that looks for as many candidates as an eighth of all cohorts' bits adds a seventh, more
+    candidates add a multiple, and so do frequent texts that are no candidates.
+    """
+    return _MSE[task.kind](task, n_users)
+
+
+def _pair_mse(task: Task, n_users: int) -> float:
+    owners = np.full(task.domain_size, _OWNERS)
+    expected = priv_kv_of(task).expected(owners, np.zeros(task.domain_size), n_users)
+    return float((expected.frequency_errors**2).mean())
+
+
+def _number_mse(task: Task, n_users: int) -> float:
+    numbers = spec_as(task.mechanism, NumberSpec)
+    half = (numbers.high - numbers.low) / 2
+    people = np.repeat(_SPREAD[:, np.newaxis], task.domain_size, axis=1)
+    of_one = number_mechanism_of(task).variance(people) * len(people)
+    return float(half**2 * of_one.mean() / n_users)
+
+
+def _text_mse(task: Task, n_users: int) -> float:
+    """
+    Return the variance of the decoder's estimate of a rare text that is alone.
+
+    A label's own bit has that of its noise, p*(1-p*) / (n·(q*-p*)²) [EPK14]. A bit i of a filter is
+    also set by a share b_i of the people, by other texts: that is noise, and which texts meet in a
+    cohort where their hashes collide is a lottery, of variance b_i(1-b_i)(1-1/m) each.
+    """
+    spec, rappor = spec_as(task.mechanism, RapporSpec), rappor_of(task)
+    signal = rappor.set_chance - rappor.unset_chance
+    of_unset, of_set = (
+        chance * (1 - chance) / signal**2 for chance in (rappor.unset_chance, rappor.set_chance)
+    )
+    if spec.encoding == "labels":
+        return of_unset / n_users
+    others = 1 - (1 - bloom.hash_chances(spec.bits)) ** spec.hashes
+    leverage = others * (1 - others)
+    noise = of_unset + others * (of_set - of_unset)
+    lottery = leverage * (1 - 1 / spec.cohorts)
+    return float((leverage * (noise + lottery)).sum() / (n_users * leverage.sum() ** 2))
+
+
+_MSE: Final[Mapping[Kind, Callable[[Task, int], float]]] = MappingProxyType(
+    {
+        "string": _text_mse,
+        "mean": _number_mse,
+        "vector": _number_mse,
+        "key-value": _pair_mse,
+    }
+)

@@ -1,1 +1,0 @@
-"""Mechanisms of a trusted collector, for comparison."""

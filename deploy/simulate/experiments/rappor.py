@@ -1,0 +1,277 @@
+"""
+RAPPOR of strings whose people are known, under several settings side by side.
+
+COVID-19 cases by US state, after [HZ22]: the paper's 26 states and parameters are not in the text
+that could be read, so it is the first 26 by alphabet, or all 50, and settings of this project's
+own. And strings of exponential shares among candidates that nobody holds, after the simulations of
+[EPK14] and the demonstration of [GRappor]. Reports are not made one by one: their tally is drawn
+from its exact distribution.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.mechanisms.base import Counts
+from common.mechanisms.rappor.rappor import Rappor
+from common.messages.guarantee import rounded_up
+from deploy.datasets.catalogue import COVID_US_STATES, load
+from deploy.results.rappor.decoder import Decoding, benjamini_hochberg, bonferroni, decode
+from deploy.simulate.experiments.report import Progress, Report, ReportTable, unreported
+from deploy.simulate.plot import Panel, Series
+from deploy.terminal.json_output import number_or_text
+
+_NO_STATES: Final = (
+    *("American Samoa", "Diamond Princess", "District of Columbia", "Grand Princess", "Guam"),
+    *("Northern Mariana Islands", "Puerto Rico", "Virgin Islands"),
+)
+"""Rows of the data set that are territories, a district, or ships."""
+_PRESENT: Final = 100
+_ABSENT: Final = 100
+_USERS: Final = 1_000_000
+_SCALE: Final = 20.0
+"""Ranks over which a share falls to 1/e. The paper does not state it, and the number of finds
+depends on it strongly."""
+LEVEL: Final = 0.05
+"""Of a detection, over all candidates."""
+_MAX_NAMES: Final = 60
+"""Candidates up to which a picture names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RapporSetting:
+    """RAPPOR's parameters by the letters of its paper [EPK14]."""
+
+    k: int
+    h: int
+    m: int
+    f: Fraction
+    p: Fraction
+    q: Fraction
+
+    def mechanism(self) -> Rappor:
+        """
+        Build the mechanism of a Bloom filter.
+
+        Raises:
+            TaskError: A number is out of its range.
+        """
+        spec = Rappor.specify(
+            bits=self.k, hashes=self.h, cohorts=self.m, f=self.f, p=self.p, q=self.q
+        )
+        return Rappor.of(spec, ())
+
+
+_HALF, _QUARTER, _THREE_QUARTERS = Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)
+_DEMONSTRATION: Final = RapporSetting(k=32, h=1, m=64, f=_HALF, p=_QUARTER, q=_THREE_QUARTERS)
+"""The public demonstration's [GRappor]."""
+STATE_SETTINGS: Final = (
+    RapporSetting(k=32, h=2, m=16, f=_HALF, p=_HALF, q=_THREE_QUARTERS),
+    _DEMONSTRATION,
+    RapporSetting(k=128, h=2, m=8, f=_THREE_QUARTERS, p=_HALF, q=_THREE_QUARTERS),
+)
+EXPONENTIAL_SETTINGS: Final = (
+    # The paper's simulations have the noise, and its Chrome collection the filter's length.
+    RapporSetting(k=128, h=2, m=16, f=_HALF, p=_HALF, q=_THREE_QUARTERS),
+    _DEMONSTRATION,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decoded:
+    """One setting, and what was decoded of one report from each person."""
+
+    setting: RapporSetting
+    mechanism: Rappor
+    people: Counts
+    """By candidate, shape (M,); candidates that nobody holds have 0."""
+    decoding: Decoding
+
+    @property
+    def l1(self) -> float:
+        """Sum over all candidates of how far the estimated share is off."""
+        return float(np.abs(self.decoding.counts - self.people).sum() / self.people.sum())
+
+    @property
+    def rmse(self) -> float:
+        """Root mean square, over all candidates, of how far the estimated count is off."""
+        return float(np.sqrt(((self.decoding.counts - self.people) ** 2).mean()))
+
+    def detected(self, *, strictly: bool) -> NDArray[np.bool_]:
+        """Return which candidates are detected: by Bonferroni, or by Benjamini and Hochberg."""
+        reject = bonferroni if strictly else benjamini_hochberg
+        return reject(self.decoding.p_values, LEVEL)
+
+    def found(self, *, strictly: bool) -> tuple[int, int]:
+        """Return how many detected candidates people hold, and how many nobody holds."""
+        detected, held = self.detected(strictly=strictly), self.people > 0
+        return int((detected & held).sum()), int((detected & ~held).sum())
+
+
+def states(seed: int, progress: Progress, n_states: int = 26) -> Report:
+    """Collect a report of every case in the first states by alphabet."""
+    names, people = state_people(n_states)
+    title = f"COVID-19 cases until 18 April 2021 in {n_states} US states"
+    return _report(title, names, collect(names, people, STATE_SETTINGS, seed, progress), seed)
+
+
+def exponential(seed: int, progress: Progress) -> Report:
+    """Collect strings v1, v2, … of falling shares; nobody holds the candidates w1, w2, …."""
+    names = [f"v{rank}" for rank in range(1, _PRESENT + 1)]
+    names += [f"w{rank}" for rank in range(1, _ABSENT + 1)]
+    people = np.append(exponential_people(_PRESENT, _USERS), np.zeros(_ABSENT, dtype=np.int64))
+    title = f"{_PRESENT} strings of exponential shares, and {_ABSENT} that nobody holds"
+    return _report(title, names, collect(names, people, EXPONENTIAL_SETTINGS, seed, progress), seed)
+
+
+def state_people(n_states: int) -> tuple[list[str], Counts]:
+    """Return the first states by alphabet, and their cases."""
+    data = load(COVID_US_STATES)
+    rows = [row for row, label in enumerate(data.labels) if label not in _NO_STATES]
+    first = sorted(rows, key=lambda row: data.labels[row])[:n_states]
+    return [data.labels[row] for row in first], data.counts[first]
+
+
+def exponential_people(present: int, n_users: int, scale: float = _SCALE) -> Counts:
+    """Share people out: to rank r in proportion to e^(-r/scale), by the largest remainders."""
+    weights = np.exp(-np.arange(present) / scale)
+    exact = weights / weights.sum() * n_users
+    people: Counts = exact.astype(np.int64)
+    left = n_users - int(people.sum())
+    people[np.argsort(people - exact, kind="stable")[:left]] += 1
+    return people
+
+
+def collect(
+    names: Sequence[str],
+    people: Counts,
+    settings: Sequence[RapporSetting],
+    seed: int,
+    progress: Progress = unreported,
+) -> list[Decoded]:
+    """
+    Collect a report from everybody under each setting, and decode.
+
+    Args:
+        names: Candidates.
+        people: How many hold each, shape (M,).
+        settings: Each collected with a generator of its own.
+        seed: Of all randomness.
+        progress: Called after each setting.
+
+    Raises:
+        TaskError: A setting is out of range, or cannot tell two candidates apart.
+
+    Cost: a second for some hundred candidates.
+    """
+    found = list[Decoded]()
+    seeds = np.random.SeedSequence(seed).spawn(len(settings))
+    for setting, each in zip(settings, seeds, strict=True):
+        mechanism, held = setting.mechanism(), np.flatnonzero(people)
+        texts = [names[place] for place in held.tolist()]
+        cells = mechanism.sample_cells(people[held], texts, np.random.default_rng(each))
+        decoding = decode(mechanism, cells, names, level=LEVEL)
+        found.append(
+            Decoded(setting=setting, mechanism=mechanism, people=people, decoding=decoding)
+        )
+        progress(len(found), len(settings))
+    return found
+
+
+def _report(title: str, names: Sequence[str], found: Sequence[Decoded], seed: int) -> Report:
+    people = found[0].people
+    held = int((people > 0).sum())
+    fdr = (
+        f"(FDR): of what is found, an expected share of {LEVEL:g} at most is false (Benjamini and "
+        "Hochberg)."
+    )
+    table = ReportTable(
+        rows=[_cells(each) for each in found],
+        dispensable=("off the list", "RMSE", "false (FDR)", "found (FDR)"),
+        column_notes={
+            "found": f"Found: the chance of any false one is at most {LEVEL:g} (Bonferroni).",
+            "found (FDR)": fdr,
+            "L1": "L1 is how far shares are off, the sum over all candidates.",
+            "RMSE": "RMSE is how far counts are off, the root of the mean square over these.",
+            "off the list": "Off the list: people whose string is no candidate, ± one standard "
+            "error.",
+        },
+    )
+    return Report(
+        title=title,
+        explanation=f"{people.sum():,} reports, {held} of {len(names)} candidates held by anybody; "
+        f"seed {seed}.",
+        tables=[table],
+        figures=[_figures(each, names) for each in found],
+        panels=[_panel(each, names) for each in found],
+    )
+
+
+def _cells(found: Decoded) -> dict[str, str]:
+    decoding = found.decoding
+    strict, lenient = found.found(strictly=True), found.found(strictly=False)
+    letters = dataclasses.asdict(found.setting)
+    return {
+        **{letter: f"{float(value):g}" for letter, value in letters.items()},
+        "ε report": rounded_up(found.mechanism.local_epsilon),
+        "ε for good": rounded_up(found.mechanism.permanent_epsilon),
+        "L1": f"{found.l1:.4f}",
+        "RMSE": f"{found.rmse:,.0f}",
+        "found": str(strict[0]),
+        "false": str(strict[1]),
+        "found (FDR)": str(lenient[0]),
+        "false (FDR)": str(lenient[1]),
+        "off the list": f"{decoding.unexplained:,.0f} ± {decoding.unexplained_error:,.0f}",
+    }
+
+
+def _figures(found: Decoded, names: Sequence[str]) -> dict[str, Any]:
+    decoding, letters = found.decoding, dataclasses.asdict(found.setting)
+    return {
+        **{letter: float(value) for letter, value in letters.items()},
+        "local_epsilon": found.mechanism.local_epsilon,
+        "permanent_epsilon": number_or_text(found.mechanism.permanent_epsilon),
+        "candidates": list(names),
+        "people": found.people.tolist(),
+        "counts": decoding.counts.tolist(),
+        "standard_errors": decoding.standard_errors.tolist(),
+        "p_values": decoding.p_values.tolist(),
+        "detected": found.detected(strictly=True).tolist(),
+        "detected_by_false_discovery_rate": found.detected(strictly=False).tolist(),
+        "unexplained": decoding.unexplained,
+        "unexplained_error": decoding.unexplained_error,
+        "l1": found.l1,
+    }
+
+
+def _panel(found: Decoded, names: Sequence[str]) -> Panel:
+    """Return shares with their estimates, ± two standard errors."""
+    errors = 2 * found.decoding.standard_errors / found.decoding.n_reports
+    places = [float(place) for place in range(len(names))]
+    truth, estimates = found.people / found.people.sum(), found.decoding.shares
+    letters = dataclasses.asdict(found.setting).items()
+    held, false = found.found(strictly=True)
+    parameters = ", ".join(f"{letter} = {float(value):g}" for letter, value in letters)
+    few = len(names) <= _MAX_NAMES
+    return Panel(
+        title=f"{parameters}\n{held} found, {false} falsely; L1 {found.l1:.4f}",
+        x_label="" if few else "candidates, those that people hold first",
+        y_label="share",
+        series=[
+            Series(name="people who hold it", x=places, y=truth.tolist(), line=""),
+            Series(
+                name="estimate ± 2 standard errors",
+                x=places,
+                y=estimates.tolist(),
+                error=errors.tolist(),
+                line="",
+            ),
+        ],
+        log=False,
+        ticks=dict(enumerate(names)) if few else {},
+    )

@@ -1,0 +1,151 @@
+"""Plans for texts, numbers and pairs: the guarantee is kept and used up, by the very task."""
+
+import dataclasses
+from functools import cache
+from typing import Any
+
+import pytest
+
+from analyzer.task_builder import complete
+from common.errors import PlanError, TaskError
+from common.mechanisms.registry import randomizer_of
+from common.protocols import Kind, protocol_named, protocols_of
+from common.task.draft import NumberDraft, TextDraft
+from common.task.specs import RapporSpec, spec_as
+from deploy.planning.planner import Plan, plan
+from deploy.planning.value_design import (
+    UNUSED_KEY,
+    ValueDesign,
+    predicted_mse,
+    value_design,
+)
+from tests.support.kind_tasks import OTHER_KINDS
+from tests.support.requirements import planned_value_design, value_requirements
+
+
+@cache
+def _capped(kind: Kind) -> Plan:
+    """Plan with a local cap that is the first tried and is kept, which is quick."""
+    return plan(value_requirements(kind, local_cap=0.75))
+
+
+@cache
+def _design(protocol: str, central_epsilon: float) -> ValueDesign:
+    """Search without a cap, for few users, which is quicker."""
+    kind = protocol_named(protocol).kind
+    wanted = value_requirements(kind, n_users=500, central_epsilon=central_epsilon)
+    return value_design(protocol, wanted)
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
+    """By the task's own claim for n_min users; unbiased designs come first, then by error."""
+    found = _capped(kind)
+    predictions = (found.best, *found.runners_up)
+    designs = [planned_value_design(each) for each in predictions]
+
+    assert set(protocols_of(kind)) == {design.protocol for design in designs}
+    for design in designs:
+        assert design.task.central_epsilon <= 0.5
+        assert 0.7 < design.local_epsilon <= 0.75
+        assert randomizer_of(design.task).keeps_promise(design.local_epsilon)
+        assert (4000, 5000) == (design.task.n_min, design.task.target_size)
+    order = [(planned_value_design(each).biased, each.mse) for each in predictions]
+    assert order == sorted(order)
+    assert not order[0][0]
+    assert found.promise.epsilon <= designs[0].task.central_epsilon
+    assert found.promise in found.guarantees
+
+
+@pytest.mark.parametrize("protocol", [pytest.param("duchi", marks=pytest.mark.slow), "priv-kv"])
+def test_the_guarantee_is_used_up_where_no_cap_binds(protocol: str) -> None:
+    """Within a twentieth; and a larger one never gives a larger error."""
+    assert 0.95 * 0.5 < _design(protocol, 0.5).task.central_epsilon <= 0.5
+    errors = [predicted_mse(_design(protocol, epsilon).task, 500) for epsilon in (0.25, 0.5)]
+    assert errors[0] >= errors[1]
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_no_design_keeps_an_impossible_guarantee(kind: Kind) -> None:
+    """Ten people do not hide each other; the message says what would do."""
+    with pytest.raises(PlanError, match="more users, a larger epsilon or a larger delta"):
+        plan(value_requirements(kind, n_users=10, central_epsilon=1e-4))
+
+
+def test_a_protocol_without_such_a_task_is_left_out() -> None:
+    """Projections of 4,000 numbers would be too large; the others are planned."""
+    found = plan(value_requirements("vector", domain_size=4000, local_cap=1.0))
+    planned = {each.design.protocol for each in (found.best, *found.runners_up)}
+
+    assert set(protocols_of("vector")) - {"multi-rphm"} == planned
+    assert "their product may be at most" in found.left_out["multi-rphm"]
+    with pytest.raises(TaskError, match="domain_size is 8193"):
+        plan(value_requirements("vector", domain_size=8193))
+
+
+def test_an_error_is_in_the_units_of_the_range_and_falls_with_the_users() -> None:
+    """A range twelve times as wide has 144 times the squared error."""
+    wide = {"numbers": NumberDraft(low=0.0, high=24.0)}
+    narrow, twelvefold = (
+        value_design("duchi", value_requirements(local_cap=1.0, draft_fields=fields)).task
+        for fields in ({}, wide)
+    )
+
+    assert 144 * predicted_mse(narrow, 5000) == pytest.approx(predicted_mse(twelvefold, 5000))
+    assert predicted_mse(narrow, 1000) == pytest.approx(4 * predicted_mse(narrow, 4000))
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def _rappor(**changes: Any) -> ValueDesign:
+    return value_design("rappor", value_requirements("string", **changes))
+
+
+def test_a_tighter_cap_gives_texts_a_larger_error() -> None:
+    """It takes from the instantaneous response."""
+    looser, tighter = (predicted_mse(_rappor(local_cap=cap).task, 5000) for cap in (0.75, 0.5))
+
+    assert looser < tighter
+
+
+@pytest.mark.slow
+def test_labels_are_planned_with_a_bit_each() -> None:
+    """Basic RAPPOR, without stating how many bits."""
+    found = _rappor(domain_size=3, draft_fields={"labels": ("a", "b", "c")})
+
+    assert 3 == spec_as(found.task.mechanism, RapporSpec).bits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("central", "cap"), [(3.0, 8.0), (0.5, 4.0), (0.05, 4.0)])
+def test_texts_use_what_is_allowed(central: float, cap: float) -> None:
+    """
+    Without stated permanent noise one of the two caps binds, to a hundredth or f's next step.
+
+    And no filter of another f that keeps the guarantee errs by a tenth less.
+    """
+    found = _rappor(central_epsilon=central, local_cap=cap)
+    used = max(found.task.central_epsilon / central, found.local_epsilon / cap)
+
+    assert 0.97 <= used <= 1
+    for permanent in (0.05, 0.25, 0.5):
+        texts = {"texts": TextDraft(permanent=permanent)}
+        other = _rappor(central_epsilon=central, local_cap=cap, draft_fields=texts)
+        assert predicted_mse(found.task, 5000) <= 1.1 * predicted_mse(other.task, 5000)
+
+
+def test_stated_permanent_noise_is_kept() -> None:
+    """Only the instantaneous noise is chosen."""
+    texts = TextDraft(permanent=0.75, hashes=2, cohorts=8)
+    found = _rappor(draft_fields={"texts": texts}, central_epsilon=20.0)
+
+    assert found.base.texts == dataclasses.replace(texts, unset=0.0, set=1.0)
+
+
+def test_the_draft_of_a_plan_makes_the_same_claim_again() -> None:
+    """It is what was checked, and not a rounding of it."""
+    best = planned_value_design(_capped("key-value").best)
+    again = complete(best.base, analyzer_key=UNUSED_KEY, nonce=bytes(32))
+
+    assert best.task == again

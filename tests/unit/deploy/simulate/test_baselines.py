@@ -1,0 +1,94 @@
+"""Errors of a trusted collector, against their distributions and the literature."""
+
+import math
+from fractions import Fraction
+from itertools import product
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.accounting.gaussian import gaussian_delta
+from deploy.planning.planner import central_gaussian_mse
+from deploy.simulate.baselines import CentralErrors, exponential_mechanism, permute_and_flip
+from tests.support.requirements import small_requirements
+
+_2_LN_2: Final = 2 * math.log(2)
+"""At this ε a coin's chance is 2^-gap: a fraction."""
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.3, 20.0])
+def test_the_errors_of_shares_are_those_of_the_noise(epsilon: float) -> None:
+    """Laplace noise of scale 2/ε in whole counts, summed; Gaussian noise as the planner has it."""
+    found = CentralErrors.of_items(np.array([6000, 4000]), epsilon, 1e-6)
+    x = np.arange(-5000, 5001)
+    weights = np.exp(-np.abs(x) * epsilon / 2)
+
+    assert x**2 @ weights / weights.sum() / 1e8 == pytest.approx(found.laplace_mse, rel=1e-9)
+    wanted = small_requirements(n_users=10_000, central_epsilon=epsilon)
+    assert central_gaussian_mse(wanted) == pytest.approx(found.gaussian_mse)
+    mu = math.sqrt(2 / found.gaussian_mse) / 10_000
+    assert gaussian_delta(mu, epsilon) == pytest.approx(1e-6, rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_the_errors_of_means_grow_with_the_numbers(size: int) -> None:
+    """Laplace noise by their square, Gaussian noise by their number; in the range's units."""
+    one = CentralErrors.of_means(1000, 1, 12.0, 0.5, 1e-6)
+    found = CentralErrors.of_means(1000, size, 12.0, 0.5, 1e-6)
+
+    assert 2 * (24 * size / 0.5 / 1000) ** 2 == pytest.approx(found.laplace_mse)
+    assert size * one.gaussian_mse == pytest.approx(found.gaussian_mse)
+    mu = 24 / 1000 / math.sqrt(one.gaussian_mse)
+    assert gaussian_delta(mu, 0.5) == pytest.approx(1e-6, rel=1e-5)
+
+
+def _exact(gaps: tuple[int, ...]) -> list[Fraction]:
+    """Return the distribution of permute-and-flip at ε = 2·ln 2, by every outcome of all coins."""
+    chances = [Fraction(1, 2**gap) for gap in gaps]
+    law = [Fraction(0)] * len(gaps)
+    for shown in product((False, True), repeat=len(gaps)):
+        outcomes = zip(chances, shown, strict=True)
+        weight = math.prod(chance if heads else 1 - chance for chance, heads in outcomes)
+        for place, heads in enumerate(shown):
+            if heads:
+                law[place] += Fraction(weight) / sum(shown)
+    return law
+
+
+@pytest.mark.parametrize(
+    "gaps", [(0,), (0, 0), (1, 0), (0, 3, 2), (0, 0, 0, 1), (9, 0, 8, 1, 9, 0), (0, 10, 7)]
+)
+def test_choices_have_the_distribution_of_all_outcomes_of_the_coins(gaps: tuple[int, ...]) -> None:
+    """Permute-and-flip by enumeration; the exponential mechanism in proportion to its weights."""
+    values = np.array(gaps, dtype=np.float64)
+    exact = [float(each) for each in _exact(gaps)]
+    weights = 2.0**-values
+
+    np.testing.assert_allclose(permute_and_flip(values, _2_LN_2), exact, rtol=1e-9)
+    exponential = exponential_mechanism(values, _2_LN_2)
+    np.testing.assert_allclose(exponential, weights / weights.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-3, 1.0, 1000.0])
+def test_chances_of_many_candidates_add_to_one(epsilon: float) -> None:
+    """A hundred thousand of all kinds; hopeless ones overflow nothing."""
+    gaps = np.append(np.random.default_rng(1).geometric(1e-3, 100_000), [0.0, 1e15])
+
+    assert 1 == pytest.approx(permute_and_flip(gaps, epsilon).sum(), abs=1e-9)
+    assert 1 == pytest.approx(exponential_mechanism(gaps, epsilon).sum(), abs=1e-9)
+
+
+@given(st.lists(st.integers(0, 60), min_size=2, max_size=12), st.floats(0.01, 5.0))
+def test_permute_and_flip_never_regrets_more(people: list[int], epsilon: float) -> None:
+    """Than the exponential mechanism, and neither more than 2·ln(n)/ε, the bound of both."""
+    counts = np.array([*people, 61])
+    found = CentralErrors.of_items(counts, epsilon, 1e-6)
+    total, n = counts.sum(), len(counts)
+
+    assert found.regret is not None
+    assert found.exponential_regret is not None
+    assert found.regret <= found.exponential_regret + 1e-9
+    assert found.exponential_regret * total <= 2 * math.log(n) / epsilon + 1e-6
