@@ -13,7 +13,7 @@ from common.protocols import Kind
 from deploy.planning.kind_planning import KindDesign, KindPlan
 from deploy.planning.plan_view import DAYS_TO_DEADLINE
 from deploy.tasks.drafts import as_toml
-from deploy.tasks.guarantee_table import show_promises
+from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.json_output import guarantee_as_json
 from deploy.terminal.tables import add_columns, print_whole
 
@@ -116,7 +116,7 @@ def show(plan: KindPlan, console: Console) -> None:
     if best.biased:
         console.print(f"[bold]Note:[/bold] {_BIASED}.")
     title = f"What each of {wishes.n_min:,} users or more is promised"
-    show_promises(best.guarantees, title, console)
+    print_guarantees(best.guarantees, title, console)
     table = Table(title="Every protocol of the kind under these wishes")
     headings = ("local epsilon", "central epsilon", "bytes", "error")
     add_columns(table, {"protocol": "left", **dict.fromkeys(headings, "right")})

@@ -15,7 +15,7 @@ from common.task.shuffler_spec import ShufflerSpec
 from deploy.planning.design import Design
 from deploy.planning.planner import Plan, Prediction, central_gaussian_mse
 from deploy.planning.requirements import Trust
-from deploy.tasks.guarantee_table import show_promises
+from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
 from deploy.terminal.tables import add_columns, print_whole
 from user_agent.settings import UserAgentSettings
@@ -208,7 +208,7 @@ def show(plan: Plan, console: Console) -> None:
     for note in _notes(plan):
         console.print(f"[bold]Note:[/bold] {note}")
     title = f"What each of {wishes.n_min:,} users or more is promised"
-    show_promises(plan.guarantees, title, console)
+    print_guarantees(plan.guarantees, title, console)
     print_whole(_comparison(plan), console)
 
 

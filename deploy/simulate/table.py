@@ -16,7 +16,7 @@ from common.task.task import Task
 from deploy.simulate.baselines.central_error import CHOICE
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import Row
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _BY: Final = {"published": "paper", "tight": "tight"}
@@ -60,7 +60,7 @@ def show(rows: Sequence[Row], title: str, console: Console) -> None:
     """Print one line a setting, and what a reader must know of how it came about."""
     for row in rows[:1]:
         console.print(
-            f"[bold]{shown(title)}:[/bold] {row.n_users:,} users, {row.domain_size:,} values; "
+            f"[bold]{escaped(title)}:[/bold] {row.n_users:,} users, {row.domain_size:,} values; "
             "errors are of shares, ± one standard error over the repeats."
         )
     both = len({row.setting.accounting for row in rows}) > 1

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from common.messages.guarantee import rounded_up
 from deploy.simulate.experiments.rappor_comparison import Line, RapporComparison
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _HEADINGS: Final[dict[str, JustifyMethod]] = {
@@ -39,7 +39,7 @@ def show(table: RapporComparison, console: Console) -> None:
     people = table.population
     held = int((people.people > 0).sum())
     console.print(
-        f"[bold]{shown(people.title)}:[/bold] {people.n_users:,} reports, "
+        f"[bold]{escaped(people.title)}:[/bold] {people.n_users:,} reports, "
         f"{held} of {len(people.candidates)} candidates held by anybody; seed {table.seed}."
     )
     made, left_out = fitting(partial(_table, table.lines), list(_HEADINGS), _DISPENSABLE, console)

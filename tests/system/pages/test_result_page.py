@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from deploy.pages.result_page import result_page
 from deploy.results.estimate_columns import columns_of
-from deploy.results.histogram_table import write_csv
+from deploy.results.export import write_csv
 from tests.support.browser import PHONE, SCREENS, Scheme, Watched, show
 from tests.support.contrast import FAINT_TEXT
-from tests.support.result_pages import N_USERS, collected
+from tests.support.result_pages import N_USERS, collected, page_of
 
 _LABELS: Final = tuple(f"city {1000 + 2 * item}" for item in range(915))
 _COLLECTED: Final = collected(labels=_LABELS)
-_PAGE: Final = result_page(
-    _COLLECTED.result, _COLLECTED.task, truth=_COLLECTED.truth, version="1.2.3"
-)
+_PAGE: Final = page_of(_COLLECTED, known=True)
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +210,7 @@ def test_the_csv_is_the_one_that_the_command_writes(
 ) -> None:
     """The same labels and intervals, also where the page shows simultaneous ones."""
     found = collected(size=3, labels=labels)
-    watched = show(browser, result_page(found.result, found.task, version="1.2.3"), tmp_path)
+    watched = show(browser, page_of(found), tmp_path)
     watched.page.get_by_label("Simultaneous intervals").check()
     with watched.page.expect_download() as download:
         watched.page.get_by_role("button", name="Download CSV").click()
@@ -291,7 +288,7 @@ def test_ticks_of_a_scale_have_names_of_their_own(browser: Browser, tmp_path: Pa
         found.result.histogram, frequencies=shares, refined=shares, standard_errors=np.full(4, 1e-5)
     )
     result = dataclasses.replace(found.result, estimate=histogram)
-    watched = show(browser, result_page(result, found.task, version="1"), tmp_path)
+    watched = show(browser, page_of(dataclasses.replace(found, result=result)), tmp_path)
     ticks = watched.page.locator("#axis text").all_text_contents()
     watched.close()
 
@@ -307,7 +304,7 @@ def test_a_scale_has_more_than_0_on_a_phone(browser: Browser, tmp_path: Path) ->
         standard_errors=np.full(5, 1.2),
     )
     result = dataclasses.replace(found.result, estimate=histogram)
-    html = result_page(result, found.task, version="1")
+    html = page_of(dataclasses.replace(found, result=result))
     watched = show(browser, html, tmp_path, size=PHONE)
     ticks = watched.page.locator("#axis text").all_text_contents()
     watched.close()

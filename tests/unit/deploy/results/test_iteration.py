@@ -15,7 +15,7 @@ from common.task.shuffler_spec import ShufflerSpec
 from deploy.cli import app
 from deploy.results.iteration import Iterated, next_draft, read_iterated
 from deploy.results.result_json import as_json
-from deploy.results.result_tables import read_out
+from deploy.results.result_view import result_view
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import kind_collected, result_of
@@ -195,7 +195,7 @@ def _printed() -> str:
     """Print what `shuffledp result --json` prints of an iteration."""
     task = kind_task("priv-kv", population="viewers")
     result = result_of(task, estimate=kind_collected("key-value").result.estimate)
-    return dumps({**as_json(result), **read_out(result, task, (), most=1).fields})
+    return dumps({**as_json(result), **result_view(result.estimate, task, most=1).fields})
 
 
 def test_the_means_of_a_result_are_read_from_its_json(tmp_path: Path) -> None:
