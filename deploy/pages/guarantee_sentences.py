@@ -62,6 +62,7 @@ _PARTIES: Final[Mapping[str, str]] = MappingProxyType(
 class GuaranteeSentence:
     """One guarantee, as a reader is shown it."""
 
+    guarantee: Guarantee
     coalition: Coalition
     who: str
     sentence: str
@@ -73,9 +74,6 @@ class GuaranteeSentence:
     """δ in plain digits; empty where it is 0."""
     certainty: str
     """The probability of a right guess between two equally likely values; empty as `odds`."""
-    neighbouring: str
-    theorem: str
-    assumptions: tuple[str, ...]
     charged: bool
     """Whether it is the one that the task claims, and that its release is charged."""
     weakest: bool
@@ -87,6 +85,7 @@ def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSente
     weakest, charged = _weakest(guarantees), claimed(guarantees)
     return tuple(
         GuaranteeSentence(
+            guarantee=one,
             coalition=one.coalition,
             who=coalition_name(one.coalition),
             sentence=f"{_COALITIONS[one.coalition][1]}, {_consequence(one)}",
@@ -95,9 +94,6 @@ def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSente
             odds=odds(one.epsilon) if math.isfinite(one.epsilon) else "",
             added=probability(one.delta) if one.delta else "",
             certainty=certainty(one.epsilon, one.delta) if math.isfinite(one.epsilon) else "",
-            neighbouring=one.neighbouring,
-            theorem=one.theorem,
-            assumptions=one.assumptions,
             charged=one is charged,
             weakest=one.coalition == weakest,
         )

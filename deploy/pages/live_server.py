@@ -4,22 +4,19 @@ import asyncio
 import hmac
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from common.errors import SettingsError, ShuffleDpError
 from common.messages.batch import BatchProgress
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from deploy.pages.live_feed import LiveFeed, live_page
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
 
 POLL_SECONDS: Final = 2.0
 """Between two questions to the shuffler, however many windows show the page; and of each window."""
@@ -44,14 +41,14 @@ class LivePage:
     feed: LiveFeed
     secret: str
 
-    def __call__(self, request: "WSGIEnvironment", start: "StartResponse") -> Iterable[bytes]:
+    def __call__(self, request: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer GET of two paths, and refuse everything else."""
         status, kind, body = self._answer(request)
         headers = [("Content-Type", kind), ("Content-Length", str(len(body))), *_HEADERS]
         start(f"{status.value} {status.phrase}", headers)
         return [body]
 
-    def _answer(self, request: "WSGIEnvironment") -> tuple[HTTPStatus, str, bytes]:
+    def _answer(self, request: WSGIEnvironment) -> tuple[HTTPStatus, str, bytes]:
         # Another name that resolves to this machine is not this page's: DNS rebinding.
         hosts = {f"{name}:{request['SERVER_PORT']}" for name in (_LOOPBACK, "localhost")}
         if request.get("HTTP_HOST") not in hosts:
@@ -95,21 +92,15 @@ async def serve_live_page(
     """
     feed = LiveFeed(clock)
     page = live_page(digest, version=version, poll_seconds=POLL_SECONDS).encode()
-    async with _served(LivePage(page=page, feed=feed, secret=secret), port) as address:
-        started(address)
+    server = LiveServer(LivePage(page=page, feed=feed, secret=secret), port)
+    try:
+        started(server.start())
         while True:
             try:
                 feed.take(await fetch())
             except ShuffleDpError as error:
                 feed.take_error(error)
             await asyncio.sleep(POLL_SECONDS)
-
-
-@asynccontextmanager
-async def _served(live: LivePage, port: int) -> AsyncIterator[str]:
-    server = LiveServer(live, port)
-    try:
-        yield server.start()
     finally:
         await asyncio.to_thread(server.stop)
 

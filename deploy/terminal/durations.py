@@ -38,7 +38,9 @@ def between(soonest: float, latest: float) -> str:
         return "more than a year"
     if latest > _FOREVER:
         return f"{duration(soonest)} or much more"
-    size, unit = next(one for one in _UNITS if latest >= _COARSE * one[0] or one[0] == 1)
+    size, unit = next(
+        (size, unit) for size, unit in _UNITS if latest >= _COARSE * size or unit == "second"
+    )
     low, high = math.floor(soonest / size), math.ceil(latest / size)
     return _count(high, unit) if low == high else f"{low:,} to {_count(high, unit)}"
 

@@ -79,7 +79,7 @@ def _known(kind: Kind, **changes: Any) -> ResultView:
 def _printed(view: ResultView) -> str:
     console = Console(file=io.StringIO(), width=120)
     print_estimates(view, console)
-    return console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]  # a StringIO
 
 
 @pytest.mark.parametrize("kind", _KINDS)
