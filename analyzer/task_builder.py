@@ -79,7 +79,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
 
 def _of_labels(draft: TaskDraft) -> TaskDraft:
-    """Normalise labels that are texts as devices do; without a domain size there is an item each."""
+    """Normalise labels as devices do; without a domain size each is an item."""
     size = len(draft.labels) if draft.domain_size == 1 else draft.domain_size
     labels = tuple(normalised(label) for label in draft.labels)
     return dataclasses.replace(draft, domain_size=size, labels=labels)

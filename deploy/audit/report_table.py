@@ -15,7 +15,7 @@ from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
 from deploy.audit.report import AuditReport
 from deploy.audit.run import Rehearsed
 from deploy.audit.weakest import weakest_point
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped as shown
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _NONE: Final = "-"

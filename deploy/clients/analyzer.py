@@ -157,10 +157,10 @@ class OperatorClient(ServiceClient):
         Find the task whose digest begins with some hexadecimal digits.
 
         Raises:
-            KeyFormatError: They are none.
-            UnknownTaskError: No task's does, or several do.
+            KeyFormatError: The digits are not hexadecimal.
+            UnknownTaskError: No task has such a digest, or several have.
 
-        Cost: unless they are a whole digest, reads every task.
+        Cost: reads every task, unless the digest is whole.
         """
         if not (digits and all(digit in _HEXADECIMAL for digit in digits.lower())):
             raise KeyFormatError("a task's digest is written in hexadecimal digits")
@@ -169,8 +169,9 @@ class OperatorClient(ServiceClient):
         found = [task.task_digest for task in await self.tasks()]
         fitting = [one for one in found if one.hex().startswith(digits.lower())]
         if len(fitting) != 1:
+            number = f"{len(fitting)} tasks have" if fitting else "no task has"
             raise UnknownTaskError(
-                f"{len(fitting)} tasks have a digest that begins with {digits[: 2 * DIGEST_BYTES]}"
+                f"{number} a digest that begins with {digits[: 2 * DIGEST_BYTES]}"
             )
         return fitting[0]
 

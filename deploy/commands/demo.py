@@ -9,8 +9,10 @@ import typer
 from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
+from deploy.commands.result import print_estimates
 from deploy.datasets.sample_people import DEMO_KINDS
 from deploy.demo import demo as demonstration
+from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.value_parser import parse_kind
 from deploy.terminal.console import show_in_browser, terminal
 from deploy.terminal.json_output import dumps
@@ -32,8 +34,8 @@ def demo(
     users: Annotated[
         str,
         typer.Option(
-            help="How many people take part, or 'all': 602,156 in the data of cities, 100,000 of "
-            "the 31,670,031 in that of states, 20,000 who are made up."
+            help="How many people take part, or 'all': 100,000 of the 31,670,031 in the data of "
+            "states, 20,000 who are made up."
         ),
     ] = "20000",
     task_kind: Annotated[
@@ -59,25 +61,30 @@ def demo(
 ) -> None:
     """Collect values privately, with three processes on this machine, and compare with the truth.
 
-    By default it is the histogram of cities in the census of 1940 (IPUMS).
+    By default it is the histogram of US states of confirmed COVID-19 cases.
     """
     if users != "all" and not (users.isascii() and users.isdecimal()):
         raise SettingsError("users must be a whole number, or 'all'")
     for path in (output, html):
         check_folder(path)
     console = terminal(stderr=json)
-    n_users = None if users == "all" else int(users)
-    kind = parse_kind(task_kind)
     finished = demonstration.run(
-        kind, n_users, seed=seed, output=output, html=html, console=console
+        parse_kind(task_kind),
+        None if users == "all" else int(users),
+        seed=seed,
+        output=output,
+        html=html,
+        console=console,
     )
-    shown = open_it and show_in_browser(html.resolve().as_uri())
+    opened = open_it and show_in_browser(html.resolve().as_uri())
     if json:
-        sys.stdout.write(dumps(demonstration.to_json(finished)) + "\n")
+        sys.stdout.write(dumps(finished.as_json()) + "\n")
         return
-    demonstration.show(finished, console)
+    console.print(finished.people.title)
+    print_estimates(finished.view(), console)
+    print_guarantees(finished.result.guarantees, "What each user is promised", console)
     console.print(f"Written to {output}.")
     console.print(
-        f"[bold]The result as a page:[/bold] {html.resolve().as_uri()}{' (opened)' * shown}",
+        f"[bold]The result as a page:[/bold] {html.resolve().as_uri()}{' (opened)' * opened}",
         soft_wrap=True,
     )

@@ -43,9 +43,9 @@ def live(
 ) -> None:
     """Serve a page, to this machine alone, that shows how far a batch is. Ctrl-C ends it.
 
-    Users so far, when n_min will be reached, and what was refused. Needs the token of the
-    shuffler's operator. How a count grows tells when each submission came: do not show the page to
-    whoever runs the analyzer.
+    Users so far, a forecast for n_min, and refused submissions. Needs the token of the shuffler's
+    operator. How a count grows tells when each submission came: do not show the page to the
+    analyzer's operator.
     """
     digest = task_digest(task)
     console = terminal()
@@ -73,7 +73,7 @@ def live(
 
 
 async def _check_token(client: ShufflerClient, digest: TaskDigest) -> None:
-    """Ask once, so that a wrong token is said here; anything else may pass, and is shown there."""
+    """Ask once, so that a wrong token fails here; the page shows other errors."""
     try:
         with suppress(PeerError):
             await client.progress(digest)

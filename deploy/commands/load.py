@@ -29,7 +29,7 @@ from deploy.load.run import Finished
 from deploy.load.target import TargetKind
 from deploy.load.usage import pages_from
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import check_folder
 
@@ -209,7 +209,7 @@ def load(
     with Bars(terminal(stderr=True)) as bars:
         finished = asyncio.run(execute(job, bars))
     if finished is None:
-        where = shown(str(prepare))
+        where = escaped(str(prepare))
         terminal().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
         return
     tell(finished, json=json)

@@ -15,7 +15,7 @@ from deploy.commands.example import example
 from deploy.commands.options import AgentAddress, AsJson, Person, task_digest
 from deploy.tasks.value_parser import parse_kind, parse_value
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import user_agent_pb2
 
@@ -126,7 +126,7 @@ def receipt(
 
 def show_receipt(answer: user_agent_pb2.GetReceiptResponse, console: Console) -> None:
     """Print what an agent knows of an answer, whatever it may call its states."""
-    console.print(f"Your answer: {shown(answer.state)}. Proof: {shown(answer.inclusion)}.")
+    console.print(f"Your answer: {escaped(answer.state)}. Proof: {escaped(answer.inclusion)}.")
     console.print(_MEANING.get(answer.inclusion, ""))
     if answer.receipt:
         verified = "verified" if answer.receipt_verified else "kept, no shuffler is pinned"

@@ -1,4 +1,4 @@
-"""What an operator reads from the analyzer: released results and the ledger."""
+"""`shuffledp result` and `shuffledp ledger`: an operator reads the analyzer's releases."""
 
 import asyncio
 import sys
@@ -22,25 +22,27 @@ from deploy.commands.options import (
     TaskArgument,
     TokenFile,
 )
-from deploy.pages.estimates_page import estimates_page
 from deploy.pages.releases_page import releases_page
 from deploy.pages.result_page import result_page
-from deploy.results import histogram_table as result_rows
-from deploy.results import ledger as ledger_table
+from deploy.results import ledger as ledger_view
 from deploy.results.decoded_texts import read_candidates
-from deploy.results.estimate_columns import columns_of
 from deploy.results.estimate_table import print_table
+from deploy.results.export import write_csv, write_parquet
 from deploy.results.result_json import as_json
-from deploy.results.result_tables import MOST_LINES, ReadOut, read_out
+from deploy.results.result_view import MOST_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, check_guarantees
-from deploy.tasks.guarantee_table import show_promises
+from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.population_budgets import of_populations
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import check_folder, write
 
 app = typer.Typer()
+
+Page = Annotated[
+    Path | None, typer.Option(help="Write one page that a browser shows, without network.")
+]
 
 
 @app.command(
@@ -58,9 +60,7 @@ def result(
     certificate: Certificate = None,
     key: CertificateKey = None,
     top: Annotated[int, typer.Option(min=1, help="How many of the largest values to print.")] = 20,
-    html: Annotated[
-        Path | None, typer.Option(help="Write one page that a browser shows, without network.")
-    ] = None,
+    html: Page = None,
     csv: Annotated[Path | None, typer.Option(help="Write every value as CSV.")] = None,
     parquet: Annotated[
         Path | None,
@@ -78,7 +78,7 @@ def result(
     """Print a released result with 95 % intervals, or write it. Needs the operator's token."""
     for path in (html, csv, parquet):
         check_folder(path)
-    looked_for = () if candidates is None else read_candidates(candidates)
+    texts = () if candidates is None else read_candidates(candidates)
 
     async def read() -> tuple[Task, Result]:
         async with OperatorClient.connect(
@@ -86,24 +86,22 @@ def result(
         ) as operator:
             return await read_checked(operator, task)
 
-    published, found = asyncio.run(read())
+    signed, found = asyncio.run(read())
     # Before anything is written: candidates that cannot be decoded leave no file.
-    report = read_out(found, published, looked_for, most=top)
-    if csv is not None or parquet is not None:
-        columns = report.columns or columns_of(found.estimate, published.labels)
-        if csv is not None:
-            result_rows.write_csv(csv, columns)
-        if parquet is not None:
-            result_rows.write_parquet(parquet, found, columns)
+    view = result_view(found.estimate, signed, most=top, candidates=texts)
+    if csv is not None:
+        write_csv(csv, view.columns)
+    if parquet is not None:
+        write_parquet(parquet, found, view.columns)
     if html is not None:
-        whole = read_out(found, published, looked_for, most=MOST_LINES)
-        write(html, page_of(found, published, whole))
+        whole = result_view(found.estimate, signed, most=MOST_ROWS, candidates=texts)
+        write(html, result_page(found, signed, whole, version=VERSION))
     if json:
-        fields = {**as_json(found), "labels": published.labels, **report.fields}
+        fields = {**as_json(found), "labels": signed.labels, **view.fields}
         sys.stdout.write(dumps(fields) + "\n")
         return
     console = terminal()
-    show_result(found, published, report, console, top)
+    print_result(found, view, console)
     for path in (html, csv, parquet):
         if path is not None:
             console.print(f"Written to {path}.", markup=False)
@@ -111,61 +109,45 @@ def result(
 
 async def read_checked(operator: OperatorClient, digits: str) -> tuple[Task, Result]:
     """
-    Read a result and its task, and check all that the one says of the other.
+    Read a result and its task, and check the one against the other.
 
     Args:
-        operator: The analyzer.
-        digits: What the task's digest begins with.
+        operator: The analyzer's client.
+        digits: The first digits of the task's digest.
 
     Raises:
-        WireError: They do not fit, or the result promises what the task does not.
+        WireError: The result does not fit the task, or states better guarantees than hold.
     """
     digest = await operator.find(digits)
     found = await operator.result(digest)
     signed, _ = await operator.describe(digest)
-    published = Task.from_bytes(signed.task_bytes)
-    check_fits(found, published)
-    check_guarantees(found, published)
-    return published, found
+    task = Task.from_bytes(signed.task_bytes)
+    check_fits(found, task)
+    check_guarantees(found, task)
+    return task, found
 
 
-def page_of(found: Result, published: Task, report: ReadOut) -> str:
-    """Make the page of a result, of whatever kind it is."""
-    if published.kind == "categorical":
-        return result_page(found, published, version=VERSION)
-    return estimates_page(
-        found,
-        published,
-        report.tables,
-        notes=report.notes,
-        size=report.size,
-        version=VERSION,
-    )
-
-
-def show_result(
-    found: Result, published: Task, report: ReadOut, console: Console, top: int
-) -> None:
-    """Print a result for a reader; no text of it, whoever wrote it, steers the terminal."""
+def print_result(found: Result, view: ResultView, console: Console) -> None:
+    """Print a result; none of its text steers the terminal."""
     console.print(f"Task {found.task_digest.hex()}", soft_wrap=True)
     n_refused = sum(found.refused.values())
-    causes = ", ".join(f"{n:,} {shown(cause)}" for cause, n in found.refused.items() if n)
+    causes = ", ".join(f"{n:,} {escaped(cause)}" for cause, n in found.refused.items() if n)
     console.print(
-        f"{found.n_users:,} users by {shown(found.protocol)}; {found.n_reports:,} reports, of them "
-        f"{n_refused:,} refused{f': {causes}' * bool(n_refused)}."
+        f"{found.n_users:,} users by {escaped(found.protocol)}; {found.n_reports:,} reports, "
+        f"{n_refused:,} of them refused{f': {causes}' * bool(n_refused)}."
     )
-    if published.kind == "categorical":
-        result_rows.show(found, published.labels, console, most=top)
-        console.print(
-            "Each interval covers its true share with 95 % probability, by itself: of many values, "
-            "some are missed. Refined shares are no less than 0 and sum to 1."
-        )
-    for table in report.tables:
+    print_estimates(view, console)
+    print_guarantees(found.guarantees, "What each user is promised", console)
+
+
+def print_estimates(view: ResultView, console: Console) -> None:
+    """Print a view's warning, its tables, and in a demo its errors."""
+    if view.warning:
+        console.print(view.warning, style="bold")
+    for table in view.tables:
         print_table(table, console)
-    for note in report.notes:
-        console.print(note)
-    title = "What each user is promised"
-    show_promises(found.guarantees, title, console)
+    if view.errors:
+        console.print(view.errors.sentence)
 
 
 @app.command(
@@ -181,9 +163,7 @@ def ledger(
     authority: Authority = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write one page that a browser shows, without network.")
-    ] = None,
+    html: Page = None,
     json: AsJson = False,
 ) -> None:
     """Print what every release cost, and what each population has left of its budgets.
@@ -201,10 +181,10 @@ def ledger(
         if html is not None:
             write(html, releases_page(entries, head, populations, version=VERSION))
         if json:
-            sys.stdout.write(dumps(ledger_table.as_json(entries, head, populations)) + "\n")
+            sys.stdout.write(dumps(ledger_view.as_json(entries, head, populations)) + "\n")
             return
         console = terminal()
-        ledger_table.show(entries, head, populations, console)
+        ledger_view.show(entries, head, populations, console)
         if html is not None:
             console.print(f"Written to {html}.", markup=False)
 

@@ -22,12 +22,11 @@ from deploy.commands.options import (
     CertificateKey,
     TokenFile,
     read_identity,
-    task_digest,
 )
-from deploy.sentinels.journal import Planted, State
-from deploy.sentinels.planting import Planting, shuffler_at
+from deploy.sentinels.journal import PlantedSentinel, SentinelState
+from deploy.sentinels.planting import SentinelRun, shuffler_at
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import check_folder
 from user_agent.credentials import TokenFile as UserTokens
@@ -35,7 +34,7 @@ from user_agent.credentials import TokenFile as UserTokens
 app = typer.Typer()
 
 _EXAMPLE: Final = example(
-    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
+    "shuffledp sentinels plant --task 5b1f --count 300 --over 86400 --shuffler "
     "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
     "--authority state/tls/authority.pem --output sentinels.jsonl",
 )
@@ -53,8 +52,8 @@ app.add_typer(sentinels_app, name="sentinels")
     short_help="Send and register test submissions.",
     epilog=_EXAMPLE,
 )
-def plant(
-    task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
+def plant_sentinels(
+    task: Annotated[str, typer.Option(help="The task's digest, or its first digits, hexadecimal.")],
     count: Annotated[int, typer.Option(min=1, max=10_000, help="How many to send.")],
     shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
     analyzer: AnalyzerAddress,
@@ -62,8 +61,8 @@ def plant(
     output: Annotated[
         Path,
         typer.Option(
-            help="Where to keep what they are; if it is there, go on where it stops. Never show it "
-            "to the shuffler."
+            help="The file that records them; if it exists, the command goes on where it stops. "
+            "Never show it to the shuffler."
         ),
     ],
     over: Annotated[
@@ -73,7 +72,7 @@ def plant(
         Path | None,
         typer.Option(
             help="Users' tokens, a line each, if the shuffler asks for them: the first COUNT are "
-            "used, and nobody else is to have those."
+            "used, and no user may have those."
         ),
     ] = None,
     authority: Authority = None,
@@ -91,47 +90,44 @@ def plant(
 ) -> None:
     """Send test submissions through the shuffler, and register them with the analyzer.
 
-    If it was interrupted, the same command goes on where it stopped: what the shuffler has not
-    acknowledged is sent again, as it was.
+    After an interruption the same command goes on: it sends the same bytes of all that the
+    shuffler has not acknowledged.
     """
-    digest = task_digest(task)
     check_folder(output)
     trusted = read_authority(authority) if authority else None
     signer = read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
-    to_show = UserTokens(tokens, str(tokens)).tokens() if tokens else None
+    read_tokens = UserTokens(tokens, str(tokens)).tokens() if tokens else None
+    runs: list[SentinelRun] = []
 
-    planted: Sequence[Planted] = []
-
-    async def run() -> None:
-        nonlocal planted
+    async def plant() -> None:
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
-            planting = Planting(
-                digest=digest,
+            run = SentinelRun(
+                digest=await operator.find(task),
                 analyzer=operator,
                 connect=lambda: shuffler_at(shuffler, trusted),
-                kept=output,
+                journal=output,
                 rng=secure_generator(),
-                tokens=to_show,
+                tokens=read_tokens,
                 analyzer_identity=signer,
                 shuffler_identity=acknowledger,
             )
-            try:
-                await planting.plant(count, over)
-            finally:
-                planted = planting.planted
+            runs.append(run)
+            await run.plant(count, over)
 
-    screen = terminal(stderr=True)
-    screen.print(_begins(count, over), soft_wrap=True)
+    progress = terminal(stderr=True)
+    progress.print(_begins(count, over), soft_wrap=True)
     try:
-        asyncio.run(run())
+        asyncio.run(plant())
     except KeyboardInterrupt:
-        screen.print(_interrupted(planted, count), soft_wrap=True)
+        known = runs[0].sentinels if runs else ()
+        progress.print(_interrupted(known, count), soft_wrap=True)
         raise
-    _tell(planted, digest, output, json=json)
-    if any(one.state is not State.ACKNOWLEDGED for one in planted):
+    sentinels = runs[0].sentinels
+    report(sentinels, runs[0].digest, output, json=json)
+    if any(one.state is not SentinelState.ACKNOWLEDGED for one in sentinels):
         raise typer.Exit(1)
 
 
@@ -140,36 +136,43 @@ def _begins(count: int, over: float) -> str:
     return f"Sending {count:,} sentinels{spread}. If it is interrupted, the same command goes on."
 
 
-def _interrupted(planted: Sequence[Planted], count: int) -> str:
-    known = sum(one.state is State.ACKNOWLEDGED for one in planted)
+def _interrupted(sentinels: Sequence[PlantedSentinel], count: int) -> str:
+    known = sum(one.state is SentinelState.ACKNOWLEDGED for one in sentinels)
     return (
         f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. The same command goes on "
         "where it stopped."
     )
 
 
-def _tell(planted: Sequence[Planted], digest: TaskDigest, output: Path, *, json: bool) -> None:
-    states = Counter(sentinel.state for sentinel in planted)
-    reasons = Counter(one.reason for one in planted if one.state is State.REFUSED)
-    left = len(planted) - states[State.ACKNOWLEDGED]
+def report(
+    sentinels: Sequence[PlantedSentinel], digest: TaskDigest, output: Path, *, json: bool
+) -> None:
+    """Print how many sentinels are in which state, and why any were refused."""
+    states = Counter(one.state for one in sentinels)
+    reasons = Counter(one.reason for one in sentinels if one.state is SentinelState.REFUSED)
+    left = len(sentinels) - states[SentinelState.ACKNOWLEDGED]
     if json:
         fields = {
             "task_digest": digest.hex(),
             "file": str(output),
-            "sentinels": len(planted),
-            **{state.value: states[state] for state in State if state is not State.PLANNED},
+            "sentinels": len(sentinels),
+            **{
+                state.value: states[state]
+                for state in SentinelState
+                if state is not SentinelState.PLANNED
+            },
             "reasons": dict(reasons),
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
     console = terminal()
     console.print(
-        f"{states[State.ACKNOWLEDGED]} of {len(planted)} sentinels are acknowledged by the "
-        f"shuffler, and the analyzer knows. {states[State.REFUSED]} were refused, "
-        f"{states[State.UNKNOWN]} were not answered, and of {states[State.STORED]} the analyzer "
-        "could not be told."
+        f"{states[SentinelState.ACKNOWLEDGED]} of {len(sentinels)} sentinels are acknowledged by "
+        f"the shuffler, and the analyzer knows. {states[SentinelState.REFUSED]} were refused, "
+        f"{states[SentinelState.UNKNOWN]} were not answered, and of {states[SentinelState.STORED]} "
+        "the analyzer could not be told."
     )
     for reason, times in reasons.most_common():
-        console.print(f"Refused {times} times: {shown(reason)}")
+        console.print(f"Refused {times} times: {escaped(reason)}")
     if left:
         console.print("The same command sends again what is not acknowledged.")

@@ -111,7 +111,7 @@ def create(
             sys.stdout.write(dumps(fields) + "\n")
             return
         terminal().print(
-            f"Task {signed.digest().hex()}\n{task_view.promise_as_text(task)}", soft_wrap=True
+            f"Task {signed.digest().hex()}\n{task_view.describe_claim(task)}", soft_wrap=True
         )
 
     asyncio.run(publish())
@@ -144,7 +144,7 @@ def list_tasks(
             fields = [task_view.summary_as_json(summary) for summary in summaries]
             sys.stdout.write(dumps(fields) + "\n")
             return
-        task_view.show_list(summaries, terminal())
+        task_view.print_list(summaries, terminal())
 
     asyncio.run(read())
 
@@ -211,7 +211,7 @@ def show(
         fields = {
             **task_view.summary_as_json(summary),
             "task": task_view.as_json(found),
-            "guarantees": [guarantee_as_json(one) for one in task_view.promises(found)],
+            "guarantees": [guarantee_as_json(one) for one in task_view.task_guarantees(found)],
             "signature_checked": signer is not None,
             **({"population_budgets": population_budgets.as_json(budgets)} if budgets else {}),
             **(task_view.batch_as_json(batch) if shuffler else {}),
@@ -219,11 +219,11 @@ def show(
         sys.stdout.write(dumps(fields) + "\n")
         return
     console = terminal()
-    task_view.show(signed.digest(), found, summary, console)
+    task_view.print_state(signed.digest(), found, summary, console)
     if budgets:
         population_budgets.show([budgets], console)
     if shuffler:
-        task_view.show_batch(batch, console)
+        task_view.print_batch(batch, console)
     console.print(
         f"It is signed by the identity in {analyzer_identity}."
         if analyzer_identity
@@ -282,15 +282,14 @@ def _preview(wanted: TaskDraft, *, json: bool) -> None:
     if json:
         fields = {
             "task": task_view.as_json(task),
-            "guarantees": [guarantee_as_json(one) for one in task_view.promises(task)],
+            "guarantees": [guarantee_as_json(one) for one in task_view.task_guarantees(task)],
         }
         sys.stdout.write(dumps(fields) + "\n")
         return
     console = terminal()
     console.print("A dry run: nothing is published.")
-    console.print(task_view.promise_as_text(task))
-    task_view.show_parameters(task, console)
-    task_view.show_promise(task, console)
+    console.print(task_view.describe_claim(task))
+    task_view.print_task(task, console)
     if task.population:
         console.print("Not looked at: what the population has left of its budget.")
 

@@ -16,7 +16,7 @@ from common.mechanisms.base import Counts, Vector
 from common.messages.value import Value
 from common.protocols import Kind
 from common.task.draft import NumberDraft, PairDraft, TextDraft
-from deploy.datasets.catalogue import COVID_US_STATES, IPUMS_1940_CITY, Dataset, load
+from deploy.datasets.catalogue import COVID_US_STATES, Dataset, load
 from deploy.tasks.demo_task import HASHED
 from deploy.tasks.value_parser import parse_value
 
@@ -63,8 +63,8 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
 
     Args:
         kind: Of their value.
-        n_users: How many; None for everybody in the data of cities, 100,000 of those in the data
-            of states, or 20,000 who are made up.
+        n_users: How many; None for 100,000 of those in the data of states, or 20,000 who are made
+            up.
         seed: Chooses them.
 
     Raises:
@@ -72,9 +72,9 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     """
     rng = np.random.default_rng(seed)
     if kind == "categorical":
-        return _residents(n_users, rng)
+        return _states(n_users, rng)
     if kind == "string":
-        return _patients(n_users, rng)
+        return _state_names(n_users, rng)
     made_up = 20_000 if n_users is None else n_users
     if not 1 <= made_up <= MAX_MADE_UP:
         raise TaskError(f"users is {made_up}; between 1 and {MAX_MADE_UP} people are made up")
@@ -82,23 +82,27 @@ def sample_people(kind: Kind, n_users: int | None, seed: int | None) -> SamplePe
     return makers[kind](made_up, rng)
 
 
-def _residents(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
-    data = load(IPUMS_1940_CITY)
-    items = data.draw(data.n_users if n_users is None else n_users, rng)
+def _patients(n_users: int | None, rng: np.random.Generator) -> tuple[Dataset, Counts]:
+    """Draw cases by state; return the data set and each case's item, in random order."""
+    data = load(COVID_US_STATES)
+    # By counts: a list of all 31 million would cost seconds and half a gigabyte.
+    counts = data.sample_counts(_PATIENTS if n_users is None else n_users, rng)
+    return data, rng.permutation(np.repeat(np.arange(data.domain_size), counts))
+
+
+def _states(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
+    data, items = _patients(n_users, rng)
     return SamplePeople(
         kind="categorical",
-        title="A value is a city, by its code in the census sample of IPUMS.",
+        title="A value is the US state of a confirmed case of COVID-19, until 18 April 2021.",
         values=items.tolist(),
         draft={"domain_size": data.domain_size, "labels": data.labels, **HASHED},
         truth=np.bincount(items, minlength=data.domain_size) / len(items),
     )
 
 
-def _patients(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
-    data = load(COVID_US_STATES)
-    # By counts: a list of all 31 million would cost seconds and half a gigabyte.
-    counts = data.sample_counts(_PATIENTS if n_users is None else n_users, rng)
-    items = rng.permutation(np.repeat(np.arange(data.domain_size), counts))
+def _state_names(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
+    data, items = _patients(n_users, rng)
     shares = np.bincount(items, minlength=data.domain_size) / len(items)
     return SamplePeople(
         kind="string",
@@ -107,8 +111,9 @@ def _patients(n_users: int | None, rng: np.random.Generator) -> SamplePeople:
         values=[data.labels[item] for item in items.tolist()],
         draft={
             "protocol": "rappor",
+            # A one-time response of local epsilon 4, that of the demo for items.
             "texts": TextDraft(
-                bits=32, hashes=1, cohorts=64, permanent=0.5, unset=0.25, set=0.75, most_bytes=64
+                bits=128, hashes=1, cohorts=8, permanent=0.0, unset=0.018, set=0.5, most_bytes=64
             ),
         },
         candidates=(*data.labels, *_ABSENT),
@@ -268,7 +273,7 @@ _OF_FILES: Final[Mapping[Kind, Callable[[list[Any], Counts], _Facts]]] = Mapping
 
 DEMO_KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
     {
-        "categorical": "cities of residence",
+        "categorical": "US states",
         "string": "US states as texts",
         "mean": "hours of sleep",
         "vector": "marks on eight questions",

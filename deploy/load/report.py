@@ -9,7 +9,7 @@ from common.messages.estimate import Histogram
 from common.messages.result import Result
 from deploy.load.ramp import Step, broken_by
 from deploy.load.run import Finished
-from deploy.terminal.escape import shown, visible
+from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, print_whole
 
 _MEBIBYTE = 2**20
@@ -159,7 +159,7 @@ def _figures(finished: Finished, fields: dict[str, Any]) -> Table:
     table.add_row("users acknowledged", f"{fields['users_acknowledged']:,}")
     table.add_row("attempts made again", f"{fields['retries']:,}")
     for cause, number in (fields["failed_attempts"] | fields["refusals"]).items():
-        table.add_row(f"failed: {shown(cause)}", f"{number:,}")
+        table.add_row(f"failed: {escaped(cause)}", f"{number:,}")
     result = fields["result"]
     if result is not None:
         table.add_row("users counted by the analyzer", f"{result['n_users']:,}")
@@ -200,5 +200,5 @@ def _usage(finished: Finished) -> Table:
     add_columns(table, {"": "left", "CPU": "right", "memory at its peak": "right"})
     for party, usage in finished.usage.items():
         memory = usage.peak_memory_bytes / _MEBIBYTE
-        table.add_row(shown(party), f"{usage.cpu_seconds:,.2f} s", f"{memory:,.0f} MiB")
+        table.add_row(escaped(party), f"{usage.cpu_seconds:,.2f} s", f"{memory:,.0f} MiB")
     return table

@@ -21,7 +21,7 @@ from deploy.datasets.choice import dataset
 from deploy.load.behaviour import Behaviour, assign, is_counted
 from deploy.load.plan import Crowd
 from deploy.load.prepared_file import PreparedWriter
-from deploy.tasks.sample_value import any_value
+from deploy.tasks.sample_value import sample_value
 from user_agent.contribution import Contributor
 
 _TOGETHER: Final = 250
@@ -166,7 +166,7 @@ def _seal(task_bytes: bytes, digest: TaskDigest, users: Users) -> list[bytes]:
     contributor, rng, task = _worker(task_bytes, digest)
     envelopes: list[bytes] = []
     for kind, item in users:
-        value = item if task.kind == "categorical" else any_value(task, rng)
+        value = item if task.kind == "categorical" else sample_value(task, rng)
         if kind == Behaviour.DROPPING:
             continue
         if kind in _RANDOM:

@@ -23,8 +23,9 @@ from deploy.audit.significance import FAMILY_LEVEL, TEST_LEVEL
 from deploy.audit.weakest import WeakestPoint, best_promises, weakest_point
 from deploy.pages import figures
 from deploy.pages.audit_charts import HEIGHT, SIDE, WIDTH, curve_chart, roc_chart
+from deploy.pages.guarantee_sentences import coalition_name as who
+from deploy.pages.guarantee_sentences import guarantee_sentences as promises
 from deploy.pages.page import render
-from deploy.pages.promises import promises, who
 
 _HUNDRED: Final = 100.0
 NOT_TRIED: Final = "not tried"

@@ -11,49 +11,44 @@ from common.task.specs import RapporSpec
 from common.task.task import Task
 
 _SHORT: Final = 12
-"""Hexadecimal digits of the digest that name an entry."""
-_WHO: Final = {"analyzer+users": "the analyzer and the users whom the task does not count on"}
+"""Hexadecimal digits of the digest in the name of an entry."""
 _SPECIAL: Final = {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    **{character: f"\\{character}" for character in "&%$#_"},
+    **{character: f"\\{character}" for character in "{}&%$#_"},
 }
 
 
-def citation(result: Result, task: Task | None, *, version: str) -> str:
-    """Give a sentence that says what was collected, how privately, and which task it was."""
+def citation(result: Result, task: Task, *, version: str) -> str:
+    """Return a sentence: what was collected, how privately, and under which task."""
     return (
-        f"{_title(result, task)}. Collected with shuffledp {version} "
-        f"(protocol {_protocol(result, task)}), {_privacy(result)}. "
-        f"Task {result.task_digest.hex()}."
+        f"{_title(result, task)}. Collected with shuffledp {version} (protocol {_protocol(task)}), "
+        f"{_privacy(result)}. Task {result.task_digest.hex()}."
     )
 
 
-def bibtex(result: Result, task: Task | None, *, version: str) -> str:
+def bibtex(result: Result, task: Task, *, version: str) -> str:
     """
-    Give a BibTeX entry. Whatever the population is called, it stays inside its field.
+    Return a BibTeX entry. The name of the population stays inside its field.
 
-    It has no author: whoever collected is not named in a task; and no date: a result does not say
-    when it was released, and a batch that fills is released long before the task's deadline.
+    It has no author, since a task does not name one; and no date, since a result has none.
     """
     digest = result.task_digest.hex()
-    fields = {"title": f"{{{_escaped(_title(result, task))}}}"}
-    fields["howpublished"] = _escaped(
-        f"Collected with shuffledp {version}, protocol {_protocol(result, task)}"
-    )
-    fields["note"] = _escaped(f"{_privacy(result)}; task {digest}").replace(
-        "epsilon", "$\\epsilon$"
-    )
-    fields["note"] = fields["note"].replace("delta", "$\\delta$")
+    note = _escaped(f"{_privacy(result)}; task {digest}")
+    for letter in ("epsilon", "delta"):
+        note = note.replace(letter, f"$\\{letter}$")
+    fields = {
+        "title": f"{{{_escaped(_title(result, task))}}}",
+        "howpublished": _escaped(f"Collected with shuffledp {version}, protocol {_protocol(task)}"),
+        "note": note,
+    }
     body = "".join(f"  {name} = {{{value}}},\n" for name, value in fields.items())
     return f"@misc{{shuffledp-{digest[:_SHORT]},\n{body}}}"
 
 
-def title_of(result: Result, task: Task | None) -> str:
-    """Say what was estimated. One cohort is that of labels or of a filter: only a task tells."""
+def title_of(result: Result, task: Task) -> str:
+    """Name the estimate."""
     estimate = result.estimate
     if isinstance(estimate, Histogram):
         return f"Histogram of {len(estimate.frequencies):,} values"
@@ -64,11 +59,8 @@ def title_of(result: Result, task: Task | None) -> str:
         size = len(estimate.means)
         return "Mean of a number" if size == 1 else f"Means of {size:,} numbers"
     cohorts, bits = estimate.bit_counts.shape
-    if task is not None and isinstance(task.mechanism, RapporSpec):
-        if task.mechanism.encoding == "labels":
-            return f"Texts, by a bit for each of {bits:,} labels,"
-    elif cohorts == 1:
-        return f"Texts, by {bits:,} bits in 1 cohort,"
+    if task.labels:
+        return f"Texts, by a bit for each of {bits:,} labels,"
     return f"Texts, by filters of {bits:,} bits in {cohorts:,} cohort{'s' * (cohorts > 1)},"
 
 
@@ -77,32 +69,30 @@ def variant_of(spec: RapporSpec) -> str:
     return f"{'basic ' * (spec.encoding == 'labels')}{'one-time ' * spec.one_time}RAPPOR"
 
 
-def _protocol(result: Result, task: Task | None) -> str:
-    if task is None or not isinstance(task.mechanism, RapporSpec):
-        return result.protocol
-    return f"{result.protocol}: {variant_of(task.mechanism)}"
+def _protocol(task: Task) -> str:
+    spec = task.mechanism
+    return f"{task.protocol}: {variant_of(spec)}" if isinstance(spec, RapporSpec) else task.protocol
 
 
-def _title(result: Result, task: Task | None) -> str:
-    of_whom = f" of the population {task.population}" if task and task.population else ""
-    return f"{title_of(result, task)} from {result.n_users:,} users{of_whom}"
+def _title(result: Result, task: Task) -> str:
+    population = f" of the population {task.population}" if task.population else ""
+    return f"{title_of(result, task)} from {result.n_users:,} users{population}"
 
 
 def _privacy(result: Result) -> str:
-    """State both: a small central ε is often bought by a large local one."""
-    promise = claimed(result.guarantees)
-    if math.isinf(promise.epsilon):
+    """State both ε: a small central one is often bought by a large local one."""
+    central, local = claimed(result.guarantees), result.local_epsilon
+    if math.isinf(central.epsilon):
         return "without a guarantee against the analyzer"
-    central = (
-        f"differentially private with epsilon = {rounded_up(promise.epsilon)} and "
-        f"delta = {rounded_up(promise.delta)} against {_WHO.get(promise.coalition, 'the analyzer')}"
+    users = " and the users whom the task does not count on" * (central.coalition != "analyzer")
+    together = "no guarantee" if math.isinf(local) else f"epsilon = {rounded_up(local)}"
+    return (
+        f"differentially private with epsilon = {rounded_up(central.epsilon)} and delta = "
+        f"{rounded_up(central.delta)} against the analyzer{users}; {together} against shuffler and "
+        "analyzer together"
     )
-    if math.isinf(result.local_epsilon):
-        return f"{central}; no guarantee against shuffler and analyzer together"
-    local = rounded_up(result.local_epsilon)
-    return f"{central}; epsilon = {local} against shuffler and analyzer together"
 
 
 def _escaped(text: str) -> str:
-    """Write text so that LaTeX shows it."""
+    """Escape text for LaTeX."""
     return re.sub(r"[\\{}~^&%$#_]", lambda found: _SPECIAL[found.group()], text)

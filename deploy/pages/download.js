@@ -19,8 +19,8 @@ function asCsv() {
   for (let i = 0; i < values.held; i++) {
     // Each value's own interval, whichever is shown: the headings say nothing of another.
     const [share, error] = [values.estimate[i], values.error[i]];
-    const reach = given.reach.own * error;
-    const figures = [share, error, share - reach, share + reach, values.refined[i]];
+    const halfWidth = given.interval_factors.own * error;
+    const figures = [share, error, share - halfWidth, share + halfWidth, values.refined[i]];
     if (values.truth !== null) figures.push(values.truth[i]);
     rows.push([values.item(i), quoted(values.name(i)), ...figures.map((figure) => figure.toPrecision(7))].join(","));
   }

@@ -1,4 +1,4 @@
-"""Numbers as a reader is shown them."""
+"""Numbers as a reader sees them."""
 
 import math
 from decimal import ROUND_CEILING, Decimal, localcontext
@@ -18,8 +18,17 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def plain(value: object) -> str:
+    """Write a task's parameter: thousands apart, no fraction of a whole number."""
+    if isinstance(value, tuple):
+        return f"{len(value)} of them"
+    if isinstance(value, int):
+        return count(value)
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
 def privacy(figure: float) -> str:
-    """Write an ε or a δ, rounded up to four digits; infinity is what it means."""
+    """Write an ε or a δ, rounded up to four digits."""
     return "no guarantee" if math.isinf(figure) else _typeset(rounded_up(figure))
 
 
@@ -51,10 +60,9 @@ def probability(delta: float) -> str:
 
 def certainty(epsilon: float, delta: float) -> str:
     """
-    Write how probably somebody guesses right, at most, between two values that are equally likely.
+    Write the largest probability of a right guess between two values that are equally likely.
 
-    (e^ε + δ) / (1 + e^ε), in percent with one more digit than it needs, rounded up; below 100 % for
-    every ε that is finite and δ below 1.
+    (e^ε + δ) / (1 + e^ε) in percent, rounded up; below 100 % for finite ε and δ below 1.
     """
     if epsilon == 0 == delta:
         return "50\N{NO-BREAK SPACE}%"

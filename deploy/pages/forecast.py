@@ -1,9 +1,9 @@
-"""When a batch will have its users, from how many came in the last minutes. Pure."""
+"""Forecast when a batch will have its users, from the arrivals of the last minutes. Pure."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from scipy.special import fdtri
 
@@ -11,32 +11,24 @@ Sample = tuple[float, int]
 """Seconds since some moment, and how many users there were."""
 
 WINDOWS: Final = (60.0, 600.0)
-"""Seconds that are looked back: arrivals are seldom even, so the range spans both."""
+"""Seconds to look back: arrivals are seldom even, so the range spans both."""
 SHORTEST: Final = 15.0
-"""Seconds of watching below which nothing is foretold."""
+"""Least seconds of watching for a forecast."""
 _TAIL: Final = 0.05
-"""Chance left on either side of a range if users went on coming as in a window."""
-
-Verdict = Literal["yes", "no", "perhaps"]
+"""Probability on either side of a range, at the rate of its window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """How many seconds from now, if users go on coming as they did."""
+    """Seconds from now, at the rate of the last minutes."""
 
     soonest: float
     latest: float
 
-    def within(self, seconds: float) -> Verdict:
-        """Say whether it will be in so many seconds."""
-        if self.latest <= seconds:
-            return "yes"
-        return "no" if self.soonest > seconds else "perhaps"
-
 
 def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
     """
-    Foretell when there will be `wanted` users; None if nobody came at all, or too little was seen.
+    Forecast when there will be `wanted` users; None if nobody came, or too little was seen.
 
     If k users came in T seconds and go on coming at the same rate, independently, then the time
     until r more have come is T · r / (k + 1/2) times a number with the F distribution of 2r and
@@ -65,7 +57,7 @@ def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:
-    """Give for how long nobody came, as far as was seen."""
+    """Return for how many seconds nobody came, as far as was seen."""
     if not history:
         return 0.0
     now, n_users = history[-1]
@@ -78,7 +70,7 @@ def quiet_seconds(history: Sequence[Sample]) -> float:
 
 
 def _window(history: Sequence[Sample], since: float) -> Sample:
-    """Give how long was watched since a moment, and how many came in that time."""
+    """Return the seconds since a moment, and how many users came in them."""
     first = next(sample for sample in history if sample[0] >= since)
     return history[-1][0] - first[0], history[-1][1] - first[1]
 

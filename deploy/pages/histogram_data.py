@@ -11,7 +11,7 @@ from common.messages.estimate import Histogram, interval_reach
 from deploy.results.estimate_columns import COLUMNS
 
 MOST_VALUES: Final = 100_000
-"""Most values that a page holds: two megabytes of figures, which a browser sorts at once."""
+"""Most values of a page: two megabytes of figures, which a browser sorts at once."""
 
 
 def histogram_data(
@@ -23,25 +23,27 @@ def histogram_data(
     confidence: float = 0.95,
 ) -> dict[str, Any]:
     """
-    Give what the page embeds. Figures are rounded to 32-bit floating point numbers.
+    Return what the page embeds; figures are rounded to 32-bit floating point numbers.
 
-    Of more than MOST_VALUES values the largest estimates are held.
+    Of more than MOST_VALUES values the page holds the largest estimates.
 
     Args:
         histogram: Of domain_size values.
-        n_users: Whose shares they are.
-        labels: Names of the values, as many, or none. Any text.
+        n_users: Number of users.
+        labels: Names of the values, as many, or none. Untrusted text.
         truth: True shares, shape (domain_size,), where they are known.
-        confidence: Of an interval, for each value by itself.
+        confidence: Of the interval of each value by itself.
     """
     size = len(histogram.frequencies)
-    held = _held(histogram.frequencies)
+    held = np.arange(size)
+    if size > MOST_VALUES:
+        held = np.sort(np.argpartition(histogram.frequencies, -MOST_VALUES)[-MOST_VALUES:])
     return {
         "columns": COLUMNS,
         "size": size,
         "users": n_users,
         "confidence": confidence,
-        "reach": {
+        "interval_factors": {
             "own": interval_reach(confidence),
             "all": interval_reach(1 - (1 - confidence) / size),
         },
@@ -54,14 +56,6 @@ def histogram_data(
     }
 
 
-def _held(frequencies: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Give the items that a page holds, in ascending order."""
-    if len(frequencies) <= MOST_VALUES:
-        return np.arange(len(frequencies))
-    largest = np.argpartition(frequencies, -MOST_VALUES)[-MOST_VALUES:]
-    return np.sort(largest)
-
-
 def _packed(numbers: NDArray[Any], dtype: str) -> str:
-    """Write numbers as base64, which is a third of their length in digits."""
+    """Write numbers as base64, a third of their length in digits."""
     return base64.b64encode(np.ascontiguousarray(numbers, dtype=dtype).tobytes()).decode()

@@ -1,61 +1,133 @@
-"""What a live page is answered: the newest progress, and what follows from those before."""
+"""The answers to a live page: the newest progress of a batch, and a forecast from earlier ones."""
 
 import json
 from collections import deque
-from typing import Final
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 from common.errors import PeerRefusalError, ShuffleDpError, UnknownTaskError
-from common.messages.batch import BatchProgress
+from common.messages.batch import BatchProgress, BatchState
+from common.messages.submission import Outcome
 from common.runtime.clock import Clock
-from deploy.pages.forecast import WINDOWS, Sample
-from deploy.pages.live_words import live_answer
+from common.task_digest import TaskDigest
+from deploy.pages.figures import count
+from deploy.pages.forecast import SHORTEST, WINDOWS, Sample, forecast, quiet_seconds
+from deploy.pages.page import fragment, render
+from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
 from deploy.terminal.durations import duration
 
 _KEPT_SECONDS: Final = max(WINDOWS) + 60
 _MOST_SAMPLES: Final = 1000
+_REFUSALS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Outcome.MALFORMED: "did not open, or had the wrong length",
+        Outcome.CONFLICT: "the id of another submission, with other bytes",
+        Outcome.TOKEN_USED: "its token came with another submission before",
+        Outcome.UNAUTHENTICATED: "came without a valid token",
+        Outcome.CLOSED: "came after the batch had closed",
+    }
+)
+_GOOD: Final = frozenset({BatchState.DELIVERED, BatchState.ERASED})
+_BAD: Final = frozenset({BatchState.EXPIRED, BatchState.QUARANTINED})
+
+
+def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
+    """
+    Render the page that the shuffler's operator watches a batch on.
+
+    It asks for its content at `progress.json` beside it.
+
+    Args:
+        digest: Of the task.
+        version: Of this program.
+        poll_seconds: Between two questions.
+    """
+    return render(
+        "live.html",
+        version=version,
+        styles=("live.css",),
+        scripts=("live.js",),
+        data={"poll_seconds": poll_seconds},
+        asks_its_server=True,
+        title="The batch, live",
+        digest=digest.hex(),
+    )
 
 
 class LiveFeed:
     """
-    Keeps the last minutes of a batch's progress, and the answer made of them.
+    The last minutes of a batch's progress, and the answer made of them.
 
-    One loop takes progress in; any thread may read `answer`, which is replaced as a whole.
+    One loop adds progress; any thread may read `answer`, which is replaced as a whole.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._history: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
         self._progress: BatchProgress | None = None
-        self.answer = self._written("The shuffler has not answered yet.")
+        self.answer = self._render("The shuffler has not answered yet.")
 
     def take(self, progress: BatchProgress) -> None:
-        """Take in what the shuffler said."""
+        """Add an answer of the shuffler."""
         seconds = self._clock.elapsed()
         self._history.append((seconds, progress.n_users))
         while self._history[0][0] < seconds - _KEPT_SECONDS:
             self._history.popleft()
         self._progress = progress
-        self.answer = self._written("")
-
-    def fail(self, reason: str) -> None:
-        """Take in that the shuffler could not be asked, and say so beside what is known."""
-        known = ""
-        if self._history:
-            ago = duration(self._clock.elapsed() - self._history[-1][0])
-            known = f" What is shown it said {ago} ago."
-        self.answer = self._written(f"The shuffler cannot be asked: {reason}.{known}")
+        self.answer = self._render("")
 
     def take_error(self, error: ShuffleDpError) -> None:
-        """Take in why there is no progress: a shuffler has no batch before a device asks for it."""
+        """Say why there is no progress: a shuffler has no batch before a device asks for it."""
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
-            self.answer = self._written("Nobody has fetched this task from the shuffler yet.")
-        else:
-            self.fail(str(error))
+            self.answer = self._render("Nobody has fetched this task from the shuffler yet.")
+            return
+        age = ""
+        if self._history:
+            seconds = self._clock.elapsed() - self._history[-1][0]
+            age = f" The figures are {duration(seconds)} old."
+        self.answer = self._render(f"The shuffler cannot be asked: {error}.{age}")
 
-    def _written(self, trouble: str) -> bytes:
-        shown = (
-            None
-            if self._progress is None
-            else live_answer(self._progress, tuple(self._history), self._clock.now())
+    def _render(self, trouble: str) -> bytes:
+        batch = None if self._progress is None else self._batch(self._progress)
+        return json.dumps({"trouble": trouble, "batch": batch}, allow_nan=False).encode()
+
+    def _batch(self, progress: BatchProgress) -> dict[str, Any]:
+        state, history = progress.state, tuple(self._history)
+        headline, explanation = BATCH_STATES[state]
+        enough = progress.n_users >= progress.n_min
+        wanted = progress.target_size if enough else progress.n_min
+        html = fragment(
+            "live_batch.html",
+            progress=progress,
+            collecting=state is BatchState.COLLECTING,
+            expired=state is BatchState.EXPIRED,
+            left=progress.deadline - self._clock.now(),
+            expected=forecast(history, wanted),
+            quiet=quiet_seconds(history),
+            watched=history[-1][0] - history[0][0],
+            shortest=SHORTEST,
+            arrived=history[-1][1] - history[0][1],
+            curve=_curve(history),
+            refusals=dict(_REFUSALS) | dict.fromkeys(set(progress.refused) - set(_REFUSALS), ""),
+            sentinels_included=SENTINELS_INCLUDED,
         )
-        return json.dumps({"trouble": trouble, "batch": shown}, allow_nan=False).encode()
+        return {
+            "state": headline,
+            "explanation": explanation,
+            "tone": "good" if state in _GOOD else "bad" if state in _BAD else "neutral",
+            "over": state in _BAD or state is BatchState.ERASED,
+            "users": count(progress.n_users),
+            "html": html,
+        }
+
+
+def _curve(history: tuple[Sample, ...]) -> str:
+    """Write the samples as points of a path, 400 wide and 80 high; empty for fewer than two."""
+    (first, before), (last, after) = history[0], history[-1]
+    span, rise = max(1.0, last - first), max(1, after - before)
+    points = (
+        f"{400 * (1 - (last - seconds) / span):.1f} {100 - 80 * (n_users - before) / rise:.1f}"
+        for seconds, n_users in history
+    )
+    return "L".join(points) if len(history) > 1 else ""

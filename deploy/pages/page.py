@@ -1,21 +1,23 @@
 """
 The frame of every page: one file that holds its style, its scripts and its data.
 
-A page loads nothing, from nowhere, and its policy lets the browser run no script but the page's
-own, which it knows by their hash: text from outside that came to stand in the page as a script
-would not run.
+A page loads nothing. Its content-security policy allows the page's own script alone, by hash: text
+from outside never runs.
 """
 
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from common.task.shuffler_spec import KEEP_SUM
 from deploy.pages import figures
+from deploy.terminal.durations import between, duration, moment
 
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("deploy", "pages"),
@@ -24,9 +26,14 @@ _ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters["count"] = figures.count
-_ENVIRONMENT.filters["privacy"] = figures.privacy
-_ENVIRONMENT.filters["remaining"] = figures.remaining
+_ENVIRONMENT.globals |= {"infinity": math.inf, "keep_sum": KEEP_SUM}
+_ENVIRONMENT.filters |= {
+    each.__name__: each
+    for each in (
+        *(figures.count, figures.privacy, figures.remaining, figures.seconds, figures.plain),
+        *(between, duration, moment),
+    )
+}
 
 
 def render(
@@ -40,17 +47,16 @@ def render(
     **fields: object,
 ) -> str:
     """
-    Make a page.
+    Render a page.
 
     Args:
         template: File of this folder that extends base.html.
         version: Of this program; shown at the foot.
         styles: Further style sheets of this folder, after page.css.
         scripts: Scripts of this folder, run as one after the page has been read.
-        data: What the scripts show, as JSON; they find it in the element `page-data`. Its text
-            may be anybody's.
-        asks_its_server: Let the page ask the server that it came from. Every other may ask nobody.
-        **fields: What the template shows. Text is escaped.
+        data: For the scripts, as JSON in the element `page-data`. Its text is untrusted.
+        asks_its_server: Let the page ask the server that it came from; others may ask none.
+        **fields: Of the template. Text is escaped.
 
     Returns:
         The page, to be written as UTF-8.
@@ -66,8 +72,13 @@ def render(
     )
 
 
+def fragment(template: str, **fields: object) -> str:
+    """Render a part of a page that a script puts in its place. Text is escaped."""
+    return _ENVIRONMENT.get_template(template).render(**fields)
+
+
 def content_policy(script: str, *, asks_its_server: bool) -> str:
-    """Say what the browser may do for a page with this script, as a Content-Security-Policy."""
+    """Return the Content-Security-Policy of a page with this script."""
     allowed = ["default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"]
     if script:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -79,10 +90,10 @@ def content_policy(script: str, *, asks_its_server: bool) -> str:
 
 def embedded_json(value: object) -> Markup:
     """
-    Write JSON that may stand in a script element, whatever text is in it.
+    Write JSON that is safe inside a script element, whatever text it holds.
 
-    No text can end the element or begin a comment, since no < is left; all is ASCII, so that even
-    text that is not valid Unicode can be written.
+    No < is left that could end the element or begin a comment; all is ASCII, so that even invalid
+    Unicode can be written.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for character in "<>&":
@@ -91,14 +102,14 @@ def embedded_json(value: object) -> Markup:
 
 
 def _as_one(scripts: Sequence[str]) -> str:
-    """Join scripts into one that leaves no names behind."""
+    """Join scripts into one without global names."""
     if not scripts:
         return ""
     return '(() => {\n"use strict";\n' + "\n".join(map(_source, scripts)) + "\n})();"
 
 
 def _source(name: str) -> str:
-    """Give a file of this folder as it is, not as a template."""
+    """Return a file of this folder unchanged."""
     loader = _ENVIRONMENT.loader
     assert loader is not None  # noqa: S101  # set above
     return loader.get_source(_ENVIRONMENT, name)[0]

@@ -1,4 +1,4 @@
-"""The page of the analyzer's ledger: released batches, and nothing of those that are collected."""
+"""The page of the analyzer's ledger: released batches, and none that are being collected."""
 
 from collections.abc import Sequence
 
@@ -15,20 +15,19 @@ def releases_page(
     version: str,
 ) -> str:
     """
-    Make the page of all releases.
+    Render the page of all releases.
 
     Args:
-        entries: The ledger's, in their order, verified.
+        entries: Of the ledger, in their order, verified.
         head: Where their chain ends.
-        populations: Those that the entries name, with their budgets.
+        populations: Those of the entries, with their budgets.
         version: Of this program.
     """
-    releases = f"{len(entries):,} release" + "s" * (len(entries) != 1)
     return render(
         "releases.html",
         version=version,
         styles=("releases.css",),
-        title=releases,
+        title=f"{len(entries):,} release" + "s" * (len(entries) != 1),
         entries=entries,
         head=head,
         populations=populations,

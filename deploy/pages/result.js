@@ -106,7 +106,7 @@ byId("previous").addEventListener("click", () => { chosen.page--; show(); });
 byId("next").addEventListener("click", () => { chosen.page++; show(); });
 byId("download").addEventListener("click", download);
 byId("simultaneous").addEventListener("change", (event) => {
-  values.reach = event.target.checked ? given.reach.all : given.reach.own;
+  values.factor = event.target.checked ? given.interval_factors.all : given.interval_factors.own;
   refresh();
   redrawComparison();
 });

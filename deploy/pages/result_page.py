@@ -1,154 +1,153 @@
-"""The page of one result: what was found, how sure it is, and who is promised what."""
+"""The page of one result, of any kind of value: estimates, guarantees, parameters, citation."""
 
+import dataclasses
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from common.errors import WireError
-from common.messages.estimate import Histogram, interval_reach
+from common.crypto.hpke import fingerprint
+from common.crypto.suites import suite_named
+from common.mechanisms.base import Vector
+from common.messages.estimate import Histogram, KeyValues, interval_reach
+from common.messages.guarantee import REPLACE_ONE, claimed
 from common.messages.result import Result
+from common.protocols import protocol_named
+from common.task.specs import RapporSpec
 from common.task.task import Task
 from deploy.pages import figures
-from deploy.pages.collection_fields import collection_fields
-from deploy.pages.collection_story import refinement_in_words
+from deploy.pages.citation import bibtex, citation, title_of, variant_of
+from deploy.pages.guarantee_sentences import guarantee_sentences
 from deploy.pages.histogram_data import MOST_VALUES, histogram_data
 from deploy.pages.page import render
-from deploy.results.histogram_table import TOO_FEW
-from deploy.results.verification import check_fits
+from deploy.results.estimate_columns import CONFIDENCE
+from deploy.results.estimate_table import EstimateRow, EstimateTable
+from deploy.results.result_view import ResultView
+from deploy.tasks.guarantee_table import CLAIM_ROOM
 
 _SCRIPTS: Final = (
-    "values.js",
-    "numbers.js",
-    "scale.js",
-    "canvas.js",
-    "tooltip.js",
-    "overview.js",
-    "comparison.js",
-    "bars.js",
-    "download.js",
-    "result.js",
+    *("values.js", "numbers.js", "scale.js", "canvas.js", "tooltip.js", "overview.js"),
+    *("comparison.js", "bars.js", "download.js", "result.js"),
 )
+"""Of a histogram; every other page needs none."""
 _SHORT_NAME: Final = 12
-"""Characters of a name that need no wide column."""
+"""Characters of a name that needs no wide column."""
+_FEW: Final = 10
+"""Below it an approximate number needs its fraction."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """One line of the comparison of refined and unrefined shares."""
-
-    name: str
-    unrefined: str
-    refined: str
-
-
-def result_page(
-    result: Result,
-    task: Task | None,
-    *,
-    truth: NDArray[np.float64] | None = None,
-    confidence: float = 0.95,
-    version: str,
-) -> str:
+def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
     """
-    Make the page of a result: one file, which shows itself without any network.
+    Render the page of a result: one file that needs no network.
 
     Args:
-        result: What was released.
-        task: Under which it was collected, for labels and parameters; None if it is not at hand.
-        truth: True shares, shape (domain_size,): known in a demo only.
-        confidence: Of the intervals, above 0 and below 1.
+        result: The released result; checked against its task where it was read.
+        task: The task it was collected under.
+        view: Of the same result.
         version: Of this program.
-
-    Raises:
-        WireError: The result does not fit the task, or the lists differ in length. What it
-            promises is checked where it was read: see `check_guarantees`.
     """
-    _check(result, task, truth)
-    histogram = result.histogram
-    size = len(histogram.frequencies)
-    error = float(np.sqrt(histogram.mse_theory))
-    reach = interval_reach(confidence) * error
+    sentences = guarantee_sentences(result.guarantees)
+    histogram = result.estimate if isinstance(result.estimate, Histogram) else None
+    neighbouring = claimed(result.guarantees).neighbouring
     return render(
         "result.html",
         styles=("result.css",),
-        scripts=_SCRIPTS,
-        data=histogram_data(
-            histogram,
-            n_users=result.n_users,
-            labels=task.labels if task else (),
-            truth=truth,
-            confidence=confidence,
-        ),
-        size=size,
-        too_few="" if histogram.tells_values_apart(confidence) else TOO_FEW,
-        long_names=_long_names(task),
-        held=min(size, MOST_VALUES),
-        confidence=f"{100 * confidence:.4g}\N{NO-BREAK SPACE}%",
-        missed=f"{100 * (1 - confidence):.4g}\N{NO-BREAK SPACE}%",
-        expected_misses=_about((1 - confidence) * size),
-        typical_share=figures.percent(reach, error),
-        typical_users=figures.count(math.ceil(reach * result.n_users)),
-        refinement=refinement_in_words(result),
-        facts=_facts(histogram, truth),
-        coverage=_coverage(histogram, truth, confidence),
-        **collection_fields(result, task, version=version),
+        scripts=_SCRIPTS if histogram else (),
+        data=_data(histogram, result, task, view) if histogram else None,
+        version=version,
+        title=f"{title_of(result, task)} from {result.n_users:,} users",
+        result=result,
+        task=task,
+        view=view,
+        histogram=_histogram_fields(histogram, result, task, view) if histogram else None,
+        drawn=[] if histogram else [drawn(table) for table in view.tables],
+        confidence=_percent(CONFIDENCE),
+        digest=result.task_digest.hex(),
+        rappor=variant_of(task.mechanism) if isinstance(task.mechanism, RapporSpec) else "",
+        owners_asked=isinstance(result.estimate, KeyValues) and result.estimate.owners is not None,
+        guarantees=sentences,
+        main=next(one for one in sentences if one.charged),
+        pooled=next((one for one in sentences if one.coalition == "shuffler+analyzer"), None),
+        neighbouring="" if neighbouring == REPLACE_ONE else neighbouring,
+        n_refused=sum(result.refused.values()),
+        mechanism=dataclasses.asdict(task.mechanism),
+        overhead=suite_named(task.suite).overhead_bytes,
+        keys=(fingerprint(task.analyzer_key), fingerprint(task.shuffler_key)),
+        claim_room=CLAIM_ROOM if task.central_epsilon < task.local_epsilon else "",
+        citation=citation(result, task, version=version),
+        bibtex=bibtex(result, task, version=version),
     )
 
 
-def _long_names(task: Task | None) -> bool:
-    """Say whether names need a wide column."""
-    return task is not None and max(map(len, task.labels), default=0) > _SHORT_NAME
+def _data(histogram: Histogram, result: Result, task: Task, view: ResultView) -> dict[str, Any]:
+    return histogram_data(
+        histogram,
+        n_users=result.n_users,
+        labels=task.labels,
+        truth=view.truth,
+        confidence=CONFIDENCE,
+    )
 
 
-def _check(result: Result, task: Task | None, truth: NDArray[np.float64] | None) -> None:
-    size = len(result.histogram.frequencies)
-    if truth is not None and len(truth) != size:
-        raise WireError(f"there are {len(truth)} true shares for a result of {size} values")
-    if task is not None:
-        check_fits(result, task)
+def _histogram_fields(
+    histogram: Histogram, result: Result, task: Task, view: ResultView
+) -> dict[str, Any]:
+    error = math.sqrt(histogram.mse_theory)
+    half_width = interval_reach(CONFIDENCE) * error
+    misses = (1 - CONFIDENCE) * view.size
+    return {
+        "held": min(view.size, MOST_VALUES),
+        "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
+        "missed": _percent(1 - CONFIDENCE),
+        "expected_misses": f"{misses:,.0f}" if misses >= _FEW else f"{misses:.2g}",
+        "typical_share": figures.percent(half_width, error),
+        "typical_users": figures.count(math.ceil(half_width * result.n_users)),
+        "refinement": protocol_named(result.protocol).refinement_for(task.item_mechanism.name),
+        "facts": list(_facts(histogram, view.truth)),
+    }
 
 
-def _facts(histogram: Histogram, truth: NDArray[np.float64] | None) -> tuple[Fact, ...]:
-    """Compare the two estimates in numbers."""
-    both = (histogram.frequencies, histogram.refined)
-    facts = [
-        Fact(
-            name="Sum of all shares",
-            **_columns(f"{100 * x.sum():.2f}\N{NO-BREAK SPACE}%" for x in both),
-        ),
-        Fact(name="Values below 0", **_columns(f"{int((x < 0).sum()):,}" for x in both)),
-    ]
-    if (histogram.refined == 0).any():
-        zeros = (f"{int((x == 0).sum()):,}" for x in both)
-        facts.append(Fact(name="Values at exactly 0", **_columns(zeros)))
+def _facts(histogram: Histogram, truth: Vector | None) -> Iterable[tuple[str, str, str]]:
+    """Yield rows that compare unrefined and refined shares."""
+    unrefined, refined = histogram.frequencies, histogram.refined
+    sums = [f"{100 * each.sum():.2f}\N{NO-BREAK SPACE}%" for each in (unrefined, refined)]
+    yield "Sum of all shares", sums[0].replace("-", "\N{MINUS SIGN}"), sums[1]
+    yield "Values below 0", f"{(unrefined < 0).sum():,}", f"{(refined < 0).sum():,}"
+    yield "Values at exactly 0", f"{(unrefined == 0).sum():,}", f"{(refined == 0).sum():,}"
     if truth is not None:
-        errors = [figures.scientific(float(np.mean((x - truth) ** 2))) for x in both]
-        facts.append(Fact(name="Mean squared error against the truth", **_columns(errors)))
-    in_theory = figures.scientific(histogram.mse_theory)
-    facts.append(Fact(name="Mean squared error in theory", unrefined=in_theory, refined="–"))
-    return tuple(facts)
+        mse = [float(np.mean((each - truth) ** 2)) for each in (unrefined, refined)]
+        errors = [figures.scientific(each) for each in mse]
+        yield "Mean squared error against the truth", errors[0], errors[1]
+    yield "Mean squared error in theory", figures.scientific(histogram.mse_theory), "–"
+    if truth is not None:
+        low, high = histogram.interval(CONFIDENCE)
+        held = int(((low <= truth) & (truth <= high)).sum())
+        share = f"({100 * held / len(truth):.1f}\N{NO-BREAK SPACE}%)"
+        name = f"{_percent(CONFIDENCE)} intervals that cover the truth"
+        yield name, f"{held:,} of {len(truth):,} {share}", "–"
 
 
-def _about(number: float) -> str:
-    """Write a number that need not be exact."""
-    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"  # noqa: PLR2004  # two digits
+def drawn(table: EstimateTable) -> dict[str, Any]:
+    """Place a table's rows on an axis, in percent of its length."""
+    ends = [end for row in table.rows for end in _ends(row) if math.isfinite(end)]
+    low, high = min(ends, default=0.0), max(ends, default=1.0)
+    span = (high - low) or 1.0
+
+    def place(number: float) -> float:
+        return round(100 * (min(max(number, low), high) - low) / span, 2)
+
+    return {
+        "table": table,
+        "marks": [tuple(map(place, _ends(row))) for row in table.rows],
+        "zero": place(0.0) if low <= 0 <= high else None,
+        "ends": (table.format(low), table.format(high)),
+    }
 
 
-def _columns(texts: Iterable[str]) -> dict[str, str]:
-    unrefined, refined = texts
-    return {"unrefined": unrefined.replace("-", "\N{MINUS SIGN}"), "refined": refined}
+def _ends(row: EstimateRow) -> tuple[float, ...]:
+    return (row.low, row.high, row.value, *(() if row.truth is None else (row.truth,)))
 
 
-def _coverage(
-    histogram: Histogram, truth: NDArray[np.float64] | None, confidence: float
-) -> str | None:
-    """Say how many intervals hold the truth, where it is known."""
-    if truth is None:
-        return None
-    low, high = histogram.interval(confidence)
-    held = int(((low <= truth) & (truth <= high)).sum())
-    return f"{held:,} of {len(truth):,} ({100 * held / len(truth):.1f}\N{NO-BREAK SPACE}%)"
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g}\N{NO-BREAK SPACE}%"

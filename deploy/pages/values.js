@@ -19,13 +19,13 @@ const values = {
   error: unpacked(given.error, Float32Array),
   refined: unpacked(given.refined, Float32Array),
   truth: given.truth === null ? null : unpacked(given.truth, Float32Array),
-  reach: given.reach.own,
+  factor: given.interval_factors.own,
 
   get held() { return this.estimate.length; },
   item(i) { return items === null ? i : items[i]; },
   name(i) { return this.labels === null ? String(this.item(i)) : this.labels[i]; },
-  low(i) { return this.estimate[i] - this.reach * this.error[i]; },
-  high(i) { return this.estimate[i] + this.reach * this.error[i]; },
+  low(i) { return this.estimate[i] - this.factor * this.error[i]; },
+  high(i) { return this.estimate[i] + this.factor * this.error[i]; },
   // A value that nobody holds has such an interval as a rule.
   unsure(i) { return this.low(i) <= 0; },
 };
@@ -36,7 +36,7 @@ const searchable = values.labels === null ? null : values.labels.map((label) => 
 function typicalReach() {
   const sorted = Float32Array.from(values.error).sort();
   const middle = sorted[sorted.length >> 1] || sorted[sorted.length - 1];
-  return values.reach * (middle || 1e-9);
+  return values.factor * (middle || 1e-9);
 }
 
 const collator = new Intl.Collator("en", { numeric: true });

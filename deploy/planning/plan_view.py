@@ -17,7 +17,7 @@ from deploy.planning.planner import Plan, Prediction, central_gaussian_mse
 from deploy.planning.requirements import Trust
 from deploy.planning.value_design import ValueDesign
 from deploy.tasks.drafts import as_toml
-from deploy.tasks.guarantee_table import show_promises
+from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
 from deploy.terminal.tables import add_columns, print_whole
 from user_agent.settings import UserAgentSettings
@@ -247,7 +247,7 @@ def show(plan: Plan, console: Console) -> None:
     for note in _notes(plan):
         console.print(f"[bold]Note:[/bold] {note}")
     title = f"What each of {wanted.n_min:,} users or more is promised"
-    show_promises(plan.guarantees, title, console)
+    print_guarantees(plan.guarantees, title, console)
     print_whole(_comparison(plan), console)
     if any(isinstance(p.design, ValueDesign) and p.design.biased for p in plan.runners_up):
         console.print(f"* {_BIASED}", style="dim")

@@ -1,104 +1,106 @@
-"""Every figure of an estimate, a row each, in full precision: what CSV and Parquet hold."""
+"""The columns of an estimate, a row a figure, in full precision: what CSV and Parquet hold."""
 
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means, Owners
+from common.mechanisms.base import Vector
+from common.messages.estimate import (
+    BitTable,
+    Estimate,
+    Histogram,
+    KeyValues,
+    Means,
+    interval_around,
+)
+from deploy.results.rappor.decoder import Decoding
 
 CONFIDENCE: Final = 0.95
-"""Of the intervals, each by itself."""
+"""Of every interval, each by itself."""
 COLUMNS: Final = (
-    "item",
-    "label",
-    "share",
-    "standard_error",
-    "interval_low",
-    "interval_high",
+    *("item", "label", "share", "standard_error", "interval_low", "interval_high"),
     "refined",
 )
 """Of a histogram; also of the CSV that a result's page makes."""
+_ENDS: Final = ("interval_low", "interval_high")
+_NOISE_ENDS: Final = ("noise_low", "noise_high")
+"""Around biased figures: an interval of noise alone covers no truth with any confidence."""
 
 Columns = dict[str, Sequence[object]]
 
 
 def columns_of(estimate: Estimate, labels: Sequence[str]) -> Columns:
     """
-    Give an estimate's columns by name, in their order.
+    Return an estimate's columns by name, in order.
 
     Args:
         estimate: Of any kind.
-        labels: The task's names of items, numbers or keys; their numbers stand in where it has
-            none.
+        labels: The task's names of items, numbers or keys; without any, their numbers.
     """
     if isinstance(estimate, BitTable):
-        return _of_bits(estimate)
+        return _bit_columns(estimate)
     if isinstance(estimate, Histogram):
-        low, high = estimate.interval(CONFIDENCE)
-        figures = (estimate.frequencies, estimate.standard_errors, low, high, estimate.refined)
-        named = labels_of(labels, len(estimate.frequencies))
-        columns = (range(len(named)), named, *(column.tolist() for column in figures))
-        return dict(zip(COLUMNS, columns, strict=True))
+        return {
+            **_names("item", len(estimate.frequencies), labels),
+            **_figures("share", estimate.frequencies, estimate.standard_errors),
+            "refined": estimate.refined.tolist(),
+        }
     if isinstance(estimate, Means):
-        return _of_means(estimate, labels)
-    return _of_pairs(estimate, labels)
+        ends = _ENDS if estimate.unbiased else _NOISE_ENDS
+        return {
+            **_names("number", len(estimate.means), labels),
+            **_figures("mean", estimate.means, estimate.standard_errors, ends=ends),
+            "shrunk": estimate.shrunk.tolist(),
+        }
+    return _key_columns(estimate, labels)
 
 
-def labels_of(labels: Sequence[str], n_items: int) -> Sequence[str]:
-    """Give a task's labels, or numbers where it has none."""
-    return labels or [str(item) for item in range(n_items)]
-
-
-def ends_of(estimate: Estimate) -> tuple[str, str]:
-    """Name the ends of what is around a figure: an interval, or what noise alone reaches."""
-    biased = isinstance(estimate, Means) and not estimate.unbiased
-    return ("noise_low", "noise_high") if biased else ("interval_low", "interval_high")
-
-
-def _of_means(means: Means, labels: Sequence[str]) -> Columns:
-    low, high = means.interval(CONFIDENCE)
-    below, above = ends_of(means)
-    named = labels_of(labels, len(means.means))
+def candidate_columns(decoding: Decoding) -> Columns:
+    """Return every figure of each candidate text, in the order of the candidates."""
     return {
-        "number": range(len(named)),
-        "label": named,
-        "mean": means.means.tolist(),
-        "standard_error": means.standard_errors.tolist(),
-        below: low.tolist(),
-        above: high.tolist(),
-        "shrunk": means.shrunk.tolist(),
+        "text": decoding.candidates,
+        **_figures("share", decoding.shares, decoding.standard_errors / decoding.n_reports),
+        "p_value": decoding.p_values.tolist(),
+        "detected": decoding.detected.tolist(),
     }
 
 
-def _of_pairs(found: KeyValues, labels: Sequence[str]) -> Columns:
-    named = labels_of(labels, len(found.means_with_fakes))
+def labels_of(labels: Sequence[str], size: int) -> Sequence[str]:
+    """Return a task's labels, or numbers where it has none."""
+    return labels or [str(place) for place in range(size)]
+
+
+def _names(name: str, size: int, labels: Sequence[str]) -> Columns:
+    return {name: range(size), "label": labels_of(labels, size)}
+
+
+def _figures(
+    name: str, values: Vector, errors: Vector, *, prefix: str = "", ends: tuple[str, str] = _ENDS
+) -> Columns:
+    low, high = interval_around(values, errors, CONFIDENCE)
     return {
-        "key": range(len(named)),
-        "label": named,
-        **({} if found.owners is None else _of_owners(found.owners)),
-        "mean_with_fakes": found.means_with_fakes.tolist(),
-        "error_with_fakes": found.errors_with_fakes.tolist(),
-        "reports": found.reports.tolist(),
+        name: values.tolist(),
+        f"{prefix}standard_error": errors.tolist(),
+        f"{prefix}{ends[0]}": low.tolist(),
+        f"{prefix}{ends[1]}": high.tolist(),
     }
 
 
-def _of_owners(owners: Owners) -> Columns:
-    low, high = owners.frequency_interval(CONFIDENCE)
-    mean_low, mean_high = owners.mean_interval(CONFIDENCE)
-    return {
-        "share": owners.frequencies.tolist(),
-        "standard_error": owners.frequency_errors.tolist(),
-        "interval_low": low.tolist(),
-        "interval_high": high.tolist(),
-        "mean": owners.means.tolist(),
-        "mean_standard_error": owners.mean_errors.tolist(),
-        "mean_interval_low": mean_low.tolist(),
-        "mean_interval_high": mean_high.tolist(),
+def _key_columns(estimate: KeyValues, labels: Sequence[str]) -> Columns:
+    columns = _names("key", len(estimate.means_with_fakes), labels)
+    owners = estimate.owners
+    if owners is not None:
+        columns |= _figures("share", owners.frequencies, owners.frequency_errors)
+        columns |= _figures("mean", owners.means, owners.mean_errors, prefix="mean_")
+    return columns | {
+        "mean_with_fakes": estimate.means_with_fakes.tolist(),
+        "error_with_fakes": estimate.errors_with_fakes.tolist(),
+        "reports": estimate.reports.tolist(),
     }
 
 
-def _of_bits(table: BitTable) -> Columns:
+def _bit_columns(table: BitTable) -> Columns:
     cohorts, bits = table.bit_counts.shape
     return {
         "cohort": np.repeat(np.arange(cohorts), bits).tolist(),

@@ -1,4 +1,4 @@
-"""PrivKVM: from a draft for all iterations, and the last one's result, to the next one's draft."""
+"""PrivKVM: the draft of the next iteration, from the whole draft and the last result."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
 from deploy.results.privkvm import budgets, iteration
 
-_NO_RESULT: Final = (
+_INVALID: Final = (
     *(ValueError, TypeError, KeyError, AttributeError),
     *(RecursionError, OverflowError),
 )
@@ -26,13 +26,12 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Iterated:
-    """What an iteration released, and of whom."""
+    """The part of an iteration's result that the next one starts from."""
 
     means: Vector
     """With fakes, in the range; shape (keys,)."""
     low: float
     high: float
-    """Ends of the range."""
     population: str
 
 
@@ -40,19 +39,19 @@ def next_draft(
     whole: TaskDraft, iterations: int, number: int, before: Iterated | None
 ) -> TaskDraft:
     """
-    Give the draft of one iteration. Run by the operator.
+    Return the draft of one iteration. Run by the operator.
 
     Args:
-        whole: For all iterations together: its local_epsilon is what they cost in all. It is also
-            the budget of their population if the draft names none: what is charged to that is each
-            task's ε against the analyzer, so that no iteration is refused.
+        whole: The draft for all iterations. Its local_epsilon is their total cost, and the budget
+            of their population unless the draft names one: each iteration is charged its own ε
+            against the analyzer, so none is refused.
         iterations: How many there are.
-        number: Which one this is, from 1 on.
-        before: What the one before released; None for the first.
+        number: Of this one, from 1 on.
+        before: The result of the one before; None for the first.
 
     Raises:
         TaskError: The draft is not for pairs, names no population, or a number is out of range; or
-            what was before is of other people, another range or other keys.
+            the result is of another population, range or number of keys.
     """
     if protocol_named(whole.protocol).kind != "key-value":
         raise TaskError(f"the protocol {whole.protocol} is not for pairs; only those are iterated")
@@ -72,7 +71,10 @@ def next_draft(
     pairs = whole.pairs or PairDraft()
     if not pairs.low < pairs.high:
         raise TaskError(f"low is {pairs.low} and high {pairs.high}; low must be below high")
-    parts = budgets(whole.local_epsilon, iterations, pairs.key_share)
+    unit = None
+    if before is not None:
+        _check_before(before, whole, pairs)
+        unit = (before.means - pairs.low) / (pairs.high - pairs.low) * 2 - 1
     wanted = WantedPairs(
         keys=whole.domain_size,
         low=pairs.low,
@@ -81,10 +83,7 @@ def next_draft(
         key_share=pairs.key_share,
         fakes=pairs.fakes,
     )
-    unit = None
-    if before is not None:
-        _check_before(before, whole, pairs)
-        unit = (before.means - pairs.low) / (pairs.high - pairs.low) * 2 - 1
+    parts = budgets(whole.local_epsilon, iterations, pairs.key_share)
     one = iteration(wanted, parts[number - 1], unit)
     budget = whole.budget_epsilon
     return dataclasses.replace(
@@ -111,17 +110,17 @@ def _check_before(before: Iterated, whole: TaskDraft, pairs: PairDraft) -> None:
 
 def read_iterated(path: Path) -> Iterated:
     """
-    Read what an iteration released from a result that `shuffledp result --json` wrote.
+    Read an iteration from a result that `shuffledp result --json` wrote.
 
     Raises:
-        SettingsError: The file cannot be read, or is no result of key-value data.
+        SettingsError: The file cannot be read, or is not a result of key-value data.
     """
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise SettingsError(f"{path} is too long to be a result")
         fields: Any = json.loads(path.read_text(encoding="utf-8"))
         if fields["kind"] != "key-value":
-            raise SettingsError(f"{path} is no result of key-value data")
+            raise ValueError("another kind")  # as any other invalid field
         found = Iterated(
             means=np.array([float(mean) for mean in fields["means_with_fakes"]], dtype=np.float64),
             low=float(fields["low"]),
@@ -130,8 +129,8 @@ def read_iterated(path: Path) -> Iterated:
         )
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
-    except _NO_RESULT as error:
-        raise SettingsError(f"{path} is no result as JSON") from error
+    except _INVALID as error:
+        raise SettingsError(f"{path} is not a result of key-value data as JSON") from error
     if not all(map(math.isfinite, (*found.means.tolist(), found.low, found.high))):
-        raise SettingsError(f"{path} is no result of key-value data")
+        raise SettingsError(f"{path} is not a result of key-value data as JSON")
     return found

@@ -1,39 +1,31 @@
-"""The analyzer's ledger, for whoever reads it: a table, or JSON."""
+"""The analyzer's ledger as a table and as JSON."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.table import Table
 
 from common.messages.guarantee import rounded_up
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from deploy.tasks import population_budgets
 from deploy.tasks.population_budgets import PopulationBudgets
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, print_whole
 
 _DIGITS: Final = 12
-"""Hexadecimal digits of a digest that are shown in a table."""
-_COLUMNS: Final[dict[str, JustifyMethod]] = {
-    "population": "left",
-    "users": "right",
-    "refused": "right",
-    "epsilon": "right",
-    "delta": "right",
-    "all so far": "right",
-}
+"""Hexadecimal digits of a digest in a table."""
 
 
 def as_json(
     entries: Sequence[LedgerEntry], head: ChainHead, populations: Sequence[PopulationBudgets]
 ) -> dict[str, Any]:
-    """Give every entry with both of its hashes, the head, and what populations have left."""
+    """Return every entry with both of its hashes, the head, and what populations have left."""
     return {
         "entries": [
-            {
-                **entry.fields(),
+            entry.fields()
+            | {
                 "previous_hash": entry.previous_hash.hex(),
                 "entry_hash": entry.entry_hash.hex(),
             }
@@ -61,24 +53,20 @@ def show(
     )
     add_columns(table, {"entry": "right"})
     table.add_column("task", no_wrap=True, min_width=_DIGITS)
-    add_columns(table, _COLUMNS)
+    figures = ("users", "refused", "epsilon", "delta", "all so far")
+    add_columns(table, {"population": "left", **dict.fromkeys(figures, "right")})
     for entry in entries:
         table.add_row(
-            f"{entry.entry:,}",
-            entry.task_digest.hex()[:_DIGITS],
-            shown(entry.population) or "(alone)",
-            f"{entry.n_users:,}",
-            f"{entry.n_refused:,}",
-            rounded_up(entry.epsilon),
-            rounded_up(entry.delta),
-            rounded_up(entry.composed_epsilon),
+            *(f"{entry.entry:,}", entry.task_digest.hex()[:_DIGITS]),
+            escaped(entry.population) or "(alone)",
+            *(f"{entry.n_users:,}", f"{entry.n_refused:,}", rounded_up(entry.epsilon)),
+            *(rounded_up(entry.delta), rounded_up(entry.composed_epsilon)),
         )
     print_whole(table, console)
     if populations:
         population_budgets.show(populations, console)
-    entries_in_words = "entry" if head.entry == 1 else "entries"
+    counted = f"{head.entry:,} {'entry' if head.entry == 1 else 'entries'}"
     console.print(
-        f"The chain of {head.entry:,} {entries_in_words} holds. Its head, to be noted down:\n"
-        f"{head.entry_hash.hex()}",
+        f"The chain of {counted} holds. Its head, to be noted down:\n{head.entry_hash.hex()}",
         markup=False,
     )

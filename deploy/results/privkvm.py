@@ -1,16 +1,14 @@
 """
-PrivKVM: PrivKV several times over, each time with the means of the time before for fakes [YHMZ19].
+PrivKVM: iterations of PrivKV, each with the means of the one before for fakes [YHMZ19].
 
-With fakes at the true means nothing would pull the estimated ones away; each iteration leaves of
-the pull what the share of fakes is, and so do all together the product of their shares. Each
-iteration is a task of its own: people choose a key anew, and what they tell adds up by sequential
-composition to ε.
+Fakes at the true means would not bias the estimates. Each iteration multiplies the bias by its
+share of fakes. Each is a task of its own, in which people choose a key anew; the costs add up to ε
+by sequential composition.
 
-How ε is split could not be read in the paper itself; as published programs have it, the first
-iteration pays for whether a key is owned, ε1 = κε, and every one of c iterations (1-κ)ε/c for the
-value. Later iterations toss a fair coin for the key, of whoever owns it and whoever does not: they
-cost nothing there, and tell nothing of frequencies, which stay those of the first. Half of their
-reports name a value, and of these 1-f are fakes.
+The paper could not be read for the split of ε; as in published programs, the first iteration pays
+ε1 = κε for whether a key is owned, and each of c iterations (1-κ)ε/c for the value. Later
+iterations toss a fair coin for the key, owned or not: that costs nothing, and leaves the
+frequencies to the first. Half of their reports name a value, and 1-f of these are fakes.
 """
 
 import math
@@ -26,12 +24,12 @@ from common.mechanisms.key_value.privkv import WantedPairs
 
 MAX_ITERATIONS: Final = 1000
 _LEAST: Final = 2.0**-32
-"""ε of a part of a report, as `ResponseWeights` has it."""
+"""Least ε of a part of a report, as in `ResponseWeights`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationBudget:
-    """What one iteration may cost."""
+    """The cost of one iteration."""
 
     key_epsilon: float
     """ε1, of whether a key is owned; 0 in every iteration but the first."""
@@ -48,7 +46,7 @@ class IterationBudget:
 
 def budgets(local_epsilon: float, iterations: int, key_share: float) -> tuple[IterationBudget, ...]:
     """
-    Split a local ε over iterations: exactly summed, they cost no more than it.
+    Split a local ε over iterations, so that their exact sum is at most that ε.
 
     Args:
         local_epsilon: Of all iterations together; above 0 and finite.
@@ -79,10 +77,10 @@ def budgets(local_epsilon: float, iterations: int, key_share: float) -> tuple[It
 
 def fakes_after(means: Vector, low: float, high: float) -> tuple[float, ...]:
     """
-    Give the fakes of an iteration: the means that the one before estimated, in low .. high.
+    Return the fakes of an iteration: the means that the one before estimated, in low .. high.
 
     Args:
-        means: In -1 .. 1 but for noise; what lies outside is put back to the ends.
+        means: In -1 .. 1 but for noise, which is clipped.
         low: Of the values.
         high: Of the values.
     """
@@ -92,13 +90,13 @@ def fakes_after(means: Vector, low: float, high: float) -> tuple[float, ...]:
 
 def iteration(whole: WantedPairs, budget: IterationBudget, means: Vector | None) -> WantedPairs:
     """
-    Say what is wanted of one iteration. Run by the analyzer.
+    Return the parameters of one iteration. Run by the operator.
 
     Args:
-        whole: What is wanted of all of them.
+        whole: Of all iterations.
         budget: Of this one.
-        means: What the one before estimated, in -1 .. 1; None for the first, whose fakes are the
-            whole's.
+        means: Estimated by the one before, in -1 .. 1; None for the first, which has the whole's
+            fakes.
     """
     total = budget.local_epsilon
     fakes = whole.fakes if means is None else fakes_after(means, whole.low, whole.high)
@@ -107,7 +105,7 @@ def iteration(whole: WantedPairs, budget: IterationBudget, means: Vector | None)
 
 def bias_left(shares_of_fakes: list[Vector], start: Vector, means: Vector) -> Vector:
     """
-    Give the bias after iterations that each had a share of fakes: (t - m) · φ1 · φ2 · ..
+    Return the bias after iterations with these shares of fakes: (t - m) · φ1 · φ2 · ..
 
     Args:
         shares_of_fakes: φ of each iteration.

@@ -12,7 +12,7 @@ from deploy.terminal.json_output import guarantee_as_json, number_or_text
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Give a result's fields; infinite numbers become the text "inf"."""
+    """Return a result's fields; infinite numbers become the text "inf"."""
     return {
         "task_digest": result.task_digest.hex(),
         "protocol": result.protocol,
@@ -39,7 +39,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def estimate_as_json(estimate: Estimate) -> dict[str, Any]:
-    """Give every field of an estimate, under its name in common/messages/estimate.py."""
+    """Return every field of an estimate, under its name in common/messages/estimate.py."""
     fields: dict[str, Any] = dataclasses.asdict(estimate)
     return {name: _listed(value) for name, value in fields.items()}
 

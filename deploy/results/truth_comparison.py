@@ -1,120 +1,110 @@
-"""Estimates beside the truth, which only a demonstration or a simulation knows."""
+"""Errors of estimates against the truth, which only a demo or a simulation knows."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from common.mechanisms.base import Vector
-from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means
-from common.task.specs import KeyValueSpec, spec_as
-from common.task.task import Task
+from common.messages.estimate import Histogram, Interval, KeyValues, Means
 from deploy.datasets.sample_people import SamplePeople
-from deploy.results.decoded_texts import decode_candidates, of_decoded
 from deploy.results.estimate_columns import CONFIDENCE
-from deploy.results.estimate_table import EstimateTable, of_key_values, of_means
-
-MOST_LINES: Final = 100
-"""Of a table: more than any demo has, so that it shows whatever it announces."""
+from deploy.results.rappor.decoder import Decoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """What is shown of estimates whose truth is known."""
+class TruthErrors:
+    """How far estimates are off."""
 
-    tables: tuple[EstimateTable, ...]
-    """None for items, whose histogram has a look of its own."""
-    sentences: tuple[str, ...]
+    sentence: str
     fields: Mapping[str, Any]
-    """For programs: the mean squared error among them."""
-    size: int
-    """How many things were estimated."""
+    """For programs; `mse_vs_truth` is among them."""
 
 
-def compare(task: Task, estimate: Estimate, people: SamplePeople) -> Comparison:
-    """Compare what was released with what is true of the very people who took part."""
+def errors_against(
+    people: SamplePeople, estimate: Histogram | Means | KeyValues | Decoding
+) -> TruthErrors:
+    """
+    Compare an estimate, or decoded candidates, with the truth.
+
+    Args:
+        people: The people who contributed, and no others.
+        estimate: What was released of them.
+    """
     if isinstance(estimate, Histogram):
-        return Comparison(
-            tables=(),
-            sentences=(),
-            fields={"mse_vs_truth": _mse(estimate.frequencies, people.truth)},
-            size=len(people.truth),
-        )
+        return _histogram_errors(estimate, people.truth)
     if isinstance(estimate, Means):
-        return _of_means(task, estimate, people)
-    if isinstance(estimate, KeyValues):
-        return _of_key_values(task, estimate, people)
-    return _of_texts(task, estimate, people)
+        return _mean_errors(estimate, people.truth)
+    if isinstance(estimate, Decoding):
+        return _text_errors(estimate, people.truth)
+    return _key_errors(estimate, people)
 
 
-def _of_means(task: Task, means: Means, people: SamplePeople) -> Comparison:
-    mse, shrunk = _mse(means.means, people.truth), _mse(means.shrunk, people.truth)
-    low, high = means.interval(CONFIDENCE)
-    covered = int(((low <= people.truth) & (people.truth <= high)).sum())
+def _histogram_errors(histogram: Histogram, truth: Vector) -> TruthErrors:
+    mse = _mse(histogram.frequencies, truth)
+    return TruthErrors(
+        sentence=f"Mean squared error {mse:.3g}, in theory {histogram.mse_theory:.3g}; refined "
+        f"{_mse(histogram.refined, truth):.3g}. {_covered(histogram.interval(CONFIDENCE), truth)}",
+        fields={"mse_vs_truth": mse},
+    )
+
+
+def _mean_errors(means: Means, truth: Vector) -> TruthErrors:
+    mse, shrunk = _mse(means.means, truth), _mse(means.shrunk, truth)
     sentence = (
         f"Mean squared error {mse:.3g}, in theory {means.mse_theory:.3g}; shrunk {shrunk:.3g}. "
-        f"{covered} of {len(people.truth)} intervals hold the truth."
+        f"{_covered(means.interval(CONFIDENCE), truth)}"
     )
     if not means.unbiased:
         sentence = (
             f"Mean squared error {mse:.3g}, of which noise {means.mse_theory:.3g} in theory; "
             f"shrunk {shrunk:.3g}."
         )
-    return Comparison(
-        tables=(of_means(means, task.labels, most=MOST_LINES, truth=people.truth),),
-        sentences=(sentence,),
-        fields={"mse_vs_truth": mse, "mse_shrunk_vs_truth": shrunk},
-        size=len(people.truth),
+    return TruthErrors(
+        sentence=sentence, fields={"mse_vs_truth": mse, "mse_shrunk_vs_truth": shrunk}
     )
 
 
-def _of_key_values(task: Task, found: KeyValues, people: SamplePeople) -> Comparison:
+def _key_errors(found: KeyValues, people: SamplePeople) -> TruthErrors:
     true_means = people.true_means if people.true_means is not None else np.zeros(0)
-    spec = spec_as(task.mechanism, KeyValueSpec)
-    truth = (people.truth, true_means)
-    tables = of_key_values(found, spec, task.labels, most=MOST_LINES, truth=truth)
     if found.owners is None:
-        means = _mse(found.means_with_fakes, true_means)
-        return Comparison(
-            tables=tables,
-            sentences=(f"Mean squared error of means, fakes included, {means:.3g}.",),
-            fields={"mse_vs_truth": means},
-            size=len(true_means),
+        mse = _mse(found.means_with_fakes, true_means)
+        return TruthErrors(
+            sentence=f"Mean squared error of means, fakes included, {mse:.3g}.",
+            fields={"mse_vs_truth": mse},
         )
-    shares, means = (
-        _mse(found.owners.frequencies, people.truth),
-        _mse(found.owners.means, true_means),
-    )
-    return Comparison(
-        tables=tables,
-        sentences=(f"Mean squared error of shares {shares:.3g}, of means {means:.3g}.",),
+    shares = _mse(found.owners.frequencies, people.truth)
+    means = _mse(found.owners.means, true_means)
+    return TruthErrors(
+        sentence=f"Mean squared error of shares {shares:.3g}, of means {means:.3g}.",
         fields={"mse_vs_truth": shares, "mse_of_means_vs_truth": means},
-        size=len(people.truth),
     )
 
 
-def _of_texts(task: Task, table: BitTable, people: SamplePeople) -> Comparison:
-    decoded = decode_candidates(task, table, people.candidates)
-    shown = of_decoded(decoded, most=MOST_LINES, truth=people.truth)
-    shares = decoded.shares
-    mse = _mse(shares, people.truth)
-    false = int((decoded.detected & (people.truth == 0)).sum())
-    sentence = (
-        f"Mean squared error of a share {mse:.3g}. Of {len(people.truth)} candidates "
-        f"{int(decoded.detected.sum())} were detected, {false} of them in nobody's hands."
-    )
-    return Comparison(
-        tables=(shown,),
-        sentences=(sentence,),
+def _text_errors(decoding: Decoding, truth: Vector) -> TruthErrors:
+    detected = decoding.detected
+    n_detected, n_false = int(detected.sum()), int((detected & (truth == 0)).sum())
+    mse = _mse(decoding.shares, truth)
+    missed = math.ceil(1000 * truth[~detected].max(initial=0.0)) / 10
+    return TruthErrors(
+        sentence=f"Mean squared error of a share {mse:.3g}. {n_detected} candidates were detected, "
+        f"{n_false} of them held by no one; {int((truth > 0).sum())} are held by someone. Every "
+        f"text that more than {missed:.1f} % hold was detected.",
         fields={
             "mse_vs_truth": mse,
-            "detected": int(decoded.detected.sum()),
-            "false_discoveries": false,
-            "shares": shares.tolist(),
+            "detected": n_detected,
+            "false_discoveries": n_false,
+            "shares": decoding.shares.tolist(),
         },
-        size=len(people.truth),
     )
+
+
+def _covered(interval: Interval, truth: Vector) -> str:
+    low, high = interval
+    covered = int(((low <= truth) & (truth <= high)).sum())
+    return f"{covered:,} of {len(truth):,} intervals cover the truth."
 
 
 def _mse(estimate: Vector, truth: Vector) -> float:

@@ -1,8 +1,8 @@
 """
-Whether a result fits the signed task that it names, as far as an operator's machine can tell.
+Check a released result against its signed task, as far as an operator's machine can.
 
-The task is signed and immutable; the result is the analyzer's word. What follows from the task and
-the counts is worked out again here, so that no figure of it has to be believed.
+The task is signed and immutable; the result is only the analyzer's word. Every figure that follows
+from the task and the counts is computed again.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,24 @@ from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 _CLOSE: Final = 0.99
-"""An analyzer of another version may bound an epsilon a little tighter than this program does."""
+"""The analyzer of another version may bound an epsilon slightly tighter than this program."""
+_FORMS: Final[Mapping[Kind, type[Estimate]]] = {
+    "categorical": Histogram,
+    "string": BitTable,
+    "mean": Means,
+    "vector": Means,
+    "key-value": KeyValues,
+}
 
 
 def check_fits(result: Result, task: Task) -> None:
     """
-    Check that a result is of a task: its digest, its parameters, and counts that it can have.
+    Check that a result is of a task: its digest, its parameters, and possible counts.
 
     Raises:
-        WireError: It is of another one, or says what the task does not; names what.
+        WireError: It is not; names the first difference.
     """
-    _check_size(result.estimate, task)
+    _check_estimate(result.estimate, task)
     digest = SignedTask(task_bytes=task.to_bytes(), signature=b"").digest()
     if digest != result.task_digest:
         raise WireError(
@@ -51,16 +58,7 @@ def check_fits(result: Result, task: Task) -> None:
     _check_reports(result, task)
 
 
-_FORMS: Final[Mapping[Kind, type[Estimate]]] = {
-    "categorical": Histogram,
-    "string": BitTable,
-    "mean": Means,
-    "vector": Means,
-    "key-value": KeyValues,
-}
-
-
-def _check_size(estimate: Estimate, task: Task) -> None:
+def _check_estimate(estimate: Estimate, task: Task) -> None:
     if not isinstance(estimate, _FORMS[task.kind]):
         raise WireError(f"the task collects {task.kind} data, and the result is of another kind")
     if isinstance(estimate, BitTable):
@@ -74,17 +72,14 @@ def _check_size(estimate: Estimate, task: Task) -> None:
         return
     if isinstance(estimate, KeyValues):
         _check_owners(estimate, task)
-    if isinstance(estimate, Means):
+        size = len(estimate.means_with_fakes)
+    elif isinstance(estimate, Means):
         _check_bias(estimate, task)
-    size = _size(estimate)
+        size = len(estimate.means)
+    else:
+        size = len(estimate.frequencies)
     if task.domain_size != size:
         raise WireError(f"the task has {task.domain_size} values, and the result {size}")
-
-
-def _size(estimate: Histogram | Means | KeyValues) -> int:
-    if isinstance(estimate, KeyValues):
-        return len(estimate.means_with_fakes)
-    return len(estimate.means if isinstance(estimate, Means) else estimate.frequencies)
 
 
 def _check_owners(estimate: KeyValues, task: Task) -> None:
@@ -114,7 +109,7 @@ def _check_reports(result: Result, task: Task) -> None:
             f"the result misses {result.n_sentinels_missing} of {planted} sentinels; "
             f"the task has room for {room}"
         )
-    fewest, most = _reports(result, task, room)
+    fewest, most = _report_range(result, task, room)
     if not fewest <= result.n_reports <= most:
         wanted = str(most) if fewest == most else f"{fewest} to {most}"
         raise WireError(
@@ -136,19 +131,19 @@ def _check_reports(result: Result, task: Task) -> None:
 
 
 def _counted(estimate: Estimate) -> int | None:
-    """Give how many reports an estimate says it is of; None of those that do not."""
+    """Return the number of reports that an estimate states; None if it states none."""
     if isinstance(estimate, BitTable):
         return int(estimate.cohort_sizes.sum())
     return int(estimate.reports.sum()) if isinstance(estimate, KeyValues) else None
 
 
-def _reports(result: Result, task: Task, room: int) -> tuple[int, int]:
+def _report_range(result: Result, task: Task, room: int) -> tuple[int, int]:
     """
-    Give the fewest and the most reports that are left of a batch without its sentinels.
+    Return the least and the largest number of a batch's reports without its sentinels.
 
-    The result counts those that the shuffler acknowledged, and not others that were planned: of
-    these any number up to the room may have been in the batch. Where every report is kept, one was
-    if a report of it was seen; where the shuffler samples, all are taken to have been.
+    The result counts the sentinels that the shuffler acknowledged. Of others that were planned, any
+    number up to the room may have been in the batch. If every report is kept, a sentinel was there
+    if one of its reports was seen; if the shuffler samples, all count as there.
     """
     planted, others = result.n_sentinels, room - result.n_sentinels
     fewest, most = task.batch_reports(result.n_users + room)
@@ -159,13 +154,13 @@ def _reports(result: Result, task: Task, room: int) -> tuple[int, int]:
 
 def check_guarantees(result: Result, task: Task) -> None:
     """
-    Check that a result promises no more than its task, its users and its refused reports allow.
+    Check that a result's guarantees are no better than its task, users and refused reports allow.
 
-    Every guarantee is worked out again by the accountant that the analyzer has, too.
+    Every guarantee is computed again, by the accountant of the analyzer.
 
     Raises:
-        WireError: A guarantee is missing, or its epsilon or delta is more than 1 % below what is
-            found here; names the coalition.
+        WireError: A guarantee is missing, or its epsilon or delta is more than 1 % too low; names
+            the coalition.
         AccountingError: The accountant has no formula for the task.
 
     Cost: up to four searches for ε, tenths of a second each.
@@ -177,15 +172,12 @@ def check_guarantees(result: Result, task: Task) -> None:
     for stated in result.guarantees:
         known = [one for one in found if one.coalition == stated.coalition]
         if not any(_no_better(stated, one) for one in known):
+            figures = [f"{one.epsilon:g} at delta {one.delta:g}" for one in known] or ["none"]
             raise WireError(
                 f"against {stated.coalition} the result states epsilon {stated.epsilon:g} at delta "
-                f"{stated.delta:g}; this program finds {_figures(known)}"
+                f"{stated.delta:g}; this program finds {' or '.join(figures)}"
             )
 
 
 def _no_better(stated: Guarantee, found: Guarantee) -> bool:
     return stated.epsilon >= _CLOSE * found.epsilon and stated.delta >= _CLOSE * found.delta
-
-
-def _figures(known: list[Guarantee]) -> str:
-    return " or ".join(f"{one.epsilon:g} at delta {one.delta:g}" for one in known) or "none"

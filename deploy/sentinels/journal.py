@@ -1,10 +1,9 @@
 """
-An operator's file of sentinels: lines of JSON that are only ever added, each on the disk at once.
+An operator's file of sentinels: an append-only log of JSON lines, each flushed to the disk.
 
-The first line says of which task the sentinels are, and how many. Then comes a line for each, with
-the bytes that are sent, before any is registered; and a line for whatever becomes of one. A last
-line that is not whole was being written when its writer stopped, and is taken off. Whoever reads
-the file can tell sentinels from users.
+The first line names the task and the number of sentinels. Then comes a line for each, with the
+bytes to send, before any is registered; and a line for each change of state. A partial last line
+is dropped. The file tells sentinels from users.
 """
 
 import fcntl
@@ -26,31 +25,31 @@ from common.task_digest import TaskDigest
 from user_agent.contribution import Answer
 
 _OWNER_ONLY: Final = 0o600
-_NO_LINE: Final = (ValueError, TypeError, KeyError, IndexError, RecursionError)
+_INVALID: Final = (ValueError, TypeError, KeyError, IndexError, RecursionError)
 
 
-class State(StrEnum):
+class SentinelState(StrEnum):
     """How far a sentinel got."""
 
     PLANNED = "planned"
-    """Not sent yet. Of the first of these it is not known: sending may have been cut off."""
+    """Not sent yet; the first of these may have been sent when the writer stopped."""
     UNKNOWN = "unknown"
-    """Sent, and the answer did not come: it may be stored or not."""
+    """Sent without an answer: it may be stored or not."""
     STORED = "stored"
-    """The shuffler has acknowledged it, and the analyzer has not been told."""
+    """Acknowledged by the shuffler; the analyzer does not know yet."""
     ACKNOWLEDGED = "acknowledged"
-    """And the analyzer knows: if it is missing, the shuffler is accused."""
+    """The analyzer knows too: if it is missing, the shuffler is accused."""
     REFUSED = "refused"
 
 
 @dataclass(slots=True)
-class Planted:
-    """One sentinel, and what became of it."""
+class PlantedSentinel:
+    """One test submission and its state."""
 
     envelope: bytes
     leaves: bytes
-    """Of its reports, one after the other."""
-    state: State = State.PLANNED
+    """Of its reports, concatenated."""
+    state: SentinelState = SentinelState.PLANNED
     receipt: bytes = b""
     reason: str = ""
     """Why the shuffler refused it, in its own words."""
@@ -59,25 +58,25 @@ class Planted:
 class SentinelFile:
     """The sentinels of one task, as they are on the disk."""
 
-    def __init__(self, file: BinaryIO, path: Path, planted: list[Planted]) -> None:
+    def __init__(self, file: BinaryIO, path: Path, sentinels: list[PlantedSentinel]) -> None:
         self._file = file
         self._path = path
-        self.planted = planted
+        self.sentinels = sentinels
 
     @classmethod
     @contextmanager
     def opened(cls, path: Path, digest: TaskDigest, count: int) -> Generator[Self]:
         """
-        Begin a file, closed to others, or go on with the one that is there.
+        Create a file that only its owner reads, or continue an existing one.
 
         Args:
             path: The file.
-            digest: The task.
-            count: How many sentinels there are to be in the end.
+            digest: Of the task.
+            count: How many sentinels there will be.
 
         Raises:
-            SettingsError: It cannot be written, is held by another process, is of another task or
-                of another number of sentinels, or is no such file, and is left as it is then.
+            SettingsError: The file cannot be written, is held by another process, is of another
+                task or number of sentinels, or is something else, and is left unchanged.
         """
         with _failures(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _OWNER_ONLY)
@@ -88,16 +87,17 @@ class SentinelFile:
                 raise SettingsError(f"{path} is in use by another process") from None
             with _failures(path):
                 raw = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-            first, whole = _line({"task_digest": digest.hex(), "sentinels": count}), _whole(raw)
+            first = _line({"task_digest": digest.hex(), "sentinels": count})
+            whole = raw.split(b"\n")[:-1]
             kept = cls(file, path, [])
             if whole:
                 _check_first(whole[0], digest, count, path)
                 for number, line in enumerate(whole[1:], start=2):
                     kept._read(line, number, count)
             elif not first.startswith(raw):
-                raise _no_file(path)
+                raise _not_sentinels(path)
             with _failures(path):
-                file.truncate(sum(map(len, whole)))
+                file.truncate(raw.rfind(b"\n") + 1)
                 os.fchmod(descriptor, _OWNER_ONLY)
                 if not whole:
                     kept._append([first])
@@ -105,8 +105,8 @@ class SentinelFile:
             yield kept
 
     def plan(self, answers: Iterable[Answer]) -> None:
-        """Add sentinels, as they will be sent; when this returns they are on the disk."""
-        new = [Planted(answer.envelope, b"".join(answer.leaves)) for answer in answers]
+        """Add sentinels, as they will be sent, and flush them."""
+        new = [PlantedSentinel(answer.envelope, b"".join(answer.leaves)) for answer in answers]
         lines = [
             _line(
                 {
@@ -116,14 +116,16 @@ class SentinelFile:
                     "envelope": sentinel.envelope.hex(),
                 }
             )
-            for number, sentinel in enumerate(new, start=len(self.planted))
+            for number, sentinel in enumerate(new, start=len(self.sentinels))
         ]
         with _failures(self._path):
             self._append(lines)
-        self.planted.extend(new)
+        self.sentinels.extend(new)
 
-    def became(self, number: int, state: State, *, receipt: bytes = b"", reason: str = "") -> None:
-        """Say what became of a sentinel; when this returns it is on the disk. Cost: one flush."""
+    def record(
+        self, number: int, state: SentinelState, *, receipt: bytes = b"", reason: str = ""
+    ) -> None:
+        """Set the state of a sentinel, and flush it."""
         fields: dict[str, object] = {"sentinel": number, "state": state}
         if receipt:
             fields["receipt"] = receipt.hex()
@@ -131,30 +133,30 @@ class SentinelFile:
             fields["reason"] = reason
         with _failures(self._path):
             self._append([_line(fields)])
-        _apply(self.planted[number], state, receipt, reason)
+        _apply(self.sentinels[number], state, receipt, reason)
 
     def _read(self, line: bytes, number: int, most: int) -> None:
         """
-        Read a line that is not the first.
+        Read any line but the first.
 
         Raises:
-            SettingsError: It is none of those that are written here.
+            SettingsError: It is damaged; names its number.
         """
         try:
             fields = json.loads(line)
             place = fields["sentinel"]
             if "state" not in fields:
-                if place != len(self.planted) or place >= most:
+                if place != len(self.sentinels) or place >= most:
                     raise ValueError("a sentinel out of turn")
-                self.planted.append(_planned(fields))
+                self.sentinels.append(_planned(fields))
                 return
-            if not 0 <= place < len(self.planted):
+            if not 0 <= place < len(self.sentinels):
                 raise ValueError("no such sentinel")
             receipt, reason = bytes.fromhex(fields.get("receipt", "")), fields.get("reason", "")
             if len(receipt) not in {0, SIGNATURE_BYTES} or not isinstance(reason, str):
                 raise ValueError("no receipt, or no reason")
-            _apply(self.planted[place], State(fields["state"]), receipt, reason)
-        except _NO_LINE as error:
+            _apply(self.sentinels[place], SentinelState(fields["state"]), receipt, reason)
+        except _INVALID as error:
             raise SettingsError(f"line {number} of {self._path} is damaged") from error
 
     def _append(self, lines: Iterable[bytes]) -> None:
@@ -164,15 +166,15 @@ class SentinelFile:
         os.fsync(self._file.fileno())
 
 
-def _planned(fields: Any) -> Planted:  # noqa: ANN401  # whatever JSON holds
+def _planned(fields: Any) -> PlantedSentinel:  # noqa: ANN401  # JSON
     envelope = bytes.fromhex(fields["envelope"])
     leaves = [bytes.fromhex(leaf) for leaf in fields["leaves"]]
     if not leaves or any(len(leaf) != HASH_BYTES for leaf in leaves):
         raise ValueError("no leaves")
-    return Planted(envelope, b"".join(leaves))
+    return PlantedSentinel(envelope, b"".join(leaves))
 
 
-def _apply(sentinel: Planted, state: State, receipt: bytes, reason: str) -> None:
+def _apply(sentinel: PlantedSentinel, state: SentinelState, receipt: bytes, reason: str) -> None:
     sentinel.state = state
     sentinel.receipt = receipt or sentinel.receipt
     sentinel.reason = reason
@@ -182,19 +184,14 @@ def _line(fields: dict[str, object]) -> bytes:
     return json.dumps(fields).encode() + b"\n"
 
 
-def _whole(raw: bytes) -> list[bytes]:
-    """Give the lines that are whole, with their ends."""
-    return [line + b"\n" for line in raw.split(b"\n")[:-1]]
-
-
 def _check_first(line: bytes, digest: TaskDigest, count: int, path: Path) -> None:
     try:
         fields = json.loads(line)
         found, sentinels = fields["task_digest"], fields["sentinels"]
-    except _NO_LINE as error:
-        raise _no_file(path) from error
+    except _INVALID as error:
+        raise _not_sentinels(path) from error
     if not (isinstance(found, str) and isinstance(sentinels, int)):
-        raise _no_file(path)
+        raise _not_sentinels(path)
     if found != digest.hex():
         raise SettingsError(f"{path} holds sentinels of another task")
     if sentinels != count:
@@ -204,7 +201,7 @@ def _check_first(line: bytes, digest: TaskDigest, count: int, path: Path) -> Non
         )
 
 
-def _no_file(path: Path) -> SettingsError:
+def _not_sentinels(path: Path) -> SettingsError:
     return SettingsError(f"{path} is there already, and holds no sentinels")
 
 

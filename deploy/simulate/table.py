@@ -18,7 +18,7 @@ from deploy.planning.value_design import BIASED
 from deploy.simulate.populations import Population
 from deploy.simulate.remarks import remarks
 from deploy.simulate.row import SweepRow
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 MAX_VALUES: Final = 20
@@ -85,7 +85,7 @@ def show(
     """Print one line a setting, notes on how it came about, and estimates by value."""
     values = f", {people.domain_size:,} values" * (people.domain_size > 1)
     console.print(
-        f"[bold]{shown(people.title.rstrip('.'))}:[/bold] {people.n_users:,} users{values}; errors "
+        f"[bold]{escaped(people.title.rstrip('.'))}:[/bold] {people.n_users:,} users{values}; errors "
         f"are of {_UNITS[people.kind]}, squared, ± one standard error over the repeats."
     )
     lines = _lines(rows)
@@ -175,7 +175,7 @@ def show_by_value(rows: Sequence[SweepRow], people: Population, console: Console
     truth = known[0].by_value.truth if known[0].by_value else np.zeros(0)
     largest = np.argsort(-truth, kind="stable")[:MAX_VALUES]
     of_means = people.kind in {"mean", "vector"}
-    columns = {"value": [shown(names[place]) for place in largest]}
+    columns = {"value": [escaped(names[place]) for place in largest]}
     columns["true mean" if of_means else "true share"] = [
         f"{truth[place]:.4g}" for place in largest
     ]

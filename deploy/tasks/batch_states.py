@@ -1,4 +1,4 @@
-"""What a batch's states mean, in words: for the live page and the terminal."""
+"""The states of a batch in words: for the live page and the terminal."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,7 +14,7 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = MappingProxyType(
         ),
         BatchState.CLOSED: (
             "Closed, being shuffled",
-            "Nobody can take part any more. The reports are being put in random order.",
+            "The batch is closed. Its reports are being put in random order.",
         ),
         BatchState.PERMUTED: (
             "Shuffled, being delivered",
@@ -22,33 +22,33 @@ BATCH_STATES: Final[Mapping[BatchState, tuple[str, str]]] = MappingProxyType(
         ),
         BatchState.DELIVERED: (
             "Delivered, being erased",
-            "The analyzer has all reports. What is left here is being destroyed.",
+            "The analyzer has all reports. The copies here are being destroyed.",
         ),
         BatchState.ERASED: (
             "Delivered and erased",
             (
                 "The analyzer has all reports. Their key here is destroyed as the last step. "
                 "Hashes of sealed reports, for proofs that they were counted, may stay for some "
-                "weeks; how many users came, and how many submissions were refused, stays."
+                "weeks; the numbers of users and of refused submissions stay."
             ),
         ),
         BatchState.EXPIRED: (
             "Expired: nothing was released",
             (
-                "At the deadline there were fewer users than may be released. What they sent is "
-                "deleted, and its key here destroyed as the last step; no hashes of it are kept. "
-                "How many users came, and how many submissions were refused, stays."
+                "At the deadline there were fewer users than may be released. Their submissions "
+                "are deleted, and the key here destroyed as the last step; no hashes are kept. "
+                "The numbers of users and of refused submissions stay."
             ),
         ),
         BatchState.QUARANTINED: (
             "Quarantined: nothing was released",
             (
-                "The analyzer would not take the batch. It is kept, sealed, for you to look into; "
-                "the logs of both services say what kind of error it was."
+                "The analyzer did not accept the batch. It is kept, sealed, for you to look into; "
+                "the logs of both services name the kind of error."
             ),
         ),
     }
 )
-"""Of each a headline, and what it means."""
+"""Of each a headline, and its meaning."""
 SENTINELS_INCLUDED: Final = "an operator's sentinels included; n_min must hold without them"
-"""Of users, wherever an operator decides by their number."""
+"""Beside every number of users that an operator decides by."""

@@ -1,4 +1,4 @@
-"""The demo's tasks; `load` takes that of items too where it is given no draft."""
+"""The demo's tasks; `load` uses the one for items where it has no draft."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from common.task.draft import TaskDraft
 HASHED: Final[Mapping[str, Any]] = MappingProxyType(
     {"protocol": "od-hp", "buckets": 53, "dummies_per_user": 1, "local_epsilon": 4.0}
 )
-"""What the demo's draft for items says of its protocol."""
+"""The protocol of the demo's draft for items."""
 _DELTA: Final = 1e-6
 _SECONDS: Final = 24 * 3600
 
@@ -22,16 +22,7 @@ def demo_draft(
     shuffler_key: bytes,
     labels: tuple[str, ...] = (),
 ) -> TaskDraft:
-    """
-    Give the draft of a task for items that closes with its last user, or after a day.
-
-    Args:
-        domain_size: Items.
-        n_users: Users who must be stored.
-        now: Seconds since 1970 UTC.
-        shuffler_key: The shuffler's public key.
-        labels: The items' names, or none.
-    """
+    """Return the draft of a task for items; see `closing_draft`."""
     fields = {"domain_size": domain_size, "labels": labels, **HASHED}
     return closing_draft(fields, n_users, now=now, shuffler_key=shuffler_key)
 
@@ -40,10 +31,10 @@ def closing_draft(
     fields: Mapping[str, Any], n_users: int, *, now: float, shuffler_key: bytes
 ) -> TaskDraft:
     """
-    Give the draft of a task of any kind that closes with its last user, or after a day.
+    Return the draft of a task that closes with its last user, or after a day.
 
     Args:
-        fields: What a draft says of its protocol and of what is asked.
+        fields: Of the draft: the protocol and the question.
         n_users: Users who must be stored.
         now: Seconds since 1970 UTC.
         shuffler_key: The shuffler's public key.

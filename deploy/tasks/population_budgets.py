@@ -16,30 +16,21 @@ from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.messages.task_summary import TaskSummary
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns, print_whole
 
 _COLUMNS: Final[dict[str, JustifyMethod]] = {
     "population": "left",
-    "releases": "right",
-    "budget": "right",
-    "at delta": "right",
-    "spent": "right",
-    "left": "right",
-    "share spent": "right",
+    **dict.fromkeys(("releases", "budget", "at delta", "spent", "left", "share spent"), "right"),
 }
 
 
-class Tasks(Protocol):
-    """Where tasks are read: an analyzer."""
+class LedgerReader(Protocol):
+    """An analyzer whose tasks and ledger can be read."""
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
-        """Read a task as it was signed, and what became of it."""
-
-
-class Ledger(Tasks, Protocol):
-    """An analyzer of which the ledger is read too."""
+        """Read a task as it was signed, and its state."""
 
     async def ledger(self) -> tuple[list[LedgerEntry], ChainHead]:
         """Read the whole ledger, and verify its chain."""
@@ -47,73 +38,70 @@ class Ledger(Tasks, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationBudgets:
-    """One population, and every budget that it was promised."""
+    """A population and its budgets."""
 
     population: str
     releases: int
     budgets: tuple[Budget, ...]
-    """The one of which the largest share is spent first; none if what is spent is not known."""
+    """Every promised budget, the one with the largest spent share first; none if the spending is
+    unknown."""
     unknown: str = ""
-    """Why what is spent is not known: a task of theirs cannot be read."""
+    """Why the spending is unknown: a task of theirs cannot be read."""
 
     @property
     def share(self) -> float:
-        """The largest share of a budget that is spent; infinite where it is not known."""
+        """The largest spent share of a budget; infinite where it is unknown."""
         return self.budgets[0].share if self.budgets else math.inf
 
 
 async def of_populations(
-    entries: Sequence[LedgerEntry], tasks: Tasks
+    entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
     """
-    Compose what every population has spent, as the analyzer does, of its ledger and its tasks.
+    Compose what every population has spent, as the analyzer does.
 
-    A release counts for the population that its task was signed for; one whose task cannot be read,
-    for the one that the ledger names. Tasks that name none stand alone, and are left out.
+    Tasks without a population stand alone, and are left out.
 
     Args:
         entries: The whole ledger, verified.
-        tasks: Where the entries' tasks are read.
+        analyzer: Where the entries' tasks are read.
 
     Returns:
-        The population that has spent the largest share of a budget first, before it those of which
-        that is not known.
+        The population with the largest spent share first, after those whose spending is unknown.
 
     Raises:
-        LedgerError: An entry names another population than its task.
+        LedgerError: An entry names another population than its signed task.
         PeerError: The analyzer does not answer.
 
     Cost: a call for each entry, and up to seconds for a population asked often.
     """
-    by_population = await _by_population(entries, tasks)
-    found = [_compose(name, together) for name, together in by_population.items() if name]
+    by_population = await _by_population(entries, analyzer)
+    found = [_compose(name, spent) for name, spent in by_population.items() if name]
     return tuple(sorted(found, key=lambda one: one.share, reverse=True))
 
 
-async def of_task(task: Task, analyzer: Ledger) -> PopulationBudgets | None:
-    """Do the same for a task's population, bound by the task's own budget too; None without one."""
+async def of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | None:
+    """Do the same for a task's population, with the task's own budget; None without one."""
     if not task.population:
         return None
     entries, _ = await analyzer.ledger()
-    by_population = await _by_population(entries, analyzer)
-    promised = [(task.budget_epsilon, task.budget_delta)]
-    return _compose(task.population, by_population.get(task.population, []), promised)
+    spent = (await _by_population(entries, analyzer)).get(task.population, [])
+    return _compose(task.population, spent, [(task.budget_epsilon, task.budget_delta)])
 
 
 async def _by_population(
-    entries: Sequence[LedgerEntry], tasks: Tasks
+    entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> dict[str, list[Spent | str]]:
-    """Give what every release cost, or why that is not known, by whom it was asked of."""
+    """Return the cost of every release, or why it is unknown, by population."""
     found: dict[str, list[Spent | str]] = {}
     for entry in entries:
-        found.setdefault(entry.population, []).append(await _spent(entry, tasks))
+        found.setdefault(entry.population, []).append(await _spent(entry, analyzer))
     return found
 
 
-async def _spent(entry: LedgerEntry, tasks: Tasks) -> Spent | str:
-    """Give what an entry's release cost, or why its task cannot be read."""
+async def _spent(entry: LedgerEntry, analyzer: LedgerReader) -> Spent | str:
     try:
-        signed, _ = await tasks.describe(entry.task_digest)
+        signed, _ = await analyzer.describe(entry.task_digest)
         task = Task.from_bytes(signed.task_bytes)
     except (PeerRefusalError, TaskError) as error:
         return str(error)
@@ -127,14 +115,14 @@ async def _spent(entry: LedgerEntry, tasks: Tasks) -> Spent | str:
 
 def _compose(
     population: str,
-    together: Sequence[Spent | str],
+    releases: Sequence[Spent | str],
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
-    known = [spent for spent in together if isinstance(spent, Spent)]
-    unknown = [reason for reason in together if isinstance(reason, str)]
+    unknown = [reason for reason in releases if isinstance(reason, str)]
+    known = [spent for spent in releases if not isinstance(spent, str)]
     return PopulationBudgets(
         population=population,
-        releases=len(together),
+        releases=len(releases),
         budgets=() if unknown else budgets(known, promised),
         unknown="; ".join(unknown),
     )
@@ -148,28 +136,25 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
         "Of several budgets each binds.",
     )
     add_columns(table, _COLUMNS)
-    unknown = []
+    notes = []
     for one in populations:
+        name, releases = escaped(one.population), f"{one.releases:,}"
         if one.unknown:
-            table.add_row(shown(one.population), f"{one.releases:,}", *"?????")
-            unknown.append(one)
+            table.add_row(name, releases, *"?????")
+            notes.append(f"What {name} has spent is not known: {escaped(one.unknown)}.")
         for budget in one.budgets:
             table.add_row(
-                shown(one.population),
-                f"{one.releases:,}",
-                rounded_down(budget.epsilon),
-                rounded_up(budget.delta),
-                rounded_up(budget.spent_epsilon),
-                rounded_down(budget.left_epsilon),
+                *(name, releases, rounded_down(budget.epsilon), rounded_up(budget.delta)),
+                *(rounded_up(budget.spent_epsilon), rounded_down(budget.left_epsilon)),
                 rounded_up(budget.share),
             )
     print_whole(table, console)
-    for one in unknown:
-        console.print(f"What {shown(one.population)} has spent is not known: {shown(one.unknown)}.")
+    for note in notes:
+        console.print(note)
 
 
 def as_json(one: PopulationBudgets) -> dict[str, Any]:
-    """Give all figures, unrounded; an infinite one is the text "inf"."""
+    """Return all figures, unrounded; an infinite one is the text "inf"."""
     return {
         "population": one.population,
         "releases": one.releases,

@@ -1,11 +1,11 @@
-"""What a task asks a person for, in words."""
+"""A task's question in a phrase."""
 
 from common.task.specs import INSTANT_SUM, PERMANENT_SUM, KeyValueSpec, NumberSpec, RapporSpec
 from common.task.task import Task
 
 
-def asked_in_words(task: Task) -> str:
-    """Say what of how many, and in which range."""
+def describe_question(task: Task) -> str:
+    """Return the kind of value, how many there are, and their range."""
     spec, size = task.mechanism, task.domain_size
     labelled = ", labelled" * bool(task.labels)
     if isinstance(spec, RapporSpec):
@@ -20,18 +20,13 @@ def asked_in_words(task: Task) -> str:
 
 
 def _texts(spec: RapporSpec) -> str:
-    if spec.encoding == "labels":
-        what = f"one of {spec.bits:,} texts"
-    else:
+    what = f"one of {spec.bits:,} texts"
+    if spec.encoding != "labels":
         hashes = "1 hash" if spec.hashes == 1 else f"{spec.hashes} hashes"
         what = (
             f"a text of up to {spec.most_bytes:,} bytes; filters of {spec.bits:,} bits, {hashes}, "
             f"{spec.cohorts:,} cohorts"
         )
-    chances = (
-        spec.permanent_weight / PERMANENT_SUM,
-        spec.unset_weight / INSTANT_SUM,
-        spec.set_weight / INSTANT_SUM,
-    )
-    f, p, q = (f"{chance:.4g}" for chance in chances)
-    return f"{what}; f {f}, p {p}, q {q}"
+    f = spec.permanent_weight / PERMANENT_SUM
+    p, q = spec.unset_weight / INSTANT_SUM, spec.set_weight / INSTANT_SUM
+    return f"{what}; f {f:.4g}, p {p:.4g}, q {q:.4g}"

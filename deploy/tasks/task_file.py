@@ -9,19 +9,19 @@ from deploy.terminal.output_file import cannot_write
 
 NAMES: Final = ("task.json", "task.sig")
 """Of the bytes, and of the signature."""
-_FOR_EVERYBODY: Final = 0o644
+_READABLE: Final = 0o644
 
 
 def save(folder: Path, signed: SignedTask) -> None:
     """
-    Write a task's bytes, of which its digest is the SHA-256, and the 64 bytes of its signature.
+    Write a task's bytes, whose SHA-256 is its digest, and the 64 bytes of its signature.
 
-    Each is there whole or, as on a full disk, as it was; the signature is written last. How the two
-    are verified without this program: deploy/AUDITORS.md.
+    Each file is replaced whole, or stays unchanged, as on a full disk; the signature is written
+    last. How to verify them without this program: deploy/AUDITORS.md.
 
     Args:
-        folder: Made if it is not there.
-        signed: The task as it came.
+        folder: Made if it does not exist.
+        signed: The task as received.
 
     Raises:
         SettingsError: A file cannot be written.
@@ -29,6 +29,6 @@ def save(folder: Path, signed: SignedTask) -> None:
     for name, content in zip(NAMES, (signed.task_bytes, signed.signature), strict=True):
         try:
             folder.mkdir(exist_ok=True)
-            write_whole(folder / name, content, _FOR_EVERYBODY)
+            write_whole(folder / name, content, _READABLE)
         except OSError as error:
             raise cannot_write(folder / name, error) from error

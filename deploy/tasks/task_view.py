@@ -1,5 +1,6 @@
-"""A task as its operator looks at it: the promise, the parameters, and what became of it."""
+"""A task as its operator sees it: its guarantees, its parameters and its state."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -22,13 +23,13 @@ from common.task.shuffler_spec import ShufflerSpec
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
 from deploy.tasks.batch_states import BATCH_STATES, SENTINELS_INCLUDED
-from deploy.tasks.guarantee_table import CLAIM_ROOM_IN_WORDS, show_promises
-from deploy.tasks.task_description import asked_in_words
+from deploy.tasks.guarantee_table import CLAIM_ROOM, print_guarantees
+from deploy.tasks.task_description import describe_question
 from deploy.terminal.durations import moment
-from deploy.terminal.escape import shown, visible
+from deploy.terminal.escape import escaped, visible
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
-_TASK_STATES: Final = {
+TASK_STATES: Final = {
     TaskState.OPEN: "open: no batch has come to the analyzer yet",
     TaskState.OVERDUE: (
         "overdue: its deadline has passed and no batch has come: it expired, cannot be delivered, "
@@ -39,7 +40,7 @@ _TASK_STATES: Final = {
     TaskState.UNUSABLE: "unusable: its batch is never released",
 }
 _DIGITS: Final = 12
-"""Hexadecimal digits of a digest that are shown in a table."""
+"""Hexadecimal digits of a digest in a table."""
 _LISTED: Final[dict[str, JustifyMethod]] = {
     "state": "left",
     "protocol": "left",
@@ -50,15 +51,13 @@ _LISTED: Final[dict[str, JustifyMethod]] = {
     "users": "right",
 }
 _DISPENSABLE: Final = ("protocol", "values")
-"""Headings that give way, in this order, where the terminal is too narrow for all."""
+"""Columns to leave out, in this order, on a narrow terminal."""
 _HASHING: Final = frozenset({"local-hashing", "string-hashing"})
 
 
 def preview(draft: TaskDraft, *, now: float) -> Task:
     """
-    Make the task that a draft would become, but for the analyzer's key and the nonce.
-
-    What its population has left of its budget only the analyzer knows.
+    Return the task that a draft would become, but for the analyzer's key and the nonce.
 
     Args:
         draft: Of the task.
@@ -73,9 +72,9 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
     return complete(draft, analyzer_key=key, nonce=bytes(NONCE_BYTES))
 
 
-def promise_as_text(task: Task) -> str:
-    """Say what users will be promised, and why it is a little more than what is computed."""
-    promise = claimed_guarantee(Terms.of(task), task.n_min)
+def describe_claim(task: Task) -> str:
+    """Return the task's claim in sentences, and why it exceeds the computed figure."""
+    claim = claimed_guarantee(Terms.of(task), task.n_min)
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
         if task.composition.amplified
@@ -84,43 +83,43 @@ def promise_as_text(task: Task) -> str:
     releases = "All releases to this population together" if task.population else "Its release"
     return (
         f"Users will be promised: epsilon {rounded_up(task.central_epsilon)} at delta "
-        f"{rounded_up(promise.delta)} against the analyzer, {honest}; "
+        f"{rounded_up(claim.delta)} against the analyzer, {honest}; "
         f"epsilon {rounded_up(task.local_epsilon)} against shuffler and analyzer together.\n"
         f"{releases} may cost at most epsilon {rounded_up(task.budget_epsilon)} at delta "
         f"{rounded_up(task.budget_delta)} against the analyzer."
-        + f"\n{CLAIM_ROOM_IN_WORDS}"
+        + f"\n{CLAIM_ROOM}"
         * (task.central_epsilon < task.local_epsilon)
     )
 
 
-def promises(task: Task) -> tuple[Guarantee, ...]:
-    """Give what is promised against each coalition if n_min users come."""
+def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
+    """Return the guarantees against each coalition for n_min users."""
     return guarantees_under(Terms.of(task), task.n_min)
 
 
-def show_promise(task: Task, console: Console) -> None:
-    """Print what is promised against each coalition if n_min users come."""
+def print_task(task: Task, console: Console) -> None:
+    """Print a task's parameters, and its guarantees for n_min users."""
+    table = Table(show_header=False)
+    for name, value in parameter_rows(task):
+        table.add_row(name, escaped(value))
+    console.print(table)
     title = f"What each of {task.n_min:,} users or more is promised"
-    show_promises(promises(task), title, console)
+    print_guarantees(task_guarantees(task), title, console)
 
 
 def parameter_rows(task: Task) -> list[tuple[str, str]]:
-    """Give a task's parameters in words, for a table."""
-    mechanism, dummies, shuffler = task.mechanism, task.dummies, task.shuffler
+    """Return a task's parameters in words."""
+    mechanism, dummies = task.mechanism, task.dummies
     hashes = mechanism.name in _HASHING
     hashed = f" into {task.item_mechanism.buckets:,} buckets" if hashes else ""
+    added = f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"
     return [
         ("protocol", task.protocol),
-        ("asked for", asked_in_words(task)),
+        ("asked for", describe_question(task)),
         ("mechanism", f"{mechanism.name}{hashed}"),
         ("local epsilon", rounded_up(task.local_epsilon)),
-        (
-            "dummies by users",
-            f"{dummies.law}, {dummies.expected_per_user:.4g} a user on average"
-            if dummies.maximum
-            else "none",
-        ),
-        ("shuffler", _shuffler_in_words(shuffler)),
+        ("dummies by users", added if dummies.maximum else "none"),
+        ("shuffler", _describe_shuffler(task.shuffler)),
         ("delta", f"{task.delta:g}"),
         ("fewest users (n_min)", f"{task.n_min:,}"),
         ("target size", f"{task.target_size:,}"),
@@ -136,37 +135,28 @@ def parameter_rows(task: Task) -> list[tuple[str, str]]:
     ]
 
 
-def _shuffler_in_words(shuffler: ShufflerSpec) -> str:
-    does = []
+def _describe_shuffler(shuffler: ShufflerSpec) -> str:
+    does = ["permutes"]
     if shuffler.kept < 1:
         does.append(f"keeps each report with probability {shuffler.kept:.4g} and drops the others")
     if shuffler.law != "none":
         does.append(f"adds dummies: {shuffler.law}")
-    return ", ".join(["permutes", *does])
+    return ", ".join(does)
 
 
-def show(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
-    """Print a task, its promise, and what the analyzer knows of it."""
+def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: Console) -> None:
+    """Print a task and its state at the analyzer."""
     console.print(f"Task {digest.hex()}", soft_wrap=True)
-    console.print(f"At the analyzer: {_TASK_STATES[summary.state]}.", markup=False)
+    console.print(f"At the analyzer: {TASK_STATES[summary.state]}.", markup=False)
     if summary.failure:
         console.print(f"Because {visible(summary.failure)}.", markup=False)
     if summary.n_users:
         console.print(f"Its batch has {summary.n_users:,} users, {SENTINELS_INCLUDED}.")
-    show_parameters(task, console)
-    show_promise(task, console)
+    print_task(task, console)
 
 
-def show_parameters(task: Task, console: Console) -> None:
-    """Print a task's parameters."""
-    table = Table(show_header=False)
-    for name, value in parameter_rows(task):
-        table.add_row(name, shown(value))
-    console.print(table)
-
-
-def show_batch(status: BatchStatus | None, console: Console) -> None:
-    """Print what the shuffler tells of a task's batch; None if nobody has asked it for the task."""
+def print_batch(status: BatchStatus | None, console: Console) -> None:
+    """Print the state of a task's batch at the shuffler; None if no device has asked for it."""
     if status is None:
         console.print("At the shuffler: nobody has asked for this task yet.")
         return
@@ -179,14 +169,14 @@ def show_batch(status: BatchStatus | None, console: Console) -> None:
 
 
 def batch_as_json(status: BatchStatus | None) -> dict[str, Any]:
-    """Give what the shuffler tells of a batch; null if nobody has asked it for the task."""
+    """Return the state of a batch at the shuffler; null if no device has asked for the task."""
     if status is None:
         return {"batch": None}
     known = {"batch_n_users": status.n_users} if status.n_users else {}
     return {"batch": status.state.value, **known}
 
 
-def show_list(summaries: Sequence[TaskSummary], console: Console) -> None:
+def print_list(summaries: Sequence[TaskSummary], console: Console) -> None:
     """Print a line for each task."""
     table, left_out = fitting(partial(_list, summaries), list(_LISTED), _DISPENSABLE, console)
     table.title = f"{len(summaries):,} task" + "s" * (len(summaries) != 1)
@@ -202,9 +192,9 @@ def _list(summaries: Sequence[TaskSummary], headings: Sequence[str]) -> Table:
     for summary in summaries:
         cells = {
             "state": summary.state.value,
-            "protocol": shown(summary.protocol),
+            "protocol": escaped(summary.protocol),
             "values": f"{summary.domain_size:,}",
-            "population": shown(summary.population) or "(alone)",
+            "population": escaped(summary.population) or "(alone)",
             "deadline": _short_moment(summary.deadline),
             "n_min": f"{summary.n_min:,}",
             "users": f"{summary.n_users:,}" if summary.n_users else "",
@@ -215,7 +205,7 @@ def _list(summaries: Sequence[TaskSummary], headings: Sequence[str]) -> Table:
 
 
 def _short_moment(seconds: float) -> str:
-    """Write a time, given in seconds since 1970 UTC, for a column; where there is a calendar."""
+    """Write seconds since 1970 UTC for a column, also beyond the calendar."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%MZ")
     except (ValueError, OverflowError, OSError):
@@ -223,22 +213,15 @@ def _short_moment(seconds: float) -> str:
 
 
 def summary_as_json(summary: TaskSummary) -> dict[str, Any]:
-    """Give a summary's fields."""
+    """Return a summary's fields."""
     return {
+        **dataclasses.asdict(summary),
         "task_digest": summary.task_digest.hex(),
         "state": summary.state.value,
-        "protocol": summary.protocol,
-        "domain_size": summary.domain_size,
-        "population": summary.population,
-        "n_min": summary.n_min,
-        "target_size": summary.target_size,
-        "deadline": summary.deadline,
-        "n_users": summary.n_users,
-        "failure": summary.failure,
     }
 
 
 def as_json(task: Task) -> dict[str, Any]:
-    """Give a task's fields as they are published."""
+    """Return a task's fields as they are published."""
     fields: dict[str, Any] = json.loads(task.to_bytes())
     return fields

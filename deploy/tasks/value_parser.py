@@ -1,4 +1,4 @@
-"""A value as a person types it, or as a file holds it; no message repeats a word of it."""
+"""Values as a person types them, or as a file holds them; no message repeats any of their text."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -11,12 +11,11 @@ from common.protocols import Kind
 _ITEM_DIGITS: Final = 20
 """Of the largest number that a call carries, 2^64 - 1."""
 _MOST_CHARACTERS: Final = 1 << 20
-"""Of what is read at all."""
 
 
 def parse_kind(text: str) -> Kind:
     """
-    Read a kind of value.
+    Parse a kind of value.
 
     Raises:
         SettingsError: There is none of this name.
@@ -30,14 +29,14 @@ def parse_kind(text: str) -> Kind:
 
 def parse_value(text: str, kind: Kind) -> Value:
     """
-    Read a value of a kind.
+    Parse a value of a kind.
 
     Raises:
-        ValueRangeError: It is not written as the kind is; the message says how.
+        ValueRangeError: It is not written as this kind is; the message says how it is.
     """
     if len(text) > _MOST_CHARACTERS:
         raise ValueRangeError(f"a value may have at most {_MOST_CHARACTERS} characters")
-    return _READERS[kind](text)
+    return _PARSERS[kind](text)
 
 
 def _item(text: str) -> int:
@@ -52,50 +51,44 @@ def _is_whole(text: str) -> bool:
 
 
 def _text(text: str) -> str:
-    """Give the text itself, without the end of its line."""
+    """Return the text without its line end."""
     return text.removesuffix("\n").removesuffix("\r")
 
 
 def _number(text: str) -> float:
-    number = _float(text)
-    if number is None:
-        raise ValueRangeError("a value is a number, such as 36.6")
-    return number
+    return _float(text, "a value is a number, such as 36.6")
 
 
 def _numbers(text: str) -> tuple[float, ...]:
-    numbers = tuple(_float(part) for part in text.split(","))
-    found = tuple(number for number in numbers if number is not None)
-    if len(found) != len(numbers):
-        raise ValueRangeError("a value is a list of numbers with commas between, such as 1, 2.5")
-    return found
+    rule = "a value is a list of numbers with commas between, such as 1, 2.5"
+    return tuple(_float(part, rule) for part in text.split(","))
 
 
 def _pairs(text: str) -> dict[int, float]:
-    """Read pairs; nothing is a person who owns no key."""
+    """Parse pairs; an empty text is a person who owns no key."""
+    rule = "a value is pairs of a key's number and a number, such as 3:0.5, 17:1"
     pairs: dict[int, float] = {}
     for part in text.split(",") if text.strip() else ():
-        key, colon, number = part.partition(":")
-        value = _float(number)
-        if not (colon and _is_whole(key.strip())) or value is None:
-            raise ValueRangeError(
-                "a value is pairs of a key's number and a number, such as 3:0.5, 17:1"
-            )
+        key, _, number = part.partition(":")
+        if not _is_whole(key.strip()):
+            raise ValueRangeError(rule)
         if int(key) in pairs:
             raise ValueRangeError("a key may be given once")
-        pairs[int(key)] = value
+        pairs[int(key)] = _float(number, rule)
     return pairs
 
 
-def _float(text: str) -> float | None:
-    """Read a number; of what Python takes for one, neither 1_0 nor other digits than 0 to 9."""
+def _float(text: str, rule: str) -> float:
+    """Parse a number in ASCII; Python would take 1_0 and the digits of other scripts too."""
     try:
-        return float(text) if text.isascii() and "_" not in text else None
+        if text.isascii() and "_" not in text:
+            return float(text)
     except ValueError:
-        return None
+        pass
+    raise ValueRangeError(rule)
 
 
-_READERS: Final[Mapping[Kind, Callable[[str], Value]]] = MappingProxyType(
+_PARSERS: Final[Mapping[Kind, Callable[[str], Value]]] = MappingProxyType(
     {
         "categorical": _item,
         "string": _text,

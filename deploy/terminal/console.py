@@ -1,4 +1,4 @@
-"""The screen of whoever runs a command, if there is one."""
+"""The terminal and the browser of the user who runs a command."""
 
 import html
 import os
@@ -12,43 +12,39 @@ from typing import Final
 
 from rich.console import Console
 
-_SCREENS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
+_DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def terminal(*, stderr: bool = False) -> Console:
-    """
-    Give the terminal that commands print to; no name in colons becomes a picture there.
-
-    Two labels that differ look different.
-    """
+    """Return the terminal that commands print to; without emoji, so that labels stay distinct."""
     return Console(stderr=stderr, emoji=False)
 
 
 def show_in_browser(address: str) -> bool:
-    """Open a page in a browser with windows; say whether there is a screen to show it on."""
-    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in _SCREENS):
-        return False  # what would start is a browser in this very terminal
+    """Open a page in a graphical browser; return whether there is a display."""
+    if sys.platform.startswith("linux") and not any(os.environ.get(name) for name in _DISPLAYS):
+        return False  # a browser would start in this very terminal
     return webbrowser.open(address)
 
 
 @contextmanager
 def private_opener() -> Iterator[Callable[[str], bool]]:
     """
-    Give what opens a page whose address is a secret, as `show_in_browser` does, within the block.
+    Yield a function that opens a page whose address is secret, as `show_in_browser` does.
 
-    A browser's command line can be read by every user of the machine. So what stands there is a
-    file that only this user can read, and that leads to the page.
+    Every user of the machine can read a browser's command line. So it names a file that only this
+    user can read, which redirects to the page.
     """
-    with TemporaryDirectory(prefix="shuffledp-") as folder:  # nobody else's, as is all within
+    with TemporaryDirectory(prefix="shuffledp-") as folder:  # readable by this user alone
 
         def show(address: str) -> bool:
-            where = html.escape(address)
+            url = html.escape(address)
             page = Path(folder) / "open.html"
             page.touch(mode=0o600)
             page.write_text(
                 '<!doctype html>\n<meta charset="utf-8">\n<title>shuffledp</title>\n'
-                f'<meta http-equiv="refresh" content="0; url={where}">\n'
-                f'<a href="{where}">The page</a>\n',
+                f'<meta http-equiv="refresh" content="0; url={url}">\n'
+                f'<a href="{url}">The page</a>\n',
                 encoding="utf-8",
             )
             return show_in_browser(page.as_uri())

@@ -1,4 +1,4 @@
-"""Times in words, for pages and terminals: moments, and durations as exact as who waits wants."""
+"""Times in words, for pages and terminals."""
 
 import math
 from datetime import UTC, datetime
@@ -6,12 +6,12 @@ from typing import Final
 
 _UNITS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 _COARSE: Final = 2
-"""From this many of a unit on, the next smaller one is not told."""
+"""From this many of a unit on, the next smaller one is left out."""
 _FOREVER: Final = 365 * 86400
 
 
 def moment(seconds: float) -> str:
-    """Write a time, given in seconds since 1970 UTC, to the minute; where there is a calendar."""
+    """Write seconds since 1970 UTC to the minute; beyond the calendar as seconds."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
     except (ValueError, OverflowError, OSError):
@@ -19,33 +19,31 @@ def moment(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Say how long, in one unit, or two where the larger is one: 1 hour 5 minutes, 3 days."""
+    """Write a duration in one unit, or two if the larger is one: 1 hour 5 minutes, 3 days."""
     whole = max(0, math.floor(seconds))
-    for place, (size, name) in enumerate(_UNITS):
-        number, rest = divmod(whole, size)
-        if number == 0 and size > 1:
-            continue
-        told = _many(number, name)
-        if number < _COARSE and size > 1:
-            smaller, unit = _UNITS[place + 1]
-            if rest // smaller:
-                told += " " + _many(rest // smaller, unit)
-        return told
-    raise AssertionError  # the loop ends at seconds
+    place = next(place for place, (size, _) in enumerate(_UNITS) if whole >= size or size == 1)
+    size, unit = _UNITS[place]
+    number, rest = divmod(whole, size)
+    text = _count(number, unit)
+    if number < _COARSE and size > 1:
+        smaller, unit = _UNITS[place + 1]
+        if rest // smaller:
+            text += f" {_count(rest // smaller, unit)}"
+    return text
 
 
 def between(soonest: float, latest: float) -> str:
-    """Say a range, its ends rounded outwards to what tells them apart: 3 to 5 minutes."""
+    """Write a range, its ends rounded outwards in one unit: 3 to 5 minutes."""
     if soonest > _FOREVER:
         return "more than a year"
     if latest > _FOREVER:
         return f"{duration(soonest)} or much more"
-    size, name = next(
-        (size, name) for size, name in _UNITS if latest >= _COARSE * size or size == 1
+    size, unit = next(
+        (size, unit) for size, unit in _UNITS if latest >= _COARSE * size or unit == "second"
     )
     low, high = math.floor(soonest / size), math.ceil(latest / size)
-    return _many(high, name) if low == high else f"{low:,} to {_many(high, name)}"
+    return _count(high, unit) if low == high else f"{low:,} to {_count(high, unit)}"
 
 
-def _many(number: int, unit: str) -> str:
+def _count(number: int, unit: str) -> str:
     return f"{number:,} {unit}" + "s" * (number != 1)

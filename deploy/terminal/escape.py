@@ -1,4 +1,4 @@
-"""Text from elsewhere, made fit for a terminal: names of values, messages of other parties."""
+"""Escape untrusted text for terminal output."""
 
 import unicodedata
 from typing import Final
@@ -6,11 +6,11 @@ from typing import Final
 from rich.markup import escape
 
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that steer a terminal, turn its writing round, or are none."""
+"""Categories of characters that control a terminal, reverse its text, or are invalid."""
 
 
 def visible(text: str) -> str:
-    """Write characters that would steer a terminal as escapes that can be read."""
+    """Replace control characters by readable escapes."""
     return "".join(
         character.encode("unicode_escape").decode("ascii")
         if unicodedata.category(character) in _HIDDEN
@@ -19,11 +19,10 @@ def visible(text: str) -> str:
     )
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     """
-    The same, for what rich prints: nothing in it is markup. No markup may follow it at once.
+    Do the same for text printed by rich: none of it is markup. No markup may follow it directly.
 
-    A backslash at the end stays one: `escape` alone would double it, for the sake of what follows,
-    and another text would look the same.
+    The blank keeps a backslash at the end single: `escape` would double it for what follows.
     """
     return escape(f"{visible(text)} ")[:-1]

@@ -9,16 +9,16 @@ from common.messages.guarantee import Guarantee
 
 
 def guarantee_as_json(guarantee: Guarantee) -> dict[str, Any]:
-    """Give every field of a guarantee."""
+    """Return every field of a guarantee."""
     fields = dataclasses.asdict(guarantee)
     return {name: number_or_text(value) for name, value in fields.items()}
 
 
-def number_or_text(value: Any) -> Any:  # noqa: ANN401  # whatever JSON holds
-    """Make an infinite number into text, which JSON can hold."""
+def number_or_text(value: Any) -> Any:  # noqa: ANN401  # anything JSON holds
+    """Replace infinity by text."""
     return "inf" if isinstance(value, float) and math.isinf(value) else value
 
 
 def dumps(value: object) -> str:
-    """Write JSON that any program can read."""
+    """Write JSON without NaN and infinity."""
     return json.dumps(value, indent=1, allow_nan=False)

@@ -11,15 +11,15 @@ from typing import Final
 from common.errors import SettingsError
 
 _NEW: Final = 0o666
-"""Mode of a file that was not there, less what the user's mask takes off."""
+"""Mode of a new file, less the user's mask."""
 
 
 def check_folder(path: Path | None) -> None:
     """
-    Check, before anything is worked out, that a file can be put where it is wanted.
+    Check early that the folder of an output file exists.
 
     Raises:
-        SettingsError: Its folder is not there.
+        SettingsError: It does not.
     """
     if path is not None and not path.resolve().parent.is_dir():
         raise SettingsError(f"{path} cannot be written: its folder is not there")
@@ -28,14 +28,14 @@ def check_folder(path: Path | None) -> None:
 @contextmanager
 def whole(path: Path) -> Generator[Path]:
     """
-    Give the path to write a file at, so that what was there stays until all of the new is.
+    Yield a path to write to, so that the file is replaced whole or stays unchanged.
 
-    It is a new file beside the one that is wanted, of the same mode, and takes its place at the end
-    of the block; if the block fails, it is gone. A link is followed, and its target written in
-    place, as is what is no file, such as /dev/stdout: there is nothing there to be put back.
+    It is a new file beside the wanted one, of the same mode, which takes its place at the end of
+    the block, or is deleted if the block fails. The target of a link, and anything that is not a
+    regular file, such as /dev/stdout, is written in place.
 
     Raises:
-        SettingsError: It cannot be written, whatever within the block found out.
+        SettingsError: It cannot be written.
     """
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -43,7 +43,7 @@ def whole(path: Path) -> Generator[Path]:
             return
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _NEW
         scratch = path.with_name(f".shuffledp-{secrets.token_hex(16)}")
-        # The name is nobody else's: whoever may write here too has no other file written over.
+        # O_EXCL: another user of the folder cannot have a file of theirs overwritten.
         os.close(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         try:
             yield scratch
@@ -68,5 +68,5 @@ def write(path: Path, text: str) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> SettingsError:
-    """Say why a file cannot be written."""
+    """Return the error that says why a file cannot be written."""
     return SettingsError(f"{path} cannot be written: {error.strerror or 'its disk fails'}")

@@ -1,26 +1,26 @@
-"""Tables of which no figure is ever cut: `2` for 20 would be another promise."""
+"""Rich tables that fold text but never truncate numbers: `2` for 20 would be another promise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
 
-_ANY: Final = 10_000
-"""Columns of a console on which everything has room."""
+_WIDE: Final = 10_000
+"""Columns of a console that has room for everything."""
 
 
-def add_columns(table: Table, headings: dict[str, JustifyMethod]) -> None:
-    """Add columns: to the right are figures, to the left text, which may be folded; no heading."""
+def add_columns(table: Table, headings: Mapping[str, JustifyMethod]) -> None:
+    """Add columns: figures right-justified, text left; text may fold, headings may not."""
     for heading, side in headings.items():
         longest = max(map(len, heading.split()), default=0)
         table.add_column(heading, justify=side, overflow="fold", min_width=longest)
 
 
 def full_width(table: Table, console: Console) -> int:
-    """Give the columns of a console on which nothing of a table is folded."""
-    return Measurement.get(console, console.options.update(max_width=_ANY), table).maximum
+    """Return the width of a table in which nothing is folded."""
+    return Measurement.get(console, console.options.update(max_width=_WIDE), table).maximum
 
 
 def fitting(
@@ -35,11 +35,11 @@ def fitting(
     Args:
         make: Makes it, of the columns under some headings.
         headings: Of all columns.
-        dispensable: Headings that give way, in this order; one that is not there is passed over.
-        console: Where it is to have room.
+        dispensable: Columns to leave out, in this order; unknown ones are ignored.
+        console: Where the table is printed.
 
     Returns:
-        The table, and whether a column was left out of it.
+        The table, and whether a column was left out.
     """
     kept = list(headings)
     table = make(kept)
@@ -53,9 +53,9 @@ def fitting(
 
 def print_whole(table: Table, console: Console) -> None:
     """
-    Print a table with every figure whole, those of columns that are justified to the right.
+    Print a table with every right-justified figure whole.
 
-    Where they need more than the console has, lines are longer than it, and it folds them.
+    Where figures need more room than the console has, it folds the lines.
     """
     for column in table.columns:
         if column.justify == "right":

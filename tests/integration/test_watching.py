@@ -11,7 +11,7 @@ from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import BatchStateError, PeerRefusalError
 from common.task.task import Task
 from deploy.clients.analyzer import OperatorClient
-from deploy.sentinels.planting import Planting, shuffler_at
+from deploy.sentinels.planting import SentinelRun, shuffler_at
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from tests.support.services import Services
 from user_agent.contribution import Contributor
@@ -27,14 +27,14 @@ def _envelopes(signed: SignedTask, count: int) -> list[bytes]:
 
 def _planting(
     services: Services, operator: OperatorClient, signed: SignedTask, kept: Path
-) -> Planting:
-    return Planting(
+) -> SentinelRun:
+    return SentinelRun(
         digest=signed.digest(),
         analyzer=operator,
         connect=lambda: shuffler_at(
             services.shuffler.address, (services.directory / "tls" / "authority.pem").read_bytes()
         ),
-        kept=kept,
+        journal=kept,
         rng=np.random.default_rng(2),
         analyzer_identity=PublicIdentity.from_hex(services.identity, "analyzer_identity"),
         shuffler_identity=PublicIdentity.from_hex(services.shuffler_identity, "shuffler_identity"),
@@ -138,9 +138,9 @@ async def test_more_sentinels_than_there_is_room_for_are_not_sent(
         with pytest.raises(PeerRefusalError, match=r"would have 11 sentinels; .* room for 10"):
             await planting.plant(10, over=0.0)
 
-    assert [] == too_many.planted
+    assert [] == too_many.sentinels
     assert not (tmp_path / "too_many.jsonl").exists()
-    assert {"planned"} == {one.state for one in planting.planted}
+    assert {"planned"} == {one.state for one in planting.sentinels}
 
 
 async def test_a_sentinel_that_fills_the_batch_is_a_sentinel(
@@ -158,7 +158,7 @@ async def test_a_sentinel_that_fills_the_batch_is_a_sentinel(
         async with asyncio.timeout(_DEADLINE):
             result = await operator.wait_for_result(signed.digest())
 
-    assert "refused" == planting.planted[-1].state
+    assert "refused" == planting.sentinels[-1].state
     assert (16, 0) == (result.n_users, result.n_sentinels_missing)
 
 

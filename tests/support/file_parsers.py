@@ -22,7 +22,7 @@ from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
 from deploy.results.decoded_texts import read_candidates
 from deploy.results.iteration import read_iterated
-from deploy.sentinels.journal import SentinelFile, State
+from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts as draft_file
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.batch_files import BatchFiles
@@ -169,8 +169,8 @@ def _database(path: Path) -> None:
 def _sentinels(path: Path) -> None:
     """Go on with a file of sentinels, as far as there may be."""
     with SentinelFile.opened(path, _TASK, 3) as kept:
-        for number in range(len(kept.planted)):
-            kept.became(number, State.UNKNOWN)
+        for number in range(len(kept.sentinels)):
+            kept.record(number, SentinelState.UNKNOWN)
 
 
 def _permuted() -> bytes:

@@ -11,6 +11,9 @@ from common.messages.estimate import Histogram
 from common.messages.guarantee import REPLACE_ONE, Coalition, Guarantee
 from common.messages.result import Result
 from common.task.task import Task
+from deploy.datasets.sample_people import SamplePeople
+from deploy.pages.result_page import result_page
+from deploy.results.result_view import result_view
 from tests.support.tasks import PublishedTask, published
 
 N_USERS = 20_000
@@ -81,6 +84,15 @@ def collected(
         estimate_seconds=0.25,
     )
     return Collected(result=result, task=signed.task, truth=truth)
+
+
+def page_of(found: Collected, *, known: bool = False) -> str:
+    """Render the page of a result; in a demo the truth is known."""
+    people = None
+    if known:
+        people = SamplePeople(kind="categorical", title="", values=[], draft={}, truth=found.truth)
+    view = result_view(found.result.estimate, found.task, most=9, people=people)
+    return result_page(found.result, found.task, view, version="1.2.3")
 
 
 def guarantee(coalition: Coalition, epsilon: float, delta: float) -> Guarantee:

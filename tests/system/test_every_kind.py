@@ -27,7 +27,7 @@ from deploy.load.bulk import contribute_all
 from deploy.results.decoded_texts import decode_candidates
 from deploy.results.iteration import next_draft, read_iterated
 from deploy.results.result_json import as_json
-from deploy.results.result_tables import read_out
+from deploy.results.result_view import result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks.demo_task import closing_draft
 from deploy.terminal.json_output import dumps
@@ -131,7 +131,7 @@ async def test_a_second_iteration_starts_where_the_first_ended(
     people = dataclasses.replace(drawn, values=values, true_means=ends)
     whole = _draft(cluster, people, local_epsilon=8.0, population="viewers", budget_epsilon=None)
     asked, first = await _collect(cluster, people, next_draft(whole, 2, 1, None))
-    fields = {**as_json(first), **read_out(first, asked, (), most=1).fields}
+    fields = {**as_json(first), **result_view(first.estimate, asked, most=1).fields}
     (tmp_path / "first.json").write_text(dumps(fields), encoding="utf-8")
     second = next_draft(whole, 2, 2, read_iterated(tmp_path / "first.json"))
     next_pairs = second.pairs
@@ -163,8 +163,8 @@ async def test_a_text_goes_from_the_device_to_the_table(cluster: Cluster) -> Non
     )
     task, result = await _collect(cluster, people, _draft(cluster, people))
 
-    found = read_out(result, task, people.candidates, most=5)
-    assert ("rhubarb", True) == (found.tables[0].lines[0].name, found.fields["detected"][0])
+    found = result_view(result.estimate, task, most=5, candidates=people.candidates)
+    assert ("rhubarb", True) == (found.tables[0].rows[0].name, found.fields["detected"][0])
     assert (
         abs(found.fields["unexplained"] - 0.25) <= _FAR * found.fields["unexplained_standard_error"]
     )

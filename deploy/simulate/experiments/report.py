@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.simulate.plot import Panel
-from deploy.terminal.escape import shown
+from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 Progress = Callable[[int, int], None]
@@ -51,7 +51,7 @@ class Report:
 
 def show(report: Report, console: Console) -> None:
     """Print a report."""
-    text = f"[bold]{shown(report.title)}:[/bold] {report.explanation}"
+    text = f"[bold]{escaped(report.title)}:[/bold] {report.explanation}"
     console.print(text, highlight=False)
     for table in report.tables:
         if table.heading:

@@ -7,9 +7,8 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, expect
 
-from deploy.pages.result_page import result_page
 from tests.support.browser import PHONE, Watched, show
-from tests.support.result_pages import Collected, collected
+from tests.support.result_pages import Collected, collected, page_of
 
 _HOSTILE: Final = (
     "</script><script>alert(1)</script>",
@@ -42,7 +41,7 @@ def shown(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Watched]:
     """Its page, on a phone."""
-    html = result_page(planted.result, planted.task, version="1")
+    html = page_of(planted)
     watched = show(browser, html, tmp_path_factory.mktemp("page"), size=PHONE)
     yield watched
     watched.close()
@@ -74,7 +73,7 @@ def test_a_name_of_a_thousand_letters_is_cut_off_in_its_row(
     browser: Browser, planted: Collected, tmp_path: Path
 ) -> None:
     """No task may have one; a page from elsewhere might."""
-    html = result_page(planted.result, planted.task, version="1").replace("w" * 256, "w" * 1000)
+    html = page_of(planted).replace("w" * 256, "w" * 1000)
     watched = show(browser, html, tmp_path, size=PHONE)
     row = watched.page.locator("#rows tr", has_text="w" * 1000)
     height: Any = row.evaluate("x => x.getBoundingClientRect().height")
@@ -89,7 +88,7 @@ def test_a_script_that_was_not_there_when_the_page_was_made_does_not_run(
     browser: Browser, planted: Collected, tmp_path: Path
 ) -> None:
     """Even if escaping failed, the page's policy would stand in the way."""
-    html = result_page(planted.result, planted.task, version="1")
+    html = page_of(planted)
     evil = "<script>document.title = 'evil'</script><img src=x onerror=\"document.title='evil'\">"
     watched = show(browser, html.replace("</body>", f"{evil}</body>"), tmp_path)
     expect(watched.page.locator("#rows tr").first).to_be_visible()

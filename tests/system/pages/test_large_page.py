@@ -7,9 +7,8 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, expect
 
-from deploy.pages.result_page import result_page
 from tests.support.browser import watch
-from tests.support.result_pages import collected
+from tests.support.result_pages import collected, page_of
 
 _SIZE: Final = 41_270
 _PATIENCE: Final = 8.0
@@ -21,7 +20,7 @@ def test_forty_thousand_values_are_drawn_found_and_sorted(browser: Browser, tmp_
     """At most 2.5 MB; drawn, searched and sorted by name in seconds even on a busy machine."""
     labels = tuple(f"page {number}" for number in range(_SIZE))
     large = collected(size=_SIZE, labels=labels)
-    html = result_page(large.result, large.task, version="1")
+    html = page_of(large)
     file = tmp_path / "page.html"
     file.write_text(html, encoding="utf-8")
     watched = watch(browser)

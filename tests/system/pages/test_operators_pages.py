@@ -12,8 +12,7 @@ from playwright.sync_api import Browser, expect
 from common.messages.batch import BatchState
 from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
-from deploy.pages.live_feed import LiveFeed
-from deploy.pages.live_page import live_page
+from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import LivePage, LiveServer
 from deploy.pages.releases_page import releases_page
 from tests.support.batch_progress import progress

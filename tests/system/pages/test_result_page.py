@@ -12,18 +12,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from deploy.pages.result_page import result_page
 from deploy.results.estimate_columns import columns_of
-from deploy.results.histogram_table import write_csv
-from tests.support.browser import PHONE, SCREENS, Scheme, Watched, show
+from deploy.results.export import write_csv
+from tests.support.browser import DESKTOP, PHONE, SCREENS, Scheme, Watched, show
 from tests.support.contrast import FAINT_TEXT
-from tests.support.result_pages import N_USERS, collected
+from tests.support.result_pages import N_USERS, collected, page_of
 
 _LABELS: Final = tuple(f"city {1000 + 2 * item}" for item in range(915))
 _COLLECTED: Final = collected(labels=_LABELS)
-_PAGE: Final = result_page(
-    _COLLECTED.result, _COLLECTED.task, truth=_COLLECTED.truth, version="1.2.3"
-)
+_PAGE: Final = page_of(_COLLECTED, known=True)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +76,7 @@ def test_paper_is_white(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None:
-    """Share, interval, users and refined share of the value that most have."""
+    """Share, interval, users and refined share; and in users what the pointer is at."""
     first = page.page.locator("#rows tr").first
     histogram = _COLLECTED.result.histogram
     low, high = (ends[0] for ends in histogram.interval(0.95))
@@ -94,6 +91,9 @@ def test_the_largest_values_come_first_with_their_figures(page: Watched) -> None
         f"{100 * _COLLECTED.truth[0]:.2f}",
     ):
         expect(first).to_contain_text(text)
+    first.hover()
+    tooltip = page.page.get_by_role("tooltip")
+    expect(tooltip).to_contain_text(f"{low * N_USERS:,.0f} to {high * N_USERS:,.0f}")
 
 
 def test_a_value_is_found_by_a_part_of_its_name_or_by_its_number(page: Watched) -> None:
@@ -122,27 +122,6 @@ def test_sorting_sorts(page: Watched) -> None:
     expect(page.page.locator("th.value-head")).to_have_attribute("aria-sort", "descending")
 
 
-def test_pages_of_rows_follow_one_another(page: Watched) -> None:
-    """Until there are none left."""
-    page.page.get_by_label("Rows").select_option("200")
-    for _ in range(4):
-        page.page.get_by_role("button", name="Next").click()
-
-    assert 115 == len(_names(page))
-    expect(page.page.locator("#place")).to_have_text("801–915 of 915")
-    expect(page.page.get_by_role("button", name="Next")).to_be_disabled()
-
-
-def test_pointing_at_a_row_tells_its_interval(page: Watched) -> None:
-    """In percent, and in users."""
-    low, high = (ends[0] for ends in _COLLECTED.result.histogram.interval(0.95))
-
-    page.page.locator("#rows tr").first.hover()
-    tooltip = page.page.get_by_role("tooltip")
-    expect(tooltip).to_contain_text(f"{100 * low:.2f} to {100 * high:.2f}")
-    expect(tooltip).to_contain_text(f"{low * N_USERS:,.0f} to {high * N_USERS:,.0f}")
-
-
 def test_all_values_can_be_read_with_the_keyboard(page: Watched) -> None:
     """Rows by arrows down, the overview by arrows right; what is read is said aloud."""
     page.page.locator("#rows tr").first.focus()
@@ -157,7 +136,7 @@ def test_all_values_can_be_read_with_the_keyboard(page: Watched) -> None:
 
 
 def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
-    """The last value by share is on the last page of rows."""
+    """The last value by share is on the last page of rows, after which there is none."""
     overview = page.page.locator("#overview")
     overview.focus()
     page.page.keyboard.press("End")
@@ -165,6 +144,12 @@ def test_a_click_on_the_overview_leads_to_the_row(page: Watched) -> None:
 
     expect(page.page.locator("#place")).to_have_text("901–915 of 915")
     expect(page.page.locator("#rows tr.chosen")).to_have_count(1)
+    expect(page.page.get_by_role("button", name="Next")).to_be_disabled()
+    page.page.get_by_label("Rows").select_option("200")
+    for _ in range(4):
+        page.page.get_by_role("button", name="Next").click()
+    assert 115 == len(_names(page))
+    expect(page.page.locator("#place")).to_have_text("801–915 of 915")
 
 
 def test_values_that_may_be_none_are_marked_and_can_be_left_out(page: Watched) -> None:
@@ -193,27 +178,13 @@ def test_simultaneous_intervals_are_wider(page: Watched) -> None:
     expect(page.page.locator("#interval-head")).to_contain_text("for all")
 
 
-def test_the_csv_holds_every_value(page: Watched, tmp_path: Path) -> None:
-    """As the page has them: seven digits."""
-    with page.page.expect_download() as download:
-        page.page.get_by_role("button", name="Download CSV").click()
-    download.value.save_as(tmp_path / "histogram.csv")
-    lines = (tmp_path / "histogram.csv").read_text(encoding="utf-8").splitlines()
-
-    assert 916 == len(lines)
-    assert lines[0].startswith("item,label,share,standard_error,interval_low")
-    item, label, share, *_ = lines[1].split(",")
-    assert ("0", '"city 1000"') == (item, label)
-    assert pytest.approx(_COLLECTED.result.histogram.frequencies[0], rel=1e-6) == float(share)
-
-
 @pytest.mark.parametrize("labels", [(), ("=1+1", "b", "c"), ("x;=1", "\t=1", 'x";"-1')])
 def test_the_csv_is_the_one_that_the_command_writes(
     browser: Browser, tmp_path: Path, labels: tuple[str, ...]
 ) -> None:
     """The same labels and intervals, also where the page shows simultaneous ones."""
     found = collected(size=3, labels=labels)
-    watched = show(browser, result_page(found.result, found.task, version="1.2.3"), tmp_path)
+    watched = show(browser, page_of(found), tmp_path)
     watched.page.get_by_label("Simultaneous intervals").check()
     with watched.page.expect_download() as download:
         watched.page.get_by_role("button", name="Download CSV").click()
@@ -266,50 +237,34 @@ def test_all_text_stands_out_from_its_ground(browser: Browser, tmp_path: Path) -
         assert [] == faint, scheme
 
 
-def test_what_is_said_of_the_collection_is_on_the_page(page: Watched) -> None:
-    """Promise, refused reports by cause, parameters, and how to cite it."""
-    text = page.page.locator("body").inner_text()
-
-    for part in (
-        "at most 1.115 times as likely",
-        "The shuffler and the analyzer together weakest",
-        "Repeated\n",
-        "staff & {guests}",
-        "@misc{shuffledp-",
-        "shuffledp 1.2.3",
-    ):
-        assert re.sub(r"\s+", " ", part) in re.sub(r"\s+", " ", text), part
-    refused = page.page.locator("#reports table").nth(1).locator("td").all_inner_texts()
-    assert ["3", "2", "1"] == refused
-
-
-def test_ticks_of_a_scale_have_names_of_their_own(browser: Browser, tmp_path: Path) -> None:
-    """Where a step is half a percent, 1.5 % is not called 2 %."""
-    found = collected(size=4)
-    shares = np.array([0.01999, 0.012, 0.006, 0.001])
-    histogram = dataclasses.replace(
-        found.result.histogram, frequencies=shares, refined=shares, standard_errors=np.full(4, 1e-5)
-    )
-    result = dataclasses.replace(found.result, estimate=histogram)
-    watched = show(browser, result_page(result, found.task, version="1"), tmp_path)
-    ticks = watched.page.locator("#axis text").all_text_contents()
-    watched.close()
-
-    assert 3 < len(ticks) == len(set(ticks))
-
-
-def test_a_scale_has_more_than_0_on_a_phone(browser: Browser, tmp_path: Path) -> None:
-    """Intervals of hundreds of percent, whose next round step lies outside."""
-    found = collected(size=5)
+@pytest.mark.parametrize(
+    ("shares", "error", "size", "least"),
+    [
+        pytest.param([0.01999, 0.012, 0.006, 0.001], 1e-5, DESKTOP, 4, id="1.5 % is not called 2"),
+        pytest.param([1.36, 0.62, -0.14, -0.48, -1.35], 1.2, PHONE, 2, id="a round step is far"),
+    ],
+)
+def test_a_scale_has_ticks_with_names_of_their_own(
+    browser: Browser,
+    tmp_path: Path,
+    *,
+    shares: list[float],
+    error: float,
+    size: ViewportSize,
+    least: int,
+) -> None:
+    """However fine or coarse, and on a phone more than 0."""
+    found = collected(size=len(shares))
     histogram = dataclasses.replace(
         found.result.histogram,
-        frequencies=np.array([1.36, 0.62, -0.14, -0.48, -1.35]),
-        standard_errors=np.full(5, 1.2),
+        frequencies=np.array(shares),
+        refined=np.array(shares),
+        standard_errors=np.full(len(shares), error),
     )
     result = dataclasses.replace(found.result, estimate=histogram)
-    html = result_page(result, found.task, version="1")
-    watched = show(browser, html, tmp_path, size=PHONE)
+    html = page_of(dataclasses.replace(found, result=result))
+    watched = show(browser, html, tmp_path, size=size)
     ticks = watched.page.locator("#axis text").all_text_contents()
     watched.close()
 
-    assert len(ticks) > 1
+    assert least <= len(ticks) == len(set(ticks))

@@ -15,7 +15,7 @@ from deploy.clients.user_agent import send
 from deploy.commands.options import task_digest
 from deploy.commands.person import _MEANING, contributed_in_words
 from deploy.commands.sentinels import _begins, _interrupted
-from deploy.sentinels.journal import Planted, State
+from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from protos.shuffledp.v1 import user_agent_pb2
 
 
@@ -86,8 +86,8 @@ def test_an_address_without_a_port_is_refused_before_a_call(address: str) -> Non
 
 def test_who_interrupts_planting_is_told_how_far_it_is() -> None:
     """And, from the start, that the same command goes on."""
-    states = (State.ACKNOWLEDGED, State.STORED, State.PLANNED)
-    planted = [Planted(envelope=b"", leaves=b"", state=state) for state in states]
+    states = (SentinelState.ACKNOWLEDGED, SentinelState.STORED, SentinelState.PLANNED)
+    planted = [PlantedSentinel(envelope=b"", leaves=b"", state=state) for state in states]
 
     assert "Sending 300 sentinels over 60 seconds" in _begins(300, 60.0)
     assert "the same command goes on" in _begins(1, 0.0)

@@ -16,7 +16,7 @@ from common.messages.task_summary import TaskState
 from deploy.cli import app
 from deploy.tasks.batch_states import BATCH_STATES
 from deploy.tasks.drafts import read
-from deploy.tasks.task_view import _TASK_STATES, batch_as_json, summary_as_json
+from deploy.tasks.task_view import TASK_STATES, batch_as_json, summary_as_json
 from tests.support.wire_parsers import _summary
 
 _DRAFT = """
@@ -108,7 +108,7 @@ def test_publishing_without_a_service_says_what_is_missing(draft_file: Path) -> 
 
 def test_every_state_has_words() -> None:
     """Those of a task at the analyzer, and those of a batch at the shuffler."""
-    assert set(TaskState) == set(_TASK_STATES)
+    assert set(TaskState) == set(TASK_STATES)
     assert set(BatchState) == set(BATCH_STATES)
 
 

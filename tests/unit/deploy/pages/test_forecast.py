@@ -52,12 +52,6 @@ def test_what_is_reached_is_now() -> None:
     assert Forecast(soonest=0.0, latest=0.0) == forecast([(0.0, 5)], 5)
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(9, "no"), (15, "perhaps"), (20, "yes")])
-def test_a_deadline_is_met_if_the_whole_range_lies_before_it(seconds: float, verdict: str) -> None:
-    """And missed if none of it does."""
-    assert verdict == Forecast(soonest=10.0, latest=20.0).within(seconds)
-
-
 def test_nine_of_ten_ranges_hold_what_comes() -> None:
     """
     Users come at random at one rate, watched for 50 s, 200 more are wanted: the time that they

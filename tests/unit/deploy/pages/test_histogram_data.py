@@ -33,8 +33,8 @@ def test_simultaneous_intervals_share_the_errors_among_all_values() -> None:
     """Bonferroni: of two values, each may miss with half the chance."""
     data = histogram_data(_histogram(0.5, 0.5), n_users=4, confidence=0.95)
 
-    assert pytest.approx(1.959964) == data["reach"]["own"]
-    assert pytest.approx(2.241403) == data["reach"]["all"]
+    assert pytest.approx(1.959964) == data["interval_factors"]["own"]
+    assert pytest.approx(2.241403) == data["interval_factors"]["all"]
 
 
 def test_an_interval_for_sixteen_million_values_is_still_exact() -> None:

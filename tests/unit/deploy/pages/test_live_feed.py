@@ -2,16 +2,22 @@ import json
 from typing import Any
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from common.errors import PeerError, PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchState
 from deploy.pages.live_feed import LiveFeed
 from tests.support.batch_progress import progress
 from tests.support.clocks import ManualClock
+from tests.support.page_text import page_text
 
 
 def _batch(feed: LiveFeed) -> Any:
     return json.loads(feed.answer)["batch"]
+
+
+def _text(feed: LiveFeed) -> str:
+    return page_text(f"<body>{_batch(feed)['html']}")
 
 
 def _watched(rate: int, seconds: int = 100, **changes: Any) -> LiveFeed:
@@ -24,123 +30,74 @@ def _watched(rate: int, seconds: int = 100, **changes: Any) -> LiveFeed:
     return feed
 
 
-def test_before_an_answer_the_page_says_that_it_waits() -> None:
-    """And shows no batch."""
-    answer = json.loads(LiveFeed(ManualClock()).answer)
-
-    assert answer["batch"] is None
-    assert "has not answered yet" in answer["trouble"]
-
-
-def test_progress_is_told_in_words_and_figures() -> None:
-    """300 users of 1,000; the bar ends at the target."""
-    batch = _batch(_watched(2))
-
-    assert "Collecting" == batch["state"]
-    assert "300" == batch["users"]
-    assert "700 more" in batch["aim"]
-    assert (15.0, 50.0) == (batch["filled"], batch["mark"])
-    assert "n_min, 1,000 users, is reached in" in batch["forecast"]
-    assert "will be reached before the deadline" in batch["verdict"]
-
-
-def test_a_deadline_that_will_be_missed_is_said_to_be() -> None:
-    """700 more at two a second take 350 s; there are 60."""
-    batch = _batch(_watched(2, deadline=1_000_000_160))
-
-    assert "will not be reached" in batch["verdict"]
-    assert "bad" == batch["outlook"]
-
-
-def test_silence_is_said() -> None:
-    """Nobody came while it was watched."""
-    batch = _batch(_watched(0))
-
-    assert "No users arrived in the last 1 minute 40 seconds." in batch["forecast"]
-
-
-def test_once_there_are_enough_the_target_is_foretold() -> None:
-    """The batch is released whatever happens."""
-    batch = _batch(_watched(10))
-
-    assert "the target of 2,000" in batch["forecast"]
-    assert "can then be released if n_min holds without" in batch["verdict"]
-
-
-@pytest.mark.parametrize("rate", [0, 10])
-def test_users_are_told_with_sentinels_included(rate: int) -> None:
-    """The shuffler counts them, and the analyzer takes them off: n_min must hold without them."""
-    aim = _batch(_watched(rate))["aim"]
-
-    assert "an operator's sentinels included; n_min must hold without them" in aim
+@pytest.mark.parametrize(
+    ("rate", "seconds", "changes"),
+    [
+        pytest.param(2, 100, {}, id="in time: 300 of 1,000 users"),
+        pytest.param(2, 100, {"deadline": 1_000_000_160}, id="too late: 700 more in 60 s"),
+        pytest.param(2, 100, {"deadline": 1_000_000_440}, id="open"),
+        pytest.param(0, 100, {}, id="silence"),
+        pytest.param(2, 10, {}, id="too early for a forecast"),
+        pytest.param(10, 100, {}, id="enough: the target next"),
+        pytest.param(20, 100, {}, id="the target is reached"),
+        pytest.param(1, 100, {"deadline": 1_000_000_000}, id="deadline passed"),
+        pytest.param(1, 100, {"state": BatchState.EXPIRED}, id="expired"),
+        pytest.param(1, 100, {"state": BatchState.CLOSED}, id="closed"),
+    ],
+)
+def test_a_batch_is_described(
+    rate: int, seconds: int, changes: dict[str, Any], snapshot: SnapshotAssertion
+) -> None:
+    """Users, forecast, time left, refused submissions."""
+    assert snapshot == _text(_watched(rate, seconds, **changes))
 
 
 @pytest.mark.parametrize("state", BatchState)
-def test_every_state_has_words(state: BatchState) -> None:
-    """And nothing is foretold of a batch that does not collect."""
+def test_every_state_has_words(state: BatchState, snapshot: SnapshotAssertion) -> None:
+    """And only a batch that collects has a forecast."""
     batch = _batch(_watched(1, state=state))
 
-    assert batch["state"]
-    assert (batch["forecast"] != "") == (state is BatchState.COLLECTING)
+    assert ('id="forecast"' in batch["html"]) == (state is BatchState.COLLECTING)
+    assert snapshot == {name: value for name, value in batch.items() if name != "html"}
 
 
-def test_an_expired_batch_does_not_ask_for_more_users() -> None:
-    """It says how many were missing."""
-    batch = _batch(_watched(1, state=BatchState.EXPIRED))
+def test_the_bar_ends_at_the_target() -> None:
+    """300 of 2,000 users, n_min in the middle."""
+    html = _batch(_watched(2))["html"]
 
-    assert "800 too few" in batch["aim"]
-    assert "It has expired" == batch["left"]
-
-
-def test_a_batch_that_closed_is_said_to_have_closed() -> None:
-    """Not one that expired."""
-    assert "It has closed" == _batch(_watched(1, state=BatchState.CLOSED))["left"]
+    assert 'aria-valuenow="15"' in html
+    assert 'id="filled" style="width: 15.0%"' in html
+    assert 'id="mark" style="left: 50.0%"' in html
 
 
-def test_an_erased_batch_says_what_stays() -> None:
-    """Hashes, for proofs of inclusion, and counts: not nothing."""
-    explanation = _batch(_watched(1, state=BatchState.ERASED))["explanation"]
+def test_a_cause_of_refusal_that_is_unknown_is_escaped_and_counted() -> None:
+    """Beside the known ones."""
+    feed = _watched(1, refused={"token used": 12, "<b>new": 5})
 
-    assert "Hashes of sealed reports" in explanation
-    assert "nothing of them is left" not in explanation
-
-
-def test_refused_submissions_are_counted_by_cause() -> None:
-    """Also by one that this program does not know."""
-    batch = _batch(_watched(1, refused={"token used": 12, "new cause": 5}))
-
-    numbers = {row["name"]: row["number"] for row in batch["refused"]}
-    assert "12" == numbers["Token used"]
-    [why] = [row["why"] for row in batch["refused"] if row["name"] == "Token used"]
-    assert "its token came with another submission before" == why
-    assert "0" == numbers["Malformed"]
-    assert "5" == numbers["new cause"]
+    assert "<b>new" not in _batch(feed)["html"]
+    assert "<b>new | 5" in _text(feed)
+    assert "Token used its token came with another submission before | 12" in _text(feed)
+    assert "Malformed did not open, or had the wrong length | 0" in _text(feed)
 
 
-def test_a_shuffler_that_cannot_be_asked_is_named_beside_what_it_said_last() -> None:
-    """The figures stay, with their age."""
-    feed = _watched(2)
-    feed.fail("it could not be reached in time")
-
-    answer = json.loads(feed.answer)
-    assert "could not be reached in time. What is shown it said 2 seconds ago." in answer["trouble"]
-    assert "300" == answer["batch"]["users"]
-
-
-def test_old_samples_are_let_go() -> None:
+def test_old_samples_are_dropped() -> None:
     """An hour of watching keeps eleven minutes."""
-    chart = _batch(_watched(1, seconds=3600))["chart"]
-
-    assert -660 <= chart[0][0] < -600
+    assert "11 minutes ago" in _batch(_watched(1, seconds=3600))["html"]
 
 
-def test_a_task_that_nobody_has_fetched_is_no_shuffler_that_cannot_be_asked() -> None:
-    """It answers; it makes a batch when a device asks for the task."""
+def test_a_shuffler_that_cannot_be_asked_is_named_beside_its_last_answer() -> None:
+    """The figures stay, with their age."""
     feed = LiveFeed(ManualClock())
+    assert "has not answered yet" in json.loads(feed.answer)["trouble"]
     feed.take_error(PeerRefusalError(UnknownTaskError.status, "there is no batch of this task"))
+    fetched = json.loads(feed.answer)
+    assert ("Nobody has fetched this task from the shuffler yet.", None) == (
+        fetched["trouble"],
+        fetched["batch"],
+    )
+    feed = _watched(2)
+    feed.take_error(PeerError("it could not be reached in time"))
 
     answer = json.loads(feed.answer)
-    assert "Nobody has fetched this task from the shuffler yet." == answer["trouble"]
-    assert answer["batch"] is None
-    feed.take_error(PeerError("it could not be reached in time"))
-    assert "cannot be asked: it could not be reached" in json.loads(feed.answer)["trouble"]
+    assert "be reached in time. The figures are 2 seconds old." in answer["trouble"]
+    assert "300" == answer["batch"]["users"]

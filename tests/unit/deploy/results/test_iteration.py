@@ -15,7 +15,7 @@ from common.task.shuffler_spec import ShufflerSpec
 from deploy.cli import app
 from deploy.results.iteration import Iterated, next_draft, read_iterated
 from deploy.results.result_json import as_json
-from deploy.results.result_tables import read_out
+from deploy.results.result_view import result_view
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import kind_collected, result_of
@@ -64,14 +64,10 @@ def test_iterations_cost_no_more_than_the_whole(epsilon: float) -> None:
     assert float(spent) == pytest.approx(epsilon)
 
 
-def test_the_budget_of_every_iteration_is_that_of_the_whole() -> None:
-    """What all cost is charged to one population; a stated budget stays."""
+def test_no_iteration_is_refused_by_the_budget_of_the_whole() -> None:
+    """All charges are at most the total local ε together; a stated budget stays."""
     assert {4.0} == {_next(number).budget_epsilon for number in (1, 2, 3)}
     assert 9.0 == _next(2, _whole(budget_epsilon=9.0)).budget_epsilon
-
-
-def test_no_iteration_is_refused_by_that_budget() -> None:
-    """What all are charged, together and at any task's δ, is at most the total local ε."""
     tasks = [
         complete(_next(number), analyzer_key=_KEY, nonce=bytes(32))
         for number in range(1, _ITERATIONS + 1)
@@ -97,12 +93,7 @@ def test_means_become_fakes_in_the_range_of_the_draft() -> None:
     one = next_draft(_whole(), _ITERATIONS, 2, _released(means))
 
     assert [0.0, 0.0, 1.25, 2.5, 5.0, 5.0] == pytest.approx(list(_pairs(one).fakes))
-
-
-def test_the_first_iteration_has_the_fakes_of_the_whole() -> None:
-    """None, or those that the draft gives."""
     given = PairDraft(low=0.0, high=5.0, fakes=(1.0,) * 6)
-
     assert () == _pairs(_next(1)).fakes
     assert (1.0,) * 6 == _pairs(_next(1, _whole(pairs=given))).fakes
 
@@ -195,7 +186,7 @@ def _printed() -> str:
     """Print what `shuffledp result --json` prints of an iteration."""
     task = kind_task("priv-kv", population="viewers")
     result = result_of(task, estimate=kind_collected("key-value").result.estimate)
-    return dumps({**as_json(result), **read_out(result, task, (), most=1).fields})
+    return dumps({**as_json(result), **result_view(result.estimate, task, most=1).fields})
 
 
 def test_the_means_of_a_result_are_read_from_its_json(tmp_path: Path) -> None:
@@ -216,30 +207,22 @@ def _json(means: str, low: str = "0") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"),
+    "text",
     [
-        ("", "is no result as JSON"),
-        ("[]", "is no result as JSON"),
-        ("7", "is no result as JSON"),
-        ("{}", "is no result as JSON"),
-        ('{"kind": "key-value"}', "is no result as JSON"),
-        ('{"kind": "key-value", "means_with_fakes": [1.0]}', "is no result as JSON"),
-        (_json("3"), "is no result as JSON"),
-        (_json('["x"]'), "is no result as JSON"),
-        (_json("[null]"), "is no result as JSON"),
-        (_json("[1]", low="null"), "is no result as JSON"),
-        ("[" * 100_000, "is no result as JSON"),
-        (_json(f"[{'9' * 400}]"), "is no result as JSON"),
-        ('{"kind": "mean", "means": [1.0]}', "is no result of key-value data"),
-        (_json("[NaN]"), "is no result of key-value data"),
-        (_json("[1e999]"), "is no result of key-value data"),
-        (_json("[1]", low="NaN"), "is no result of key-value data"),
+        *("", "[]", "7", "{}", "[" * 100_000),
+        '{"kind": "key-value"}',
+        '{"kind": "key-value", "means_with_fakes": [1.0]}',
+        '{"kind": "mean", "means": [1.0]}',
+        _json("[1]").replace("key-value", "vector"),
+        *map(_json, ("3", '["x"]', "[null]", f"[{'9' * 400}]", "[NaN]", "[1e999]")),
+        _json("[1]", low="null"),
+        _json("[1]", low="NaN"),
     ],
 )
-def test_a_file_that_is_no_result_of_pairs_is_refused(tmp_path: Path, text: str, rule: str) -> None:
+def test_a_file_that_is_not_a_result_of_pairs_is_refused(tmp_path: Path, text: str) -> None:
     """By its name."""
     (tmp_path / "result.json").write_text(text, encoding="utf-8")
-    with pytest.raises(SettingsError, match=f"result.json {rule}"):
+    with pytest.raises(SettingsError, match=r"result.json is not a result of key-value data"):
         read_iterated(tmp_path / "result.json")
 
 

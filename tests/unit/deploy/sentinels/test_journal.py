@@ -6,7 +6,7 @@ import pytest
 from common.crypto.receipt import envelope_hash
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
-from deploy.sentinels.journal import SentinelFile, State
+from deploy.sentinels.journal import SentinelFile, SentinelState
 from tests.support.leaves import some_leaves
 from user_agent.contribution import Answer
 
@@ -31,7 +31,7 @@ def _begin(path: Path, count: int = 3) -> bytes:
     """Begin a file of so many sentinels, of which the first is stored; give what is in it."""
     with SentinelFile.opened(path, _DIGEST, count) as kept:
         kept.plan(_answers(count))
-        kept.became(0, State.STORED, receipt=_RECEIPT)
+        kept.record(0, SentinelState.STORED, receipt=_RECEIPT)
     return path.read_bytes()
 
 
@@ -41,16 +41,18 @@ def test_what_was_written_is_there_again(tmp_path: Path) -> None:
     with SentinelFile.opened(path, _DIGEST, 3) as kept:
         kept.plan(_answers(2))
         kept.plan(_answers(3)[2:])
-        kept.became(0, State.STORED, receipt=_RECEIPT)
-        kept.became(0, State.ACKNOWLEDGED)
-        kept.became(1, State.REFUSED, reason="closed")
-        before = kept.planted
+        kept.record(0, SentinelState.STORED, receipt=_RECEIPT)
+        kept.record(0, SentinelState.ACKNOWLEDGED)
+        kept.record(1, SentinelState.REFUSED, reason="closed")
+        before = kept.sentinels
     path.chmod(0o644)
     with SentinelFile.opened(path, _DIGEST, 3) as kept:
-        again = kept.planted
+        again = kept.sentinels
 
     assert before == again
-    assert [State.ACKNOWLEDGED, State.REFUSED, State.PLANNED] == [one.state for one in again]
+    assert [SentinelState.ACKNOWLEDGED, SentinelState.REFUSED, SentinelState.PLANNED] == [
+        one.state for one in again
+    ]
     assert [_RECEIPT, b"", b""] == [one.receipt for one in again]
     assert [(answer.envelope, b"".join(answer.leaves)) for answer in _answers(3)] == [
         (one.envelope, one.leaves) for one in again
@@ -73,7 +75,7 @@ def test_what_becomes_of_one_adds_a_line_and_leaves_the_others(tmp_path: Path) -
     path = tmp_path / "sentinels.jsonl"
     written, inode = _begin(path, 200), path.stat().st_ino
     with SentinelFile.opened(path, _DIGEST, 200) as kept:
-        kept.became(1, State.UNKNOWN)
+        kept.record(1, SentinelState.UNKNOWN)
         meanwhile = path.read_bytes()
 
     assert meanwhile == written + b'{"sentinel": 1, "state": "unknown"}\n'
@@ -87,9 +89,9 @@ def test_a_file_that_ends_anywhere_is_gone_on_with(tmp_path: Path) -> None:
     for end in range(len(written)):
         path.write_bytes(written[:end])
         with SentinelFile.opened(path, _DIGEST, 3) as kept:
-            found = len(kept.planted)
+            found = len(kept.sentinels)
             kept.plan(_answers(3)[found:])
-            kept.became(0, State.STORED, receipt=_RECEIPT)
+            kept.record(0, SentinelState.STORED, receipt=_RECEIPT)
         lines = max(1, written[:end].count(b"\n"))
 
         assert min(3, lines - 1) == found

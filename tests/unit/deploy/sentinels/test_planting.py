@@ -19,8 +19,8 @@ from common.errors import (
     SignatureError,
 )
 from common.task_digest import TaskDigest
-from deploy.sentinels.journal import State
-from deploy.sentinels.planting import Planting
+from deploy.sentinels.journal import SentinelState
+from deploy.sentinels.planting import SentinelRun
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published
 
@@ -90,17 +90,17 @@ class Operation:
         self._call()
         return receipt
 
-    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> Planting:
+    async def plant(self, count: int = 4, seed: int = 1, **changes: Any) -> SentinelRun:
         """Run the command once more."""
 
         async def pass_over(_: float) -> None:
             pass
 
-        planting = Planting(
+        planting = SentinelRun(
             digest=_DIGEST,
             analyzer=self,
             connect=self.connect,
-            kept=self.kept,
+            journal=self.kept,
             rng=np.random.default_rng(seed),
             wait=pass_over,
             **changes,
@@ -136,8 +136,8 @@ async def test_a_planting_that_stopped_anywhere_is_gone_on_with(tmp_path: Path) 
         assert 4 == len({envelope for envelope, _ in operation.submitted})
         assert len(operation.submitted) - sent_before <= 4 - confirmed
         assert [True] * 4 == list(operation.registered.values())
-        assert {State.ACKNOWLEDGED} == {one.state for one in planting.planted}
-        assert list(operation.registered) == [one.leaves for one in planting.planted]
+        assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
+        assert list(operation.registered) == [one.leaves for one in planting.sentinels]
         stopped += 1
     assert 2 + 4 * 4 == stopped
 
@@ -158,7 +158,7 @@ async def test_each_sentinel_has_a_token_of_its_own(operation: Operation) -> Non
     operation.shuffler.reachable = True
     await operation.plant(tokens=tokens)
 
-    assert {State.UNKNOWN} == {one.state for one in unanswered.planted}
+    assert {SentinelState.UNKNOWN} == {one.state for one in unanswered.sentinels}
     assert tokens[:4] * 2 == [token for _, token in operation.submitted]
     assert operation.submitted[:4] == operation.submitted[4:]
 
@@ -179,11 +179,11 @@ async def test_what_was_refused_for_want_of_a_token_is_sent_with_one(operation: 
     """The same bytes; the shuffler's reason is kept until then."""
     operation.shuffler.token = b"good"
     refused = await operation.plant()
-    reasons = [(one.state, one.reason) for one in refused.planted]
-    planted = (await operation.plant(tokens=[b"good"] * 4)).planted
+    reasons = [(one.state, one.reason) for one in refused.sentinels]
+    planted = (await operation.plant(tokens=[b"good"] * 4)).sentinels
 
-    assert [(State.REFUSED, "a token is asked for")] * 4 == reasons
-    assert [(State.ACKNOWLEDGED, "")] * 4 == [(one.state, one.reason) for one in planted]
+    assert [(SentinelState.REFUSED, "a token is asked for")] * 4 == reasons
+    assert [(SentinelState.ACKNOWLEDGED, "")] * 4 == [(one.state, one.reason) for one in planted]
     assert 4 == len({envelope for envelope, _ in operation.submitted})
 
 
@@ -197,7 +197,7 @@ async def test_a_task_that_is_not_by_the_pinned_analyzer_gets_no_sentinels(
     assert not operation.kept.exists()
     planting = await operation.plant(analyzer_identity=_CASE.identity.public_identity())
 
-    assert 4 == len(planting.planted)
+    assert 4 == len(planting.sentinels)
 
 
 async def test_another_task_than_the_one_asked_for_gets_no_sentinels(
@@ -218,19 +218,19 @@ async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Op
     planting = await operation.plant(shuffler_identity=right)
 
     assert (1, 0) == (sent, confirmed)
-    assert {State.ACKNOWLEDGED} == {one.state for one in planting.planted}
+    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in planting.sentinels}
 
 
 async def test_an_analyzer_that_is_away_is_told_later(operation: Operation) -> None:
     """A planting of a day does not end with it; nothing is sent twice for it."""
     operation.unreachable = True
     planting = await operation.plant()
-    states = {one.state for one in planting.planted}
+    states = {one.state for one in planting.sentinels}
     operation.unreachable = False
     again = await operation.plant()
 
-    assert {State.STORED} == states
-    assert {State.ACKNOWLEDGED} == {one.state for one in again.planted}
+    assert {SentinelState.STORED} == states
+    assert {SentinelState.ACKNOWLEDGED} == {one.state for one in again.sentinels}
     assert 4 == len(operation.submitted)
 
 
@@ -239,8 +239,8 @@ async def test_a_batch_that_was_faster_leaves_a_receipt(operation: Operation) ->
     operation.staged = True
     planting = await operation.plant()
 
-    assert {State.STORED} == {one.state for one in planting.planted}
-    assert {64} == {len(one.receipt) for one in planting.planted}
+    assert {SentinelState.STORED} == {one.state for one in planting.sentinels}
+    assert {64} == {len(one.receipt) for one in planting.sentinels}
 
 
 async def test_more_than_there_is_room_for_are_not_begun(operation: Operation) -> None:

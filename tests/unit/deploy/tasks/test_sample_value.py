@@ -4,7 +4,7 @@ import pytest
 from common.messages.value import kind_of
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.sample_value import any_value
+from deploy.tasks.sample_value import sample_value
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.tasks import published
 from user_agent.encoding import layout_of
@@ -16,7 +16,7 @@ def _laid_out(task: Task) -> int:
     """Draw fifty values, lay each out as a device does, and give how many differ."""
     rng = np.random.default_rng(5)
     lay_out = layout_of(task, None)
-    drawn = [any_value(task, rng) for _ in range(50)]
+    drawn = [sample_value(task, rng) for _ in range(50)]
     for value in drawn:
         lay_out(value, rng)
         assert task.kind == kind_of(value)

@@ -6,13 +6,13 @@ import pytest
 from rich.console import Console
 
 from deploy.terminal.console import terminal
-from deploy.terminal.escape import shown, visible
+from deploy.terminal.escape import escaped, visible
 from tests.support.commands import ROOT
 
 
 def test_no_name_in_colons_becomes_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
     """Two labels would look alike; commands print by no other terminal."""
-    terminal().print(shown(":cat:"))
+    terminal().print(escaped(":cat:"))
     elsewhere = [
         path.name
         for path in (ROOT / "deploy").rglob("*.py")
@@ -20,7 +20,7 @@ def test_no_name_in_colons_becomes_a_picture(capsys: pytest.CaptureFixture[str])
     ]
 
     assert ":cat:\n" == capsys.readouterr().out
-    assert ["screen.py"] == elsewhere
+    assert ["console.py"] == elsewhere
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,6 @@ def test_what_would_steer_a_terminal_can_be_read_instead(text: str, written: str
 def test_nothing_in_it_is_markup(text: str) -> None:
     """It is printed as it is written, and ends no command."""
     console = Console(file=io.StringIO(), width=80)
-    console.print(shown(text))
+    console.print(escaped(text))
 
     assert text == console.file.getvalue().strip()  # type: ignore[attr-defined]  # a StringIO

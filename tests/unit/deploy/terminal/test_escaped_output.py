@@ -1,9 +1,10 @@
-"""What other parties wrote, on the terminal of whoever runs a command."""
+"""Untrusted text on the terminal of an operator."""
 
 import dataclasses
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import pytest
 from rich.console import Console
@@ -15,30 +16,30 @@ from common.messages.task_summary import TaskState
 from common.task_digest import TaskDigest
 from deploy.cli import app
 from deploy.commands.person import show_receipt
-from deploy.commands.result import show_result
-from deploy.commands.sentinels import _tell
+from deploy.commands.result import print_estimates, print_result
+from deploy.commands.sentinels import report
 from deploy.results import ledger
-from deploy.results.histogram_table import show
-from deploy.results.result_tables import ReadOut
-from deploy.sentinels.journal import Planted, State
+from deploy.results.result_view import ResultView, result_view
+from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.tasks import population_budgets, task_view
-from deploy.tasks.guarantee_table import show_promises
+from deploy.tasks.guarantee_table import print_guarantees
 from protos.shuffledp.v1 import user_agent_pb2
 from tests.support import budgets
+from tests.support.kind_results import kind_collected
 from tests.support.ledger_entries import first_entry
-from tests.support.result_pages import collected
 from tests.support.results import result
 from tests.support.tasks import published
 from tests.support.wire_parsers import _summary
 
-_HOSTILE = "\x1b]0;t\x07[/x]\u202e"
-_READABLE = "\\x1b]0;t\\x07[/x]\\u202e"
-_RESULT = result(TaskDigest(b"\xd1" * 32))
-_TASK = published().task
-_ENTRY = first_entry(population=_HOSTILE)
-_SUMMARY = dataclasses.replace(
+_HOSTILE: Final = "\x1b]0;t\x07[/x]\u202e"
+_READABLE: Final = "\\x1b]0;t\\x07[/x]\\u202e"
+_RESULT: Final = result(TaskDigest(b"\xd1" * 32))
+_TASK: Final = published().task
+_ENTRY: Final = first_entry(population=_HOSTILE)
+_SUMMARY: Final = dataclasses.replace(
     _summary(TaskState.UNUSABLE), failure=_HOSTILE, protocol=_HOSTILE, population=_HOSTILE
 )
+_VIEW: Final = ResultView(tables=(), size=0, columns={})
 
 
 def _hostile(found: Result) -> Result:
@@ -59,20 +60,20 @@ def _receipt(console: Console) -> None:
     show_receipt(answer, console)
 
 
+def _labels(console: Console) -> None:
+    found = kind_collected("vector", (_HOSTILE, "b", "c", "d", "e"))
+    print_estimates(result_view(found.result.estimate, found.task, most=3), console)
+
+
 @pytest.mark.parametrize(
     ("print_on", "times"),
     [
-        (lambda console: show(_RESULT, (_HOSTILE, "b", "c"), console, most=3), 1),
-        (lambda console: show_promises(_hostile(_RESULT).guarantees, "title", console), 2),
-        (
-            lambda console: show_result(
-                _hostile(_RESULT), collected(size=3).task, ReadOut(), console, 3
-            ),
-            4,
-        ),
+        (_labels, 1),
+        (lambda console: print_guarantees(_hostile(_RESULT).guarantees, "title", console), 2),
+        (lambda console: print_result(_hostile(_RESULT), _VIEW, console), 4),
         (_receipt, 2),
-        (lambda console: task_view.show(_SUMMARY.task_digest, _TASK, _SUMMARY, console), 1),
-        (lambda console: task_view.show_list([_SUMMARY], console), 2),
+        (lambda console: task_view.print_state(_SUMMARY.task_digest, _TASK, _SUMMARY, console), 1),
+        (lambda console: task_view.print_list([_SUMMARY], console), 2),
         (lambda console: ledger.show([_ENTRY], verify([_ENTRY]), [], console), 1),
         (
             lambda console: population_budgets.show(
@@ -82,13 +83,11 @@ def _receipt(console: Console) -> None:
         ),
     ],
     ids=[
-        *("labels", "promises", "result", "receipt"),
+        *("labels", "guarantees", "result", "receipt"),
         *("task", "list of tasks", "ledger", "budgets"),
     ],
 )
-def test_text_of_other_parties_steers_no_terminal(
-    print_on: Callable[[Console], None], times: int
-) -> None:
+def test_untrusted_text_steers_no_terminal(print_on: Callable[[Console], None], times: int) -> None:
     """It can be read, each time it is shown, and is no markup."""
     console = Console(file=io.StringIO(), width=300)
     print_on(console)
@@ -102,8 +101,10 @@ def test_why_a_shuffler_refused_a_sentinel_steers_no_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The sentence is the shuffler's own."""
-    planted = [Planted(envelope=b"", leaves=b"", state=State.REFUSED, reason=_HOSTILE)]
-    _tell(planted, TaskDigest(bytes(32)), Path("sentinels"), json=False)
+    refused = PlantedSentinel(
+        envelope=b"", leaves=b"", state=SentinelState.REFUSED, reason=_HOSTILE
+    )
+    report([refused], TaskDigest(bytes(32)), Path("sentinels"), json=False)
 
     assert f"Refused 1 times: {_READABLE}" in capsys.readouterr().out
 

@@ -15,7 +15,7 @@ import pytest
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.results.estimate_columns import columns_of
-from deploy.results.histogram_table import write_csv, write_parquet
+from deploy.results.export import write_csv, write_parquet
 from deploy.tasks.task_file import NAMES, save
 from deploy.terminal.output_file import whole, write
 from tests.support.results import result

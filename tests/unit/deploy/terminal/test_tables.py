@@ -17,7 +17,7 @@ from deploy.load.progress import Bars
 from deploy.load.tally import Tally
 from deploy.results import ledger
 from deploy.tasks import population_budgets, task_view
-from deploy.tasks.guarantee_table import show_promises
+from deploy.tasks.guarantee_table import print_guarantees
 from deploy.terminal.tables import add_columns, full_width, print_whole
 from tests.support.budgets import population_budgets as budgets
 from tests.support.ledger_entries import first_entry
@@ -60,11 +60,11 @@ _TABLES: Final[dict[str, tuple[Callable[[Console], None], tuple[str, ...]]]] = {
         ("1.2", "1e-05", "0.7001", "0.4999", "0.5834"),
     ),
     "promises": (
-        lambda console: show_promises([_GUARANTEE], "title", console),
+        lambda console: print_guarantees([_GUARANTEE], "title", console),
         ("20.01", "1.001e-10"),
     ),
     "tasks": (
-        lambda console: task_view.show_list([_SUMMARY], console),
+        lambda console: task_view.print_list([_SUMMARY], console),
         ("2,000,000", "2,345,678", _SUMMARY.task_digest.hex()[:12]),
     ),
 }
@@ -83,14 +83,14 @@ def test_every_figure_is_whole(name: str, width: int) -> None:
 
 def test_a_list_of_tasks_is_read_on_a_terminal_of_80_columns() -> None:
     """Headings are whole, and a deadline takes two lines at most."""
-    shown = _at(80, lambda console: task_view.show_list([_SUMMARY], console))
+    shown = _at(80, lambda console: task_view.print_list([_SUMMARY], console))
 
     assert ["task", "state", "population", "deadline", "n_min", "users"] == next(
         line.split() for line in shown.splitlines() if "deadline" in line
     )
     assert "2030-01-29 12:00Z" in shown or ("2030-01-29" in shown and "12:00Z" in shown)
     assert max(map(len, shown.splitlines())) <= 80
-    wide = _at(140, lambda console: task_view.show_list([_SUMMARY], console))
+    wide = _at(140, lambda console: task_view.print_list([_SUMMARY], console))
     assert "ldp-olh-strings" in wide
     assert "2030-01-29 12:00Z" in wide
 

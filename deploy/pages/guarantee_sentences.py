@@ -1,0 +1,136 @@
+"""Guarantees in plain sentences: who pools what, and how much your value changes for them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from common.messages.guarantee import Coalition, Guarantee, claimed
+from deploy.pages.figures import certainty, odds, privacy, probability
+
+_COALITIONS: Final[Mapping[Coalition, tuple[str, str]]] = MappingProxyType(
+    {
+        "analyzer": (
+            "The analyzer alone",
+            (
+                "If the analyzer studies every report that it opened, which came in random "
+                "order and without names"
+            ),
+        ),
+        "analyzer+users": (
+            "The analyzer and dishonest users",
+            (
+                "If users tell the analyzer which reports and dummies are theirs, so that fewer "
+                "are left to hide yours"
+            ),
+        ),
+        "analyzer+skippers": (
+            "The analyzer, where users add no dummies",
+            "If users do not add the dummies that they should, and the analyzer studies the rest",
+        ),
+        "shuffler+analyzer": (
+            "The shuffler and the analyzer together",
+            (
+                "If the shuffler and the analyzer pool what they saw, so that they know who sent "
+                "each report and what is in it"
+            ),
+        ),
+        "shuffler": (
+            "The shuffler alone",
+            "If the shuffler studies the sealed reports that it passed on, for which it has no key",
+        ),
+        "network": (
+            "Somebody on the network",
+            "If somebody records all that is sent between devices and services",
+        ),
+    }
+)
+"""Of each its name, and what it does."""
+_PARTIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "analyzer": "the analyzer",
+        "shuffler": "the shuffler",
+        "users": "dishonest users",
+        "skippers": "users who add no dummies",
+        "network": "somebody on the network",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuaranteeSentence:
+    """One guarantee, as a reader is shown it."""
+
+    guarantee: Guarantee
+    coalition: Coalition
+    who: str
+    sentence: str
+    epsilon: str
+    delta: str
+    odds: str
+    """e^ε; empty where nothing is guaranteed."""
+    added: str
+    """δ in plain digits; empty where it is 0."""
+    certainty: str
+    """The probability of a right guess between two equally likely values; empty as `odds`."""
+    charged: bool
+    """Whether it is the one that the task claims, and that its release is charged."""
+    weakest: bool
+    """Whether it is against the coalition that is guaranteed least."""
+
+
+def guarantee_sentences(guarantees: Sequence[Guarantee]) -> tuple[GuaranteeSentence, ...]:
+    """Put guarantees into words, in their order."""
+    weakest, charged = _weakest(guarantees), claimed(guarantees)
+    return tuple(
+        GuaranteeSentence(
+            guarantee=one,
+            coalition=one.coalition,
+            who=coalition_name(one.coalition),
+            sentence=f"{_COALITIONS[one.coalition][1]}, {_consequence(one)}",
+            epsilon=privacy(one.epsilon),
+            delta=privacy(one.delta),
+            odds=odds(one.epsilon) if math.isfinite(one.epsilon) else "",
+            added=probability(one.delta) if one.delta else "",
+            certainty=certainty(one.epsilon, one.delta) if math.isfinite(one.epsilon) else "",
+            charged=one is charged,
+            weakest=one.coalition == weakest,
+        )
+        for one in guarantees
+    )
+
+
+def coalition_name(coalition: str) -> str:
+    """Name a coalition, also one that has no guarantee, such as `shuffler+users` of an audit."""
+    for known, (name, _) in _COALITIONS.items():
+        if known == coalition:
+            return name
+    parties = [_PARTIES.get(party, party) for party in coalition.split("+")]
+    if len(parties) == 1:
+        name = f"{parties[0]}{' alone' * (coalition in _PARTIES)}"
+    else:
+        name = f"{', '.join(parties[:-1])} and {parties[-1]} together"
+    return f"{name[:1].upper()}{name[1:]}"
+
+
+def _weakest(guarantees: Sequence[Guarantee]) -> Coalition | None:
+    """Return the coalition with the largest ε; several guarantees against one hold at once."""
+    best: dict[Coalition, float] = {}
+    for one in guarantees:
+        best[one.coalition] = min(best.get(one.coalition, math.inf), one.epsilon)
+    if len(best) == 1:
+        return None
+    return max(best, key=lambda coalition: best[coalition])
+
+
+def _consequence(guarantee: Guarantee) -> str:
+    if math.isinf(guarantee.epsilon):
+        return "nothing is promised: they may learn your value."
+    if guarantee.epsilon == 0 and guarantee.delta == 0:
+        return "they learn nothing of your value."
+    added = f", plus at most {probability(guarantee.delta)}" if guarantee.delta else ""
+    return (
+        f"any conclusion of theirs is at most {odds(guarantee.epsilon)} times as likely with your "
+        f"value as with any other in its place{added}."
+    )

@@ -1,0 +1,70 @@
+"""A result's columns as files: CSV and Parquet."""
+
+import csv
+import re
+from pathlib import Path
+from typing import Final
+
+from common.errors import SettingsError
+from common.messages.estimate import Means
+from common.messages.result import Result
+from deploy.results.estimate_columns import CONFIDENCE, Columns
+from deploy.terminal.output_file import whole
+
+_FORMULA: Final = re.compile(r"[=+\-@\t\r]")
+_FORMULA_WITHIN: Final = re.compile(r'([;,\t\r\n]"*)(?=[=+\-@])')
+"""Where a spreadsheet that splits lines elsewhere would begin a cell; quotes do not hold it."""
+_TEXT_COLUMNS: Final = frozenset({"label", "text"})
+"""Columns of untrusted text."""
+_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+
+
+def write_csv(path: Path, columns: Columns) -> None:
+    """
+    Write columns as CSV, with a header, in full precision.
+
+    No label or text is a formula to a spreadsheet; Parquet has them unchanged.
+
+    Raises:
+        SettingsError: The file cannot be written.
+    """
+    columns = {
+        name: [_no_formula(str(each)) for each in column] if name in _TEXT_COLUMNS else column
+        for name, column in columns.items()
+    }
+    with whole(path) as target, target.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerow(columns)
+        rows = zip(*columns.values(), strict=True)
+        csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows(rows)
+
+
+def _no_formula(label: str) -> str:
+    """Put an apostrophe before what a spreadsheet would run as a formula, as download.js does."""
+    if _NUMBER.fullmatch(label):
+        return label
+    safe = _FORMULA_WITHIN.sub(r"\1'", label)
+    return f"'{safe}" if _FORMULA.match(safe) else safe
+
+
+def write_parquet(path: Path, result: Result, columns: Columns) -> None:
+    """
+    Write columns as Parquet; task, users and confidence are in the file's metadata.
+
+    Raises:
+        SettingsError: The file cannot be written, or pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415  # of the extra `research`
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise SettingsError("Parquet needs pyarrow: pip install 'shuffledp[research]'") from error
+    metadata = {
+        "task_digest": result.task_digest.hex(),
+        "n_users": str(result.n_users),
+        "confidence": str(CONFIDENCE),
+    }
+    if isinstance(result.estimate, Means):
+        metadata["unbiased"] = str(result.estimate.unbiased).lower()
+    table = pa.table({name: list(column) for name, column in columns.items()})
+    with whole(path) as target:
+        parquet.write_table(table.replace_schema_metadata(metadata), target)

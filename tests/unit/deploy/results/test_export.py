@@ -1,0 +1,164 @@
+"""Every kind of estimate as CSV and as Parquet."""
+
+import csv
+import dataclasses
+import re
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from common.errors import SettingsError
+from common.messages.estimate import Means
+from common.protocols import Kind
+from common.task_digest import TaskDigest
+from deploy.pages.histogram_data import histogram_data
+from deploy.results.decoded_texts import decode_candidates
+from deploy.results.estimate_columns import COLUMNS, candidate_columns, columns_of, labels_of
+from deploy.results.export import write_csv, write_parquet
+from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_collected
+from tests.support.results import result
+
+_RESULT: Final = result(TaskDigest(b"\xd1" * 32))
+_INTERVAL: Final = ("standard_error", "interval_low", "interval_high")
+_HEADINGS: Final[dict[Kind, tuple[str, ...]]] = {
+    "categorical": COLUMNS,
+    "string": ("cohort", "bit", "set", "reports"),
+    "mean": ("number", "label", "mean", *_INTERVAL, "shrunk"),
+    "vector": ("number", "label", "mean", *_INTERVAL, "shrunk"),
+    "key-value": (
+        *("key", "label", "share", *_INTERVAL),
+        *("mean", *(f"mean_{name}" for name in _INTERVAL)),
+        *("mean_with_fakes", "error_with_fakes", "reports"),
+    ),
+}
+_ROWS: Final[dict[Kind, int]] = {
+    "categorical": 3,
+    "string": 8 * 32,
+    "mean": 1,
+    "vector": 5,
+    "key-value": 6,
+}
+
+
+def _csv(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+@pytest.mark.parametrize("kind", _HEADINGS)
+def test_files_hold_every_figure_exactly(tmp_path: Path, kind: Kind) -> None:
+    """A row a value, a number, a key, or a bit of a cohort; Parquet names the task."""
+    found = _RESULT if kind == "categorical" else kind_collected(kind).result
+    columns = columns_of(found.estimate, ())
+    write_csv(tmp_path / "result.csv", columns)
+    write_parquet(tmp_path / "result.parquet", found, columns)
+    heading, *rows = _csv(tmp_path / "result.csv")
+    table = parquet.read_table(tmp_path / "result.parquet")
+
+    assert list(_HEADINGS[kind]) == heading == table.column_names
+    assert _ROWS[kind] == len(rows) == table.num_rows
+    for place, name in enumerate(heading):
+        read = [row[place] if name == "label" else float(row[place]) for row in rows]
+        assert list(columns[name]) == read == table[name].to_pylist()
+    assert found.task_digest.hex().encode() == table.schema.metadata[b"task_digest"]
+    assert str(found.n_users).encode() == table.schema.metadata[b"n_users"]
+
+
+def test_intervals_are_of_the_unrefined_shares() -> None:
+    """1.96 standard errors on either side."""
+    columns = columns_of(_RESULT.histogram, ())
+    row = [column[2] for column in columns.values()]
+
+    assert [2, "2", 0.6, 0.1, pytest.approx(0.404, abs=1e-5), pytest.approx(0.796, abs=1e-5)] == (
+        row[:-1]
+    )
+    assert 0.55 == row[-1]
+
+
+def test_the_noise_around_a_biased_mean_is_called_no_interval(tmp_path: Path) -> None:
+    """In the columns' names, and in the metadata."""
+    found = kind_collected("vector").result
+    assert isinstance(found.estimate, Means)
+    for unbiased, ends in ((True, "interval"), (False, "noise")):
+        estimate = dataclasses.replace(found.estimate, unbiased=unbiased)
+        changed = dataclasses.replace(found, estimate=estimate)
+        write_parquet(tmp_path / "result.parquet", changed, columns_of(estimate, ()))
+        table = parquet.read_table(tmp_path / "result.parquet")
+
+        assert [f"{ends}_low", f"{ends}_high"] == table.column_names[4:6]
+        assert str(unbiased).lower().encode() == table.schema.metadata[b"unbiased"]
+
+
+def test_bits_are_beside_their_cohort_and_its_size() -> None:
+    """Row 32·j + i is bit i of cohort j."""
+    estimate = bit_table(kind_collected("string").task)
+    row = [column[32 * 3 + 5] for column in columns_of(estimate, ()).values()]
+
+    assert [3, 5, estimate.bit_counts[3, 5], estimate.cohort_sizes[3]] == row
+
+
+def test_candidates_have_a_row_each_in_their_order() -> None:
+    """Errors are of shares, not of counts."""
+    task = kind_collected("string").task
+    decoded = decode_candidates(task, bit_table(task), CANDIDATES)
+    columns = candidate_columns(decoded)
+
+    assert ["text", "share", *_INTERVAL, "p_value", "detected"] == list(columns)
+    assert list(CANDIDATES) == list(columns["text"])
+    assert decoded.shares.tolist() == columns["share"]
+    assert (decoded.standard_errors / N_USERS).tolist() == columns["standard_error"]
+    assert decoded.detected.tolist() == columns["detected"]
+
+
+@pytest.mark.parametrize(
+    ("label", "written"),
+    [
+        ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+        ("+1", "'+1"),
+        ("-1+1", "'-1+1"),
+        ("@x", "'@x"),
+        ("\tx", "'\tx"),
+        ("-5.25", "-5.25"),
+        ("5=5", "5=5"),
+        ("x;=cmd", "x;'=cmd"),
+        ("x,@y", "x,'@y"),
+        ("x\t+1;-2", "x\t'+1;'-2"),
+        ("x\r\n=1", "x\r\n'=1"),
+        ("\t=1", "'\t'=1"),
+        ('x";"=1', 'x";"\'=1'),
+        ("a; b-c", "a; b-c"),
+        ('a,b\n"q"ü', 'a,b\n"q"ü'),
+    ],
+)
+@pytest.mark.parametrize("name", ["label", "text"])
+def test_no_text_is_a_formula_to_a_spreadsheet(
+    tmp_path: Path, name: str, label: str, written: str
+) -> None:
+    """The rule of the page's own CSV: an apostrophe before it; numbers are none."""
+    write_csv(tmp_path / "result.csv", {name: [label], "share": [0.5]})
+    _, [first, _] = _csv(tmp_path / "result.csv")
+
+    assert written == first
+    text = (tmp_path / "result.csv").read_text(encoding="utf-8")
+    cells = re.split(r"[;\t\r\n]", text)
+    assert not [cell for cell in cells if re.match("[=+@]|-[^0-9]", cell)]
+
+
+@pytest.mark.parametrize("write", [write_csv, write_parquet])
+def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, write: object) -> None:
+    """Its name and why."""
+    columns = columns_of(_RESULT.histogram, ())
+    arguments = (_RESULT, columns) if write is write_parquet else (columns,)
+    with pytest.raises(SettingsError, match="cannot be written"):
+        write(tmp_path / "no" / "file", *arguments)  # type: ignore[operator]  # one of two functions
+
+
+def test_numbers_stand_for_missing_labels_and_the_page_has_the_same_headings() -> None:
+    """As texts, so that a column has one type."""
+    assert ["0", "1"] == labels_of((), 2)
+    assert ("x", "y") == labels_of(("x", "y"), 2)
+    assert COLUMNS == histogram_data(_RESULT.histogram, n_users=10)["columns"]
+    assert np.allclose(columns_of(_RESULT.histogram, ())["refined"], _RESULT.histogram.refined)  # type: ignore[arg-type]  # floats

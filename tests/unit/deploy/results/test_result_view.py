@@ -1,0 +1,287 @@
+"""What readers and programs get of a result, the same way for every kind of value."""
+
+import dataclasses
+import io
+import json
+from typing import Any, Final
+
+import numpy as np
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from common.errors import SettingsError
+from common.messages.estimate import Histogram, KeyValues, Means, Owners
+from common.protocols import Kind
+from common.task.specs import KeyValueSpec, spec_as
+from common.task.task import Task
+from deploy.commands.result import print_estimates
+from deploy.datasets.sample_people import SamplePeople
+from deploy.results.estimate_table import decimals_of, format_figure
+from deploy.results.result_json import as_json
+from deploy.results.result_view import ResultView, result_view
+from deploy.terminal.json_output import dumps
+from tests.support.kind_results import CANDIDATES, bit_table, kind_collected, result_of
+from tests.support.kind_tasks import OTHER_KINDS, VALUES, kind_task
+from tests.support.protocol_tasks import protocol_task
+
+_KINDS: Final[tuple[Kind, ...]] = ("categorical", *OTHER_KINDS)
+_TRUTHS: Final[dict[Kind, list[float]]] = {
+    "categorical": [0.5, 0.3, 0.2, *[0.0] * 27],
+    "string": [0.75, 0.25, 0.0],
+    "mean": [1.5],
+    "vector": [1.5, 2.0, 3.0, 4.0, 4.75],
+    "key-value": [0.05, 0.2, 0.35, 0.5, 0.65, 0.8],
+}
+_SHARES: Final = np.array([0.375, 0.5, -0.125, *[0.0] * 26, 0.25])
+_HISTOGRAM: Final = Histogram(
+    frequencies=_SHARES,
+    standard_errors=np.full(30, 0.0625),
+    refined=np.maximum(_SHARES, 0) / 1.125,
+    mse_theory=0.0625**2,
+)
+_KEYS: Final = kind_collected("key-value").result.estimate
+
+
+def _task(kind: Kind) -> Task:
+    return protocol_task("sh") if kind == "categorical" else kind_collected(kind).task
+
+
+def _estimate(kind: Kind) -> Any:
+    return _HISTOGRAM if kind == "categorical" else kind_collected(kind).result.estimate
+
+
+def _people(kind: Kind, **changes: Any) -> SamplePeople:
+    fields: dict[str, Any] = {
+        "kind": kind,
+        "title": "",
+        "values": [VALUES.get(kind, 0)],
+        "draft": {},
+        "truth": np.array(_TRUTHS[kind]),
+        "true_means": np.full(6, 2.5) if kind == "key-value" else None,
+        "candidates": CANDIDATES if kind == "string" else (),
+    }
+    return SamplePeople(**fields | changes)
+
+
+def _view(kind: Kind, most: int = 5, **changes: Any) -> ResultView:
+    estimate = dataclasses.replace(_estimate(kind), **changes)
+    candidates = CANDIDATES if kind == "string" else ()
+    return result_view(estimate, _task(kind), most=most, candidates=candidates)
+
+
+def _known(kind: Kind, **changes: Any) -> ResultView:
+    """A view beside the truth, as in a demo; changes are of the estimate."""
+    estimate = dataclasses.replace(_estimate(kind), **changes)
+    return result_view(estimate, _task(kind), most=5, people=_people(kind))
+
+
+def _printed(view: ResultView) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    print_estimates(view, console)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]  # a StringIO
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_result_of_every_kind_is_printed(kind: Kind, snapshot: SnapshotAssertion) -> None:
+    """Tables with intervals, notes below them."""
+    assert snapshot == _printed(_view(kind))
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_in_a_demo_the_truth_stands_beside_every_estimate(
+    kind: Kind, snapshot: SnapshotAssertion
+) -> None:
+    """In each table, with the errors below."""
+    assert snapshot == _printed(_known(kind))
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_a_result_of_every_kind_is_json(kind: Kind, snapshot: SnapshotAssertion) -> None:
+    """The estimate, the range that it is in, and what was decoded of texts."""
+    found = kind_collected(kind)
+    fields = json.loads(dumps({**as_json(found.result), **_view(kind).fields}))
+    fields.pop("bit_counts", None)
+
+    assert kind == fields["kind"]
+    rounded = json.dumps(fields, indent=1)
+    assert snapshot == (rounded if kind != "string" else sorted(fields))
+
+
+def test_no_kind_of_table_has_fewer_figures_than_were_asked_for() -> None:
+    """As many rows as there may be, of as many as there are."""
+    assert [5, 3, 1, 5, 5] == [len(_view(kind).tables[0].rows) for kind in _KINDS]
+    assert [30, 3, 1, 5, 6] == [_view(kind).size for kind in _KINDS]
+
+
+def test_too_few_users_are_said_to_be_too_few() -> None:
+    """Where no value can be told from none, though an interval by itself lies above 0."""
+    noisy = _view("categorical", standard_errors=np.full(30, 0.2))
+
+    assert noisy.warning.startswith("Too few users")
+    assert noisy.tables[0].rows[0].low > 0
+    assert "" == _view("categorical").warning
+
+
+def test_texts_without_candidates_are_not_decoded() -> None:
+    """A warning says how they are, and files hold the bits."""
+    view = result_view(_estimate("string"), _task("string"), most=5)
+
+    assert ((), 0) == (view.tables, view.size)
+    assert "--candidates" in view.warning
+    assert ["cohort", "bit", "set", "reports"] == list(view.columns)
+
+
+def test_labels_are_candidates_by_themselves() -> None:
+    """Nobody holds anything else in basic RAPPOR, so nothing is unexplained."""
+    task = kind_task("rappor", labels=CANDIDATES, domain_size=3, texts=None)
+    estimate = result_of(task, estimate=bit_table(task)).estimate
+    every = result_view(estimate, task, most=9)
+    some = result_view(estimate, task, most=9, candidates=CANDIDATES[:2])
+
+    assert list(CANDIDATES) == every.fields["candidates"]
+    assert "unexplained" not in every.fields
+    assert "differ from a sum of 1 by noise" in every.tables[0].notes[1]
+    assert "unexplained" in some.fields
+    assert "Unexplained" in some.tables[0].notes[1]
+
+
+@pytest.mark.parametrize("kind", ["categorical", "mean", "vector", "key-value"])
+def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None:
+    """The message names the kind."""
+    with pytest.raises(SettingsError, match=f"the task collects {kind} data"):
+        result_view(_estimate(kind), _task(kind), most=9, candidates=CANDIDATES)
+
+
+@pytest.mark.parametrize(
+    ("size", "labels", "names"),
+    [
+        (1, (), ["mean"]),
+        (1, ("hours",), ["hours"]),
+        (3, (), ["number 0", "number 1", "number 2"]),
+        (3, ("a", "b", "c"), ["a", "b", "c"]),
+    ],
+)
+def test_numbers_are_named_by_labels_or_by_their_place(
+    size: int, labels: tuple[str, ...], names: list[str]
+) -> None:
+    """A mean alone needs no number; fewer than three are not shrunk."""
+    protocol, ones = "piecewise" if size == 1 else "multi-hm", np.ones(size)
+    task = kind_task(protocol, labels=labels, domain_size=size)
+    means = Means(means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0)
+    [table] = result_view(means, task, most=9).tables
+
+    assert names == [row.name for row in table.rows]
+    assert (size == 3) == ("shrunk" in table.more) == ("shrunk" in table.notes[0])
+
+
+def test_biased_means_have_no_interval_of_confidence() -> None:
+    """The error of a projection is in none; neither with nor without the truth."""
+    view, known = _view("vector", unbiased=False), _known("vector", unbiased=False)
+
+    assert "± noise alone" == view.tables[0].interval
+    assert view.tables[0].notes[0].startswith("Means are biased")
+    assert known.errors is not None
+    assert "of which noise" in known.errors.sentence
+    assert "intervals" not in known.errors.sentence
+
+
+def test_a_key_that_nobody_reported_on_has_no_row() -> None:
+    """Neither a share of one half nor a mean in the middle stands for it; a note counts them."""
+    silent = _view("key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700]))
+
+    for table in silent.tables:
+        assert "key 1" not in [row.name for row in table.rows]
+    assert "Nobody reported on 1 of the keys: nothing is known of them." in silent.tables[0].notes
+
+
+def test_fakes_are_those_of_the_task() -> None:
+    """They pull means, so a note names them."""
+    spec = spec_as(_task("key-value").mechanism, KeyValueSpec)
+    named = dataclasses.replace(
+        _task("key-value"), mechanism=dataclasses.replace(spec, fakes=(1.0,) * 6)
+    )
+    view = result_view(_KEYS, named, most=1)
+
+    assert "a fake value, the task's own for each key, which" in view.tables[1].notes[0]
+    assert "a fake value, the middle of the range, which" in _view("key-value").tables[1].notes[0]
+
+
+def test_a_later_iteration_has_one_table_of_means_with_fakes(snapshot: SnapshotAssertion) -> None:
+    """In the keys' order, without shares and without an interval of confidence."""
+    later = _known("key-value", owners=None)
+
+    assert snapshot == _printed(later)
+    assert later.errors is not None
+    off = (2.25 + 1 + 0.25 + 0 + 0.25 + 1) / 6
+    assert {"mse_vs_truth": pytest.approx(off)} == later.errors.fields
+
+
+def test_errors_by_hand() -> None:
+    """Of shares, of unbiased and shrunk means, and of pairs; one interval of five misses."""
+    means = np.array(_TRUTHS["vector"]) + np.array([0.0, 0.125, -0.125, 0.0, 0.5])
+    owners = Owners(
+        frequencies=np.array(_TRUTHS["key-value"]) + 0.1,
+        frequency_errors=np.ones(6),
+        means=np.array([2.5, 2.5, 2.5, 2.5, 2.5, 4.5]),
+        mean_errors=np.ones(6),
+    )
+    found = [
+        _known("categorical"),
+        _known("vector", means=means, shrunk=means + 0.25),
+        _known("key-value", owners=owners),
+    ]
+    shares, vector, pairs = (view.errors for view in found)
+    assert shares is not None
+    assert vector is not None
+    assert pairs is not None
+
+    off = (0.125**2 + 0.2**2 + 0.325**2 + 0.25**2) / 30
+    assert {"mse_vs_truth": pytest.approx(off)} == shares.fields
+    assert (0.03125 + 0.25) / 5 == pytest.approx(vector.fields["mse_vs_truth"])
+    expected = np.mean((means + 0.25 - np.array(_TRUTHS["vector"])) ** 2)
+    assert expected == pytest.approx(vector.fields["mse_shrunk_vs_truth"])
+    assert "4 of 5 intervals cover the truth" in vector.sentence
+    assert 0.01 == pytest.approx(pairs.fields["mse_vs_truth"])
+    assert 4 / 6 == pytest.approx(pairs.fields["mse_of_means_vs_truth"])
+
+
+def test_a_text_that_nobody_holds_is_no_discovery() -> None:
+    """
+    A false one is counted, and the largest share that was missed is rounded up.
+
+    Ohio and Utah are detected by far: test_decoded_texts.py has the bits' seed.
+    """
+    nobody = _people("string", truth=np.array([0.99, 0.0, 0.01001]))
+    view = result_view(_estimate("string"), _task("string"), most=5, people=nobody)
+    assert view.errors is not None
+
+    assert (2, 1) == (view.errors.fields["detected"], view.errors.fields["false_discoveries"])
+    assert "2 candidates were detected, 1 of them held by no one; 2 are" in view.errors.sentence
+    assert "Every text that more than 1.1 % hold was detected." in view.errors.sentence
+
+
+@pytest.mark.parametrize(
+    ("errors", "decimals"),
+    [([12.0, 300.0], 0), ([0.5], 2), ([0.099, 2.0], 3), ([1e-30], 8), ([0.0], None), ([], None)],
+)
+def test_figures_have_the_decimals_that_noise_leaves(
+    errors: list[float], decimals: int | None
+) -> None:
+    """Two digits of the least standard error; unknown without an error."""
+    assert decimals == decimals_of(np.array(errors))
+
+
+def test_a_number_without_decimals_has_four_digits() -> None:
+    """Infinity is named, and what rounds to 0 has no sign."""
+    numbers = [(0.123456, None), (0.123456, 2), (float("inf"), 2), (-0.0004, 3)]
+
+    assert ["0.1235", "0.12", "inf", "0.000"] == [format_figure(*number) for number in numbers]
+
+
+def test_means_with_fakes_need_no_owners() -> None:
+    """A later iteration's columns leave shares out."""
+    assert isinstance(_KEYS, KeyValues)
+    later = _view("key-value", owners=None).columns
+
+    assert ["key", "label", "mean_with_fakes", "error_with_fakes", "reports"] == list(later)
