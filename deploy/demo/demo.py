@@ -28,7 +28,7 @@ from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople, sample_people
-from deploy.load.bulk import contribute_all
+from deploy.load.people import contribute_all
 from deploy.pages.estimates_page import estimates_page
 from deploy.pages.result_page import result_page
 from deploy.results import histogram_table as result_rows

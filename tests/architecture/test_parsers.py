@@ -136,9 +136,6 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
     "deploy.docker.wheels.download": "this repository's locks",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
-    "deploy.load.sink.sink": "the authority's certificate that its own child wrote; gRPC reads it",
-    "deploy.load.target.serving": "the authority's certificate that its own child wrote; gRPC "
-    "reads it",
     "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
