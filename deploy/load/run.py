@@ -23,14 +23,13 @@ from deploy.load.people import submissions_of_a_call
 from deploy.load.plan import LoadPlan, Ramp, Step, arrivals
 from deploy.load.sender import Sender, Tally
 from deploy.load.target import Target
-from deploy.load.usage import Meter, Usage, local_source
+from deploy.load.usage import Meter, Usage, own_source
 from deploy.load.users import SealedUsers
 
 T = TypeVar("T")
 
 RESULT_SECONDS: Final = 1800.0
 """For a closed batch to be permuted, delivered, opened and estimated."""
-GENERATOR: Final = "load generator"
 _PAUSE: Final = 1.0
 """Seconds before a service that does not answer is asked again."""
 _PROGRESS_SECONDS: Final = 0.25
@@ -120,8 +119,7 @@ async def run(
             "the batch would close before the last of them"
         )
     finished = Finished(plan=plan, target=target)
-    own = local_source(lambda: {GENERATOR: None})
-    async with Meter(own, *target.sources) as meter:
+    async with Meter(own_source, *target.sources) as meter:
         await _Sending(finished, users, observer).send()
         kinds = users.kinds[: finished.n_users]
         if target.kind != "sink":

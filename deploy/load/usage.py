@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from common.errors import SettingsError
 from common.runtime.process_metrics import measure
 
+GENERATOR: Final = "load generator"
 _PERIOD: Final = 0.5
 """Seconds between samples; a shorter peak may be missed."""
 _TIMEOUT: Final = 5.0
@@ -86,7 +88,12 @@ class Meter:
                 self.usage.setdefault(party, Usage()).record(sample)
 
 
-def local_source(processes: Callable[[], Mapping[str, int | None]]) -> Source:
+async def own_source() -> Mapping[str, Sample]:
+    """Sample this process, without the services that it may have started."""
+    return {GENERATOR: Sample(time.process_time(), psutil.Process().memory_info().rss)}
+
+
+def local_source(processes: Callable[[], Mapping[str, int]]) -> Source:
     """Sample processes of this machine with their workers: by party, restarted ones included."""
 
     def sample() -> Mapping[str, Sample]:

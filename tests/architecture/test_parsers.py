@@ -136,6 +136,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
     "deploy.docker.wheels.download": "this repository's locks",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
+    "deploy.load.users.seal": "envelopes that its own workers made",
+    "deploy.load.users.SealedUsers.save": "a signed task that is written",
     "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",

@@ -49,7 +49,7 @@ LOAD_PARSERS: Final = (
         _used,
         (_prepared(),),
         "binary",
-        "deploy.load.users.SealedUsers.load",
+        "deploy.load.users.SealedUsers._read",
         share=2,
     ),
     Parser(

@@ -16,10 +16,10 @@ from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.report import as_json, show
-from deploy.load.run import GENERATOR, Finished, run
+from deploy.load.run import Finished, run
 from deploy.load.sender import Destination, Tally
 from deploy.load.target import Target
-from deploy.load.usage import Usage, remote_source
+from deploy.load.usage import GENERATOR, Usage, remote_source
 from deploy.load.users import SealedUsers, seal
 from tests.support.clocks import ManualClock
 from tests.support.tasks import published
