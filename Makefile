@@ -6,9 +6,8 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE =
 STAMP := .venv/.installed
 
-# Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip; WHEELS=1
-# downloads packages with this machine's own pip instead of the build's.
-IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_WHEELS="$(WHEELS)"
+# Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip.
+IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 .PHONY: help install demo test test-all audit rehearse containers-test images up down lint protos bench vectors lock clean

@@ -128,13 +128,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",
     "deploy.clients.local_cluster._last_line": "its own child's log, with errors=replace",
-    "deploy.docker.deployment.Deployment._read": "lines that compose reads; the others are kept as "
-    "they are",
+    "deploy.docker.deployment.Deployment._write": "lines for compose; others are kept as they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
-    "deploy.docker.images.Base.target": "what its own program printed in a base image that was "
-    "chosen by name",
-    "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
-    "deploy.docker.wheels.download": "this repository's locks",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
     "deploy.load.users.seal": "envelopes that its own workers made",
     "deploy.load.users.SealedUsers.save": "a signed task that is written",
