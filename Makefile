@@ -69,15 +69,7 @@ vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_placement_vectors
 
 bench: install  ## measured ratios, as JSON lines
-	@$(BIN)/python -m tests.benchmarks.decoding
-	@$(BIN)/python -m tests.benchmarks.opening
-	@$(BIN)/python -m tests.benchmarks.permuting
-	@$(BIN)/python -m tests.benchmarks.suites
-	@$(BIN)/python -m tests.benchmarks.ingest
-	@$(BIN)/python -m tests.benchmarks.load
-	@$(BIN)/python -m tests.benchmarks.large_batches
-	@$(BIN)/python -m tests.benchmarks.watching
-	@$(BIN)/python -m tests.benchmarks.accounting
+	@$(BIN)/python -m pytest -q --no-header --benchmark-quiet -o python_files='bench_*.py' tests/benchmarks --deselect tests/benchmarks/bench_refinements.py
 
 lock: install  ## pin every dependency again, with hashes
 	$(BIN)/python -m pip install --quiet uv

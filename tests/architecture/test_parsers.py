@@ -123,11 +123,9 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.integrity.spool_file.locked": "what a shuffler stored that it plays itself",
     "deploy.audit.integrity.spool_file.written_anywhere": "what a shuffler stored that it plays "
     "itself",
-    "deploy.clients.local_cluster.Cluster.start_shuffler": "files that its own child wrote",
-    "deploy.clients.local_cluster.Cluster.start_user_agent": "files that its own child wrote",
+    "deploy.clients.local_cluster.Child.published": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",
-    "deploy.clients.local_cluster._last_line": "its own child's log, with errors=replace",
     "deploy.docker.deployment.Deployment._write": "lines for compose; others are kept as they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
