@@ -6,9 +6,8 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE =
 STAMP := .venv/.installed
 
-# Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip; WHEELS=1
-# downloads packages with this machine's own pip instead of the build's.
-IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)" SHUFFLEDP_WHEELS="$(WHEELS)"
+# Of the images: another base, BASE=name@sha256:…, with BUILDER=… if that has no pip.
+IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
 .PHONY: help install demo test test-all audit rehearse containers-test images up down lint protos bench vectors lock clean
@@ -70,15 +69,7 @@ vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_placement_vectors
 
 bench: install  ## measured ratios, as JSON lines
-	@$(BIN)/python -m tests.benchmarks.decoding
-	@$(BIN)/python -m tests.benchmarks.opening
-	@$(BIN)/python -m tests.benchmarks.permuting
-	@$(BIN)/python -m tests.benchmarks.suites
-	@$(BIN)/python -m tests.benchmarks.ingest
-	@$(BIN)/python -m tests.benchmarks.load
-	@$(BIN)/python -m tests.benchmarks.large_batches
-	@$(BIN)/python -m tests.benchmarks.watching
-	@$(BIN)/python -m tests.benchmarks.accounting
+	@$(BIN)/python -m pytest -q --no-header --benchmark-quiet -o python_files='bench_*.py' tests/benchmarks --deselect tests/benchmarks/bench_refinements.py
 
 lock: install  ## pin every dependency again, with hashes
 	$(BIN)/python -m pip install --quiet uv

@@ -20,7 +20,7 @@ from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.messages.result import Result
 from common.messages.task_summary import TaskSummary
 from common.runtime.clock import SystemClock
-from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel
+from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -36,7 +36,7 @@ _HEXADECIMAL: Final = "0123456789abcdef"
 
 
 class OperatorClient(ServiceClient):
-    """An analyzer at the other end of a channel, for whoever holds its operator's token."""
+    """Calls to an analyzer with its operator's token."""
 
     _PARTY = "the analyzer"
     _TO_CHECK = (
@@ -63,7 +63,7 @@ class OperatorClient(ServiceClient):
         Args:
             address: The analyzer's host:port.
             authority: PEM file of the authority to trust; None for plaintext on loopback.
-            token_file: Where the operator's token is kept.
+            token_file: File of the operator's token.
             certificate: The operator's certificate; None for operator.pem beside the authority.
             key: Its key; None for operator.key beside the authority.
 
@@ -83,26 +83,21 @@ class OperatorClient(ServiceClient):
         return cls(channel, address, read_token(token_file))
 
     async def create_task(self, draft: TaskDraft) -> SignedTask:
-        """Publish a task. The analyzer composes what the population has spent: up to minutes."""
-        call = self._stub.CreateTask(
-            draft_to_wire(draft), metadata=self._metadata, timeout=LONG_DEADLINE
-        )
-        return signed_task_from_wire((await self._reply(call)).task)
+        """Publish a task. The analyzer composes all earlier spending: up to minutes."""
+        answer = await self._call(self._stub.CreateTask, draft_to_wire(draft), LONG_DEADLINE)
+        return signed_task_from_wire(answer.task)
 
     async def register_sentinels(
         self, digest: TaskDigest, sentinels: Sequence[bytes], *, acknowledged: bool
     ) -> None:
         """
-        Register test submissions, by their leaves; again with the same ones changes nothing.
+        Register sentinel submissions by their leaves. Registering them again changes nothing.
 
         Many take several calls. If one fails, those of the earlier ones are registered.
         """
         for part in sentinel_parts(sentinels):
             request = sentinels_to_wire(digest, part, acknowledged=acknowledged)
-            call = self._stub.RegisterSentinels(
-                request, metadata=self._metadata, timeout=SHORT_DEADLINE
-            )
-            await self._reply(call)
+            await self._call(self._stub.RegisterSentinels, request)
 
     async def result(self, digest: TaskDigest) -> Result:
         """
@@ -113,25 +108,25 @@ class OperatorClient(ServiceClient):
             WireError: It is of another task.
         """
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
-        call = self._stub.GetResult(request, metadata=self._metadata, timeout=LONG_DEADLINE)
         try:
-            found = result_from_wire(await self._reply(call))
+            answer = await self._call(self._stub.GetResult, request, LONG_DEADLINE)
         except PeerRefusalError as error:
             if error.status == NotReleasedError.status:
                 raise NotReleasedError(str(error)) from error
             raise
+        found = result_from_wire(answer)
         if found.task_digest != digest:
             raise WireError("the analyzer gave the result of another task than was asked for")
         return found
 
     async def tasks(self) -> list[TaskSummary]:
-        """List every task and what became of it, the earliest deadline first."""
+        """List every task with its state, the earliest deadline first."""
         found: list[TaskSummary] = []
         while True:
             after = found[-1].task_digest if found else b""
             request = analyzer_pb2.ListTasksRequest(after=after)
-            call = self._stub.ListTasks(request, metadata=self._metadata, timeout=LONG_DEADLINE)
-            page = summaries_from_wire(await self._reply(call))
+            answer = await self._call(self._stub.ListTasks, request, LONG_DEADLINE)
+            page = summaries_from_wire(answer)
             if not page:
                 return sorted(found, key=lambda task: (task.deadline, task.task_digest))
             if page[0].task_digest <= after:
@@ -140,14 +135,14 @@ class OperatorClient(ServiceClient):
 
     async def describe(self, digest: TaskDigest) -> tuple[SignedTask, TaskSummary]:
         """
-        Read a task as it was signed, and what became of it. Whose the signature is, is not checked.
+        Read a task as it was signed, and its state. The signature is not checked.
 
         Raises:
             SignatureError: It is another one than was asked for.
         """
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
-        call = self._stub.DescribeTask(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
-        signed, summary = description_from_wire(await self._reply(call))
+        answer = await self._call(self._stub.DescribeTask, request)
+        signed, summary = description_from_wire(answer)
         if signed.digest() != digest:
             raise SignatureError("the analyzer gave another task than the one that was asked for")
         return signed, summary
@@ -186,8 +181,8 @@ class OperatorClient(ServiceClient):
         head = ChainHead()
         while True:
             request = analyzer_pb2.GetLedgerRequest(after=head.entry)
-            call = self._stub.GetLedger(request, metadata=self._metadata, timeout=LONG_DEADLINE)
-            page = ledger_from_wire(await self._reply(call))
+            answer = await self._call(self._stub.GetLedger, request, LONG_DEADLINE)
+            page = ledger_from_wire(answer)
             if not page:
                 return entries, head
             head = verify(page, head)

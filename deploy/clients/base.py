@@ -1,29 +1,33 @@
-"""A service at the other end of a channel, for its operator: what calls to any of them share."""
+"""What operators' clients of a service share: the channel, the token, and errors."""
 
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import grpc
 
 from common.errors import PeerBusyError, PeerError, PeerUnableError, SettingsError
-from common.runtime.rpc import reply
+from common.runtime.rpc import SHORT_DEADLINE, reply
 
 T = TypeVar("T")
 
 
 class ServiceClient:
-    """A channel, the token that goes with calls, and what is said when nobody answers."""
+    """A channel to a service, with the token of its operator."""
 
     _PARTY: ClassVar[str]
-    """What errors call it."""
+    """Its name in errors."""
     _TO_CHECK: ClassVar[str]
-    """What may be wrong with the command if it does not answer."""
+    """Advice for a service that does not answer."""
 
     def __init__(self, channel: grpc.aio.Channel, address: str, token: str = "") -> None:
         self._channel = channel
         self._address = address
         self._metadata = (("authorization", f"Bearer {token}"),)
+
+    async def _call(self, method: Any, request: Any, seconds: float = SHORT_DEADLINE) -> Any:  # noqa: ANN401  # of the stub
+        """Make a call with the token."""
+        return await self._reply(method(request, metadata=self._metadata, timeout=seconds))
 
     async def _reply(self, call: Awaitable[T]) -> T:
         try:
@@ -49,14 +53,14 @@ def read_token(file: Path) -> str:
     Read an operator's token.
 
     Raises:
-        SettingsError: The file cannot be read, or holds what no call can carry.
+        SettingsError: The file cannot be read, or holds no printable token.
     """
     try:
         token = file.read_text(encoding="ascii").strip()
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{file} does not hold an operator's token") from error
+    except UnicodeDecodeError:
+        token = ""
     if not (token and token.isprintable()):
         raise SettingsError(f"{file} does not hold an operator's token")
     return token
@@ -64,7 +68,7 @@ def read_token(file: Path) -> str:
 
 def read_authority(authority: Path) -> bytes:
     """
-    Read whom to trust. gRPC parses it, and trusts nobody if it is none.
+    Read the certificate to trust. gRPC parses it, and trusts nobody if it is invalid.
 
     Raises:
         SettingsError: The file cannot be read.

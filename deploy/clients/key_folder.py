@@ -1,10 +1,10 @@
 """
-A folder with an authority and a certificate for each party, made and renewed by an operator.
+A folder with an authority and certificates for each party, made and renewed by an operator.
 
     FOLDER/authority.pem, authority.key    the authority; its key stays here
     FOLDER/PARTY/PARTY.pem, PARTY.key, authority.pem    what goes to the party's machine
 
-A development authority's folder (tls_directory) has the parties' files beside the authority's; it
+A development authority's folder (tls_directory), with the parties' files beside the authority's,
 can be shown and renewed too.
 """
 
@@ -30,7 +30,7 @@ _OWNER_ONLY: Final = 0o700
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """One certificate, as an operator looks at it."""
+    """One certificate, as it is shown to an operator."""
 
     party: str
     path: Path
@@ -40,7 +40,7 @@ class Shown:
 
     @property
     def ends_soon(self) -> bool:
-        """It should be renewed."""
+        """Whether it should be renewed."""
         return self.days_left < WARN_DAYS
 
 
@@ -52,10 +52,10 @@ class KeyFolder:
 
     def make(self, parties: Sequence[str], hosts: Sequence[str], now: float) -> list[Shown]:
         """
-        Make an authority, or use the one that is there, and a certificate for each party.
+        Make an authority, or use the existing one, and a certificate for each party.
 
         Raises:
-            SettingsError: A party is none, or has a certificate already.
+            SettingsError: A party is unknown, or has a certificate already.
         """
         unknown = sorted(set(parties) - set(PARTIES))
         if unknown:
@@ -80,9 +80,9 @@ class KeyFolder:
 
     def renew(self, party: str | None, now: float) -> list[Shown]:
         """
-        Give a party, or every one that has a certificate, a new one for the same hosts.
+        Issue a new certificate for the same hosts to a party, or to every one that has one.
 
-        Under the same authority, so that old and new are taken side by side until the old one ends.
+        Under the same authority: old and new are valid side by side until the old one ends.
 
         Raises:
             SettingsError: There is no authority, or no certificate to renew.
@@ -105,14 +105,17 @@ class KeyFolder:
         Raises:
             SettingsError: There is none.
         """
-        files = [(AUTHORITY, self.path / f"{AUTHORITY}.pem")]
+        files = {AUTHORITY: self.path / f"{AUTHORITY}.pem"}
         for party in PARTIES:
             folder = self._folder_of(party)
             if folder is not None:
-                files.append((party, folder / f"{party}.pem"))
-        return [_shown(party, file, now) for party, file in files if file.exists()] or _nothing(
-            self.path
-        )
+                files[party] = folder / f"{party}.pem"
+        found = [_shown(party, file, now) for party, file in files.items() if file.exists()]
+        if not found:
+            raise SettingsError(
+                f"there is no certificate in {self.path}: shuffledp keys make puts some there"
+            )
+        return found
 
     def _folder_of(self, party: str) -> Path | None:
         for folder in (self.path / party, self.path):
@@ -138,7 +141,3 @@ def _shown(party: str, file: Path, now: float) -> Shown:
         fingerprint=certificate.fingerprint,
         days_left=certificate.days_left(now),
     )
-
-
-def _nothing(path: Path) -> list[Shown]:
-    raise SettingsError(f"there is no certificate in {path}: shuffledp keys make puts some there")

@@ -1,6 +1,7 @@
 """The three services as child processes of this one, on free loopback ports."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -28,8 +29,12 @@ class Child:
     address: str
     log: Path
 
+    def published(self, name: str) -> str:
+        """Return the text of a file in its state directory."""
+        return (self.state / name).read_text(encoding="ascii")
+
     async def stop(self) -> int:
-        """Ask it to stop, wait, and give its exit status."""
+        """Ask it to stop, wait, and return its exit status."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -39,14 +44,14 @@ class Child:
             return await self.process.wait()
 
     async def kill(self) -> None:
-        """Kill it without notice, as a crash would."""
+        """Kill it as a crash would."""
         self.process.kill()
         await self.process.wait()
 
 
 class Cluster:
     """
-    Analyzer, shuffler and user agent, each with a state directory and a log of its own.
+    Analyzer, shuffler and user agent, each with its own state directory and log.
 
     They share one folder for a development authority, and nothing else.
     """
@@ -60,17 +65,20 @@ class Cluster:
         metrics: bool = False,
     ) -> None:
         """
-        Plan the three.
+        Take the settings of the three.
 
         Args:
-            directory: Where their files go.
+            directory: Folder of their files.
             log_level: Of their logs.
-            environment: Variables that they are given beside this process's own.
-            metrics: Let each serve its metrics, and write where into its state directory.
+            environment: Variables beside this process's own.
+            metrics: Each serves its metrics, at an address in its state directory.
         """
-        self._metrics = metrics
         self._directory = directory
-        self._log_level = log_level
+        self._shared: dict[str, str | float | bool] = {
+            "tls_directory": str(directory / "tls"),
+            "log_level": log_level,
+            **({"metrics_listen": "127.0.0.1:0"} if metrics else {}),
+        }
         self._environment = dict(environment)
         self._children: dict[str, Child] = {}
 
@@ -90,39 +98,32 @@ class Cluster:
 
     async def start_analyzer(self, listen: str = "127.0.0.1:0") -> None:
         """Start the analyzer."""
-        await self._start("analyzer", {"listen": listen})
+        await self._start("analyzer", listen)
 
     async def start_shuffler(
         self, listen: str = "127.0.0.1:0", *, analyzer: str | None = None
     ) -> None:
-        """Start the shuffler; it calls the analyzer, or what stands before it at an address."""
-        identity = (self.analyzer.state / "identity.pub").read_text(encoding="ascii")
+        """Start the shuffler; it calls the analyzer, or a relay at another address."""
         await self._start(
             "shuffler",
-            {
-                "listen": listen,
-                "analyzer": analyzer or self.analyzer.address,
-                "analyzer_identity": identity,
-                "submissions_per_connection": 0,  # many users' come through one
-            },
+            listen,
+            analyzer=analyzer or self.analyzer.address,
+            analyzer_identity=self.analyzer.published("identity.pub"),
+            submissions_per_connection=0,  # one carries many users'
         )
 
     async def start_user_agent(self) -> None:
         """Start the user agent, for several persons; it calls the shuffler."""
-        identity = (self.analyzer.state / "identity.pub").read_text(encoding="ascii")
-        pinned = (self.shuffler.state / "identity.pub").read_text(encoding="ascii")
         await self._start(
             "user_agent",
-            {
-                "listen": f"unix:{(self._directory / 'user_agent.sock').resolve()}",
-                "shuffler": self.shuffler.address,
-                "analyzer_identity": identity,
-                "shuffler_identity": pinned,
-                "inclusion_check_seconds": 1.0,
-                "local_epsilon_cap": 20.0,
-                "total_central_epsilon_cap": 20.0,  # tiny batches claim little more than local
-                "several_persons": True,
-            },
+            f"unix:{(self._directory / 'user_agent.sock').resolve()}",
+            shuffler=self.shuffler.address,
+            analyzer_identity=self.analyzer.published("identity.pub"),
+            shuffler_identity=self.shuffler.published("identity.pub"),
+            inclusion_check_seconds=1.0,
+            local_epsilon_cap=20.0,
+            total_central_epsilon_cap=20.0,  # tiny batches claim little more than local
+            several_persons=True,
         )
 
     @property
@@ -147,9 +148,8 @@ class Cluster:
 
     @property
     def shuffler_key(self) -> bytes:
-        """The key that envelopes are sealed to."""
-        text = (self.shuffler.state / "envelope.pub").read_text(encoding="ascii")
-        return bytes.fromhex(text)
+        """The public key for envelopes."""
+        return bytes.fromhex(self.shuffler.published("envelope.pub"))
 
     def operator(self) -> OperatorClient:
         """Connect to the analyzer as its operator."""
@@ -162,23 +162,15 @@ class Cluster:
             if party in self._children:
                 await self._children[party].stop()
 
-    async def _start(self, party: str, settings: dict[str, str | float | bool]) -> None:
+    async def _start(self, party: str, listen: str, **own: str | float | bool) -> None:
         state = self._directory / party
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         (state / "address").unlink(missing_ok=True)
-        settings |= {
-            "state_directory": str(state),
-            "tls_directory": str(self._directory / "tls"),
-            "log_level": self._log_level,
-        }
-        if self._metrics:
-            settings["metrics_listen"] = "127.0.0.1:0"
-        file = self._directory / f"{party}.toml"
-        file.write_text(
-            "".join(f"{key} = {_toml(value)}\n" for key, value in settings.items()),
-            encoding="utf-8",
-        )
-        log = self._directory / f"{party}.log"
+        settings = {"listen": listen, "state_directory": str(state), **self._shared, **own}
+        file, log = self._directory / f"{party}.toml", self._directory / f"{party}.log"
+        # Of such values JSON is TOML.
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
+        file.write_text("".join(lines), encoding="utf-8")
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", party, "--settings", str(file)),
@@ -196,17 +188,7 @@ class Cluster:
             await process.wait()
             raise
         if process.returncode is not None:
-            raise SettingsError(f"the {party} did not start: {_last_line(log)}")
+            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise SettingsError(f"the {party} did not start: {(said or ['it said nothing'])[-1]}")
         address = (state / "address").read_text(encoding="ascii")
         self._children[party] = Child(party, process, state, address, log)
-
-
-def _toml(value: str | float | bool) -> str:  # noqa: FBT001  # a value of a settings file
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, float) else f"'{value}'"
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

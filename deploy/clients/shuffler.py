@@ -1,14 +1,11 @@
-"""Calls to the shuffler by whoever operates it, or looks at a batch from outside."""
+"""Calls to the shuffler by its operator, and public ones about a batch."""
 
 from pathlib import Path
 from typing import Self
 
 import grpc
 
-from common.errors import (
-    PeerRefusalError,
-    UnknownTaskError,
-)
+from common.errors import PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchProgress, BatchStatus
 from common.runtime.rpc import SHORT_DEADLINE, open_channel
 from common.task_digest import TaskDigest
@@ -35,8 +32,7 @@ class ShufflerClient(ServiceClient):
         Args:
             address: The shuffler's host:port.
             authority: PEM file of the authority to trust; None for plaintext on loopback.
-            token_file: Where the token of the shuffler's operator is kept; None makes no calls that
-                need it.
+            token_file: File of the operator's token; None for public calls only.
 
         Raises:
             SettingsError: A file cannot be read.
@@ -47,32 +43,28 @@ class ShufflerClient(ServiceClient):
 
     async def close_batch(self, digest: TaskDigest) -> None:
         """
-        Close a task's batch before its deadline. Doing it again changes nothing.
+        Close a task's batch before its deadline. Closing it again changes nothing.
 
         Raises:
             PeerError: No shuffler answers.
             PeerRefusalError: It has fewer users than n_min, or expired, or the task is unknown.
         """
-        request = shuffler_pb2.CloseBatchRequest(task_digest=digest)
-        await self._reply(
-            self._stub.CloseBatch(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
-        )
+        await self._call(self._stub.CloseBatch, shuffler_pb2.CloseBatchRequest(task_digest=digest))
 
     async def progress(self, digest: TaskDigest) -> BatchProgress:
         """
-        Tell how far a batch is, while it collects too. Needs the operator's token.
+        Return the state and counts of a batch. Needs the operator's token.
 
         Raises:
             PeerError: No shuffler answers.
-            PeerRefusalError: The token is not the operator's, or nobody has asked for the task yet.
+            PeerRefusalError: The token is not the operator's, or no device has fetched the task.
         """
         request = shuffler_pb2.GetBatchProgressRequest(task_digest=digest)
-        call = self._stub.GetBatchProgress(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
-        return progress_from_wire(await self._reply(call))
+        return progress_from_wire(await self._call(self._stub.GetBatchProgress, request))
 
     async def status_or_none(self, digest: TaskDigest) -> BatchStatus | None:
         """
-        Tell how far a batch is, as everybody may know; None if nobody has asked for the task yet.
+        Return the public status of a batch; None if no device has fetched the task.
 
         Raises:
             PeerError: No shuffler answers.

@@ -42,11 +42,11 @@ async def ask_for_receipt(
     agent: str, digest: TaskDigest, person: str
 ) -> user_agent_pb2.GetReceiptResponse:
     """
-    Ask a user agent on a Unix socket what is known of an answer.
+    Ask a user agent on a Unix socket for the receipt of an answer.
 
     Raises:
         SettingsError: The address is not a Unix socket's.
-        PeerError, PeerRefusalError: The agent cannot be reached, or knows of no answer.
+        PeerError, PeerRefusalError: The agent cannot be reached, or has no answer.
     """
     _check_socket(agent)
     request = user_agent_pb2.GetReceiptRequest(task_digest=digest, person=person)

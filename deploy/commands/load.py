@@ -1,4 +1,4 @@
-"""The command load: many simulated users against running services."""
+"""`shuffledp load`: many simulated users against services."""
 
 import asyncio
 import sys
@@ -19,15 +19,11 @@ from deploy.commands.options import (
 )
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
-from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import MISBEHAVING, shares_from
-from deploy.load.ignored import refuse_ignored
-from deploy.load.job import DEFAULT_USERS, Job, Remote, execute
-from deploy.load.plan import Crowd, LoadPlan, Mode, Ramp, ramp_from
-from deploy.load.progress import Bars
+from deploy.load.job import Job, execute
+from deploy.load.plan import Crowd, LoadPlan, Mode, TargetKind, check_options, ramp_from
 from deploy.load.run import Finished
-from deploy.load.target import TargetKind
-from deploy.load.usage import pages_from
+from deploy.load.target import RunningServices
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
 from deploy.terminal.json_output import dumps
@@ -36,10 +32,11 @@ from deploy.terminal.output_file import check_folder
 app = typer.Typer()
 
 _KINDS = ", ".join(kind.name.lower() for kind in MISBEHAVING)
+_DEFAULT_USERS = 1000
 
 
 @app.command(
-    short_help="Let simulated users answer, and compare all counts.",
+    short_help="Send simulated users, and compare all counts.",
     epilog=example(
         "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
         "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "
@@ -68,54 +65,45 @@ def load(
         typer.Option(help="With --local or --sink: the task's draft. Without: the demo's task."),
     ] = None,
     users: Annotated[
-        int | None, typer.Option(help=f"Simulated users; {DEFAULT_USERS}, or as a ramp needs.")
+        int | None, typer.Option(help=f"Simulated users; {_DEFAULT_USERS}, or as a ramp needs.")
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help="Whose values they have: a shipped name, a file, or zipf:SIZE.")
+        str, typer.Option(help="Source of their values: a shipped name, a file, or zipf:SIZE.")
     ] = IPUMS_1940_CITY,
     seed: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="Chooses people, behaviours and moments; the same number, the same ones."
-        ),
+        typer.Option(min=0, help="Chooses people, behaviours and arrival times, repeatably."),
     ] = None,
     mode: Annotated[
         str, typer.Option(help="users: a connection each. bulk: many users in a call.")
     ] = "users",
     rate: Annotated[
-        float | None, typer.Option(help="Users a second, whether others are answered or not.")
+        float | None, typer.Option(help="Users a second, however slow the services are.")
     ] = None,
     concurrency: Annotated[
         int | None,
-        typer.Option(help="Without a rate: users (calls, in bulk) under way at once. [64; 4]"),
+        typer.Option(help="Without a rate: users (calls, in bulk) in flight. [64; 4]"),
     ] = None,
-    pattern: Annotated[
-        str,
-        typer.Option(
-            help="How a rate is spread. steady: each user at random. burst: many at once."
-        ),
-    ] = "steady",
     burst: Annotated[
-        int, typer.Option(help="Users who arrive at once, with --pattern burst.")
-    ] = 100,
+        int, typer.Option(help="With a rate: users who arrive at the same moment.")
+    ] = 1,
     ramp: Annotated[
         str | None,
         typer.Option(
-            help="FROM:TO:STEPS users a second: raise the rate step by step, until the services do "
-            "not follow."
+            help="FROM:TO:STEPS[:SECONDS] users a second: raise the rate step by step, of 10 "
+            "seconds or as given, until the services fall behind."
         ),
     ] = None,
-    step_seconds: Annotated[float, typer.Option(help="How long a step of --ramp lasts.")] = 10.0,
     p99_limit: Annotated[
-        float, typer.Option(help="Milliseconds: --ramp ends where 1 of 100 users waits longer.")
-    ] = float("inf"),
+        float | None,
+        typer.Option(help="Milliseconds: --ramp ends where 1 of 100 users waits longer."),
+    ] = None,
     misbehaving: Annotated[
         str,
         typer.Option(help=f"Share of users who misbehave: 0.1, or malformed=0.02,… ({_KINDS})."),
     ] = "0",
-    processes: Annotated[int, typer.Option(help="Processes that send.")] = 1,
     patience: Annotated[
-        float, typer.Option(help="Seconds for which a user tries again while nobody answers.")
+        float, typer.Option(help="Seconds for which a user retries while services do not answer.")
     ] = 120.0,
     fetch_task: Annotated[
         bool, typer.Option("--fetch-task", help="Let each user fetch the task first.")
@@ -124,7 +112,7 @@ def load(
         Path | None, typer.Option(help="Only seal, into this file, and send nothing.")
     ] = None,
     replay: Annotated[
-        Path | None, typer.Option(help="Send what was prepared in this file.")
+        Path | None, typer.Option(help="Send the users that were prepared in this file.")
     ] = None,
     analyzer: Annotated[
         str | None, typer.Option(help="Address of the analyzer: then the result is compared.")
@@ -138,15 +126,15 @@ def load(
     shuffler_token_file: Annotated[
         Path | None,
         typer.Option(
-            help="The token of the shuffler's operator: its batch must be empty, and what it "
-            "refused is compared, too."
+            help="The shuffler operator's token: the batch must be empty, and the shuffler's "
+            "counts are compared."
         ),
     ] = None,
-    i_run_these_services: Annotated[
+    i_run_these_services: Annotated[  # noqa: ARG001  # `check_options` sees that it is given
         bool,
         typer.Option(
             "--i-run-these-services",
-            help="Send without that token. Simulated users spoil a batch in which real ones are.",
+            help="Send without that token. Simulated users spoil a batch that holds real ones.",
         ),
     ] = False,
     close: Annotated[
@@ -158,56 +146,62 @@ def load(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Let many simulated users answer a task, and compare what was counted with what was sent.
+    """Send many simulated users' answers to a task, and compare all counts with what was sent.
 
-    Everything is sealed before anything is sent. To running services only their operator may send:
+    Everything is sealed before anything is sent. Only the operator of running services may send:
     with --shuffler-token-file, or, where that is not at hand, --i-run-these-services. The exit
-    status is 1 if a count differs from what it must be, or did not come.
+    status is 1 if a count differs from the expected one, or is missing.
     """
-    kind = _kind(shuffler, local=local, sink=sink)
-    refuse_ignored(kind, _given(context), bursts=pattern == "burst")
-    climbed = None if ramp is None else ramp_from(ramp, seconds=step_seconds, p99_limit=p99_limit)
-    plan = LoadPlan(
-        mode=cast("Mode", mode),
-        rate=rate,
-        concurrency=concurrency,
-        pattern=cast("Pattern", pattern),
-        burst=burst,
-        ramp=climbed,
-        processes=processes,
-        patience=patience,
-        fetch_task=fetch_task,
-        seed=seed,
-    )
+    if (shuffler is not None) + local + sink != 1:
+        raise PlanError("choose a target: --shuffler ADDRESS with a task, --local, or --sink")
+    kind: TargetKind = "local" if local else "sink" if sink else "services"
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = [name for name, source in sources.items() if source and source.name != "DEFAULT"]
+    check_options(kind, given)
     check_folder(prepare)
-    crowd = Crowd(n_users=_users(users, climbed), shares=shares_from(misbehaving))
-    remote = None
-    if shuffler is not None:
-        remote = Remote(
+    climb = None if ramp is None else ramp_from(ramp, p99_limit=p99_limit)
+    needed = _DEFAULT_USERS if climb is None else sum(climb.users) + 1
+    crowd = Crowd(
+        n_users=needed if users is None else users,
+        shares=shares_from(misbehaving),
+        dataset=dataset,
+    )
+    job = Job(
+        kind=kind,
+        plan=LoadPlan(
+            mode=cast("Mode", mode),
+            rate=rate,
+            concurrency=concurrency,
+            burst=burst,
+            ramp=climb,
+            patience=patience,
+            fetch_task=fetch_task,
+            seed=seed,
+        ),
+        crowd=crowd,
+        draft=draft,
+        services=None
+        if shuffler is None
+        else RunningServices(
             shuffler=shuffler,
             authority=authority,
-            digest=None if task is None else _digest(task),
             analyzer=analyzer,
             token_file=token_file,
             certificate=certificate,
             key=key,
             shuffler_token_file=shuffler_token_file,
-            are_mine=i_run_these_services,
-            metrics=pages_from(metrics or []),
-        )
-    job = Job(
-        kind=kind,
-        plan=plan,
-        crowd=None if replay is not None else crowd,
-        dataset_name=dataset,
-        draft=draft,
-        remote=remote,
+            metrics=metrics or [],
+        ),
+        digest=None
+        if task is None
+        else TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES)),
         prepare=prepare,
         replay=replay,
         close=close,
     )
-    with Bars(terminal(stderr=True)) as bars:
+    with report.Bars(terminal(stderr=True)) as bars:
         finished = asyncio.run(execute(job, bars))
+        bars.finish()
     if finished is None:
         where = escaped(str(prepare))
         terminal().print(f"{crowd.n_users} users are prepared in {where}.", soft_wrap=True)
@@ -217,11 +211,11 @@ def load(
 
 def tell(finished: Finished, *, json: bool) -> None:
     """
-    Print what a run came to.
+    Print the outcome of a run.
 
     Raises:
-        Exit: A count differs from what it must be.
-        ShuffleDpError: Counts or the result did not come: why.
+        Exit: A count differs from the expected one.
+        ShuffleDpError: Counts or the result are missing.
     """
     if json:
         sys.stdout.write(dumps(report.as_json(finished)) + "\n")
@@ -231,25 +225,3 @@ def tell(finished: Finished, *, json: bool) -> None:
         raise finished.failure
     if not finished.counts_match:
         raise typer.Exit(1)
-
-
-def _given(context: typer.Context) -> list[str]:
-    """Name the parameters that somebody gave, also where they are the default."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return [name for name, source in sources.items() if source and source.name != "DEFAULT"]
-
-
-def _digest(task: str) -> TaskDigest:
-    return TaskDigest(hexadecimal("the task's digest", task, DIGEST_BYTES))
-
-
-def _kind(shuffler: str | None, *, local: bool, sink: bool) -> TargetKind:
-    if (shuffler is not None) + local + sink != 1:
-        raise PlanError("say what is loaded: --shuffler ADDRESS with a task, --local, or --sink")
-    return "local" if local else "sink" if sink else "services"
-
-
-def _users(users: int | None, ramp: Ramp | None) -> int:
-    if users is not None:
-        return users
-    return DEFAULT_USERS if ramp is None else sum(ramp.users) + 1

@@ -25,7 +25,7 @@ from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople, sample_people
-from deploy.load.bulk import contribute_all
+from deploy.load.people import contribute_all
 from deploy.pages.result_page import result_page
 from deploy.results.result_json import as_json
 from deploy.results.result_view import MOST_ROWS, ResultView, result_view

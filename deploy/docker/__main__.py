@@ -1,16 +1,17 @@
-"""Run as `python -m deploy.docker images | up | down`: what `make images`, `up` and `down` do."""
+"""Run as `python -m deploy.docker images | up | down`: `make images`, `make up`, `make down`."""
 
 import argparse
 import os
 import sys
+import time
 from typing import Final
 
 from common.errors import ShuffleDpError
 from deploy.docker.deployment import COMPOSE_FILE, Deployment
-from deploy.docker.engine import Engine
-from deploy.docker.images import Base, build
+from deploy.docker.engine import IMAGES, Engine
 
-_FOLDER: Final = COMPOSE_FILE.parent
+USUAL_BASE: Final = "python:3.12-slim-bookworm"
+"""As in the Dockerfile."""
 _TAG: Final = "local"
 _PROJECT: Final = "shuffledp"
 
@@ -21,19 +22,23 @@ def _say(line: str) -> None:
 
 
 def _deployment(engine: Engine) -> Deployment:
+    folder = COMPOSE_FILE.parent
     return Deployment(
         engine=engine,
         project=_PROJECT,
         tag=_TAG,
-        secrets=_FOLDER / "secrets",
-        variables_file=_FOLDER / ".env",
+        secrets=folder / "secrets",
+        variables_file=folder / ".env",
     )
 
 
 def _images(engine: Engine) -> None:
-    base = Base.choose(engine, _say)
-    from_host = base.is_stand_in or os.environ.get("SHUFFLEDP_WHEELS") == "1"
-    build(engine, base, _TAG, _say, from_host=from_host)
+    base = os.environ.get("SHUFFLEDP_BASE") or USUAL_BASE
+    builder = os.environ.get("SHUFFLEDP_BUILDER") or base
+    for image in IMAGES:
+        started = time.monotonic()
+        engine.build(image, f"shuffledp-{image}:{_TAG}", base, builder)
+        _say(f"{image}: built on {base} in {time.monotonic() - started:.0f} s")
 
 
 def _up(engine: Engine) -> None:
@@ -67,7 +72,7 @@ def _down(engine: Engine) -> None:
 
 
 def main() -> None:
-    """Do what was asked for; a foreseen failure is said plainly, with exit status 1."""
+    """Run the command; print a foreseen failure, with exit status 1."""
     commands = {"images": _images, "up": _up, "down": _down}
     parser = argparse.ArgumentParser(
         prog="python -m deploy.docker", description="The three services in containers."

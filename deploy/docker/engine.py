@@ -1,38 +1,38 @@
-"""The container engine of this machine, and what is missing if there is none that will do."""
+"""The container engine of this machine, with the images that it builds."""
 
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import CompletedProcess, TimeoutExpired
 from typing import Final, Self
 
 from common.errors import ShuffleDpError
 
+ROOT: Final = Path(__file__).parents[2]
+IMAGES: Final = ("shuffler", "analyzer", "user_agent", "operator")
+"""Targets of the Dockerfile, each with its own lock."""
+
 _QUICK: Final = 20.0
 """Seconds for a question that an engine answers at once, or not at all."""
 _LONGEST: Final = 540.0
-"""Seconds for anything that an engine does, a build above all."""
+"""Seconds for any command, above all a build."""
 _SHOWN: Final = 25
-"""Last lines of what a failed command said."""
-
-_COMMAND: Final = "docker"
+"""Last lines of a failed command's output."""
 _COMPOSERS: Final = (("docker", "compose"), ("docker-compose",))
 _INSTALL: Final = "Debian: apt-get install --no-install-recommends docker.io docker-compose"
-_PODMAN: Final = (
-    "podman alone will not do: the podman-compose of Debian 12 knows neither profiles nor files of "
-    "variables"
-)
 
 
 class EngineError(ShuffleDpError):
-    """There is no container engine here, or it did not do what it was asked for."""
+    """There is no container engine here, or one of its commands failed."""
 
     status = "FAILED_PRECONDITION"
 
 
 class SilentEngineError(EngineError):
-    """All that is needed is installed, and the service does not answer: nobody started it."""
+    """The container engine is installed, and its service is not running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +46,19 @@ class Engine:
     @classmethod
     def find(cls, environment: Mapping[str, str] | None = None) -> Self:
         """
-        Find it.
+        Find the engine of this machine.
 
         Raises:
-            EngineError: There is none; says what is missing, and what installs it.
-            SilentEngineError: It is only not running.
+            EngineError: There is none; names what is missing, and what installs it.
+            SilentEngineError: It is not running.
         """
         given = dict(environment or {})
-        if shutil.which(_COMMAND) is None:
-            podman = f" ({_PODMAN})" if shutil.which("podman") else ""
-            raise EngineError(f"docker is not installed{podman}. {_INSTALL}")
+        if shutil.which("docker") is None:
+            raise EngineError(f"docker is not installed, and podman will not do. {_INSTALL}")
         composers = [one for one in _COMPOSERS if _answers((*one, "version"), given)]
         if not composers:
             raise EngineError("docker-compose is missing. Debian: apt-get install docker-compose")
-        if not _answers((_COMMAND, "info"), given):
+        if not _answers(("docker", "info"), given):
             raise SilentEngineError(
                 "docker is installed, and its service does not answer: start it (systemctl start "
                 "docker), and be root or in the group docker."
@@ -67,89 +66,75 @@ class Engine:
         return cls(compose=composers[0], environment=given)
 
     def run(
-        self,
-        *arguments: str,
-        text: str | None = None,
-        seconds: float = _LONGEST,
-        check: bool = True,
-    ) -> subprocess.CompletedProcess[str]:
+        self, *arguments: str, text: str | None = None, check: bool = True
+    ) -> CompletedProcess[str]:
         """
-        Run a command of the engine.
-
-        Args:
-            arguments: Of the command.
-            text: What it reads.
-            seconds: The most that it may take.
-            check: Raise if it fails.
+        Run a docker command that reads `text`.
 
         Raises:
-            EngineError: It failed, or took too long.
+            EngineError: It failed, unless `check` is false, or took too long.
         """
-        return self._call((_COMMAND, *arguments), {}, text, seconds, check=check)
+        return self._call(("docker", *arguments), text, check=check)
 
     def say(self, *arguments: str, text: str | None = None) -> str:
-        """Run a command of the engine, and give what it printed, without spaces around it."""
+        """Run a docker command, and return its output without spaces around it."""
         return self.run(*arguments, text=text).stdout.strip()
 
     def run_compose(
-        self,
-        *arguments: str,
-        variables: Mapping[str, str],
-        text: str | None = None,
-        seconds: float = _LONGEST,
-        check: bool = True,
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command on a compose file, with variables that it names. Raises as `run`."""
-        return self._call((*self.compose, *arguments), variables, text, seconds, check=check)
+        self, *arguments: str, text: str | None = None, check: bool = True
+    ) -> CompletedProcess[str]:
+        """Run a command on a compose file. Raises as `run`."""
+        return self._call((*self.compose, *arguments), text, check=check)
 
-    def processors(self) -> int:
-        """Give how many processors the engine's containers may have at most."""
-        return int(self.say("info", "--format", "{{.NCPU}}"))
+    def build(self, image: str, name: str, base: str, builder: str, *options: str) -> None:
+        """
+        Build one target of the Dockerfile.
 
-    def has_image(self, name: str) -> bool:
-        """Say whether an image is here."""
-        return self.run("image", "inspect", name, check=False).returncode == 0
+        Args:
+            image: The target.
+            name: Of the new image.
+            base: The image that it stands on.
+            builder: The image that it is built in: the same Python, with pip.
+            options: Further ones of `docker build`.
+
+        Raises:
+            EngineError: The build failed.
+        """
+        file = f"--file={ROOT / 'deploy' / 'docker' / 'Dockerfile'}"
+        images = (f"--build-arg=BASE={base}", f"--build-arg=BUILDER={builder}")
+        target = (f"--target={image}", f"--tag={name}", str(ROOT))
+        self.run("build", *options, file, *images, *target)
 
     def _call(
-        self,
-        command: Sequence[str],
-        variables: Mapping[str, str],
-        text: str | None,
-        seconds: float,
-        *,
-        check: bool,
-    ) -> subprocess.CompletedProcess[str]:
+        self, command: tuple[str, ...], text: str | None, *, check: bool
+    ) -> CompletedProcess[str]:
         name = " ".join(command[:3])
         try:
-            outcome = subprocess.run(  # noqa: S603  # the engine, found on the PATH
-                command,
-                input=text,
-                stdin=subprocess.DEVNULL if text is None else None,
-                capture_output=True,
-                text=True,
-                timeout=seconds,
-                env={**os.environ, **self.environment, **variables},
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise EngineError(f"{name} … took more than {seconds:.0f} s") from error
+            outcome = _run(command, self.environment, text=text, seconds=_LONGEST)
+        except TimeoutExpired as error:
+            raise EngineError(f"{name} … took more than {_LONGEST:.0f} s") from error
         if check and outcome.returncode:
             said = (outcome.stdout + outcome.stderr).strip().splitlines()[-_SHOWN:]
             raise EngineError(f"{name} … failed:\n" + "\n".join(said))
         return outcome
 
 
-def _answers(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Say whether a command succeeds, soon."""
+def _answers(command: tuple[str, ...], environment: Mapping[str, str]) -> bool:
     try:
-        outcome = subprocess.run(  # noqa: S603  # as above
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_QUICK,
-            env={**os.environ, **environment},
-            check=False,
-        )
-    except (subprocess.TimeoutExpired, OSError):
+        return _run(command, environment, text=None, seconds=_QUICK).returncode == 0
+    except (OSError, TimeoutExpired):
         return False
-    return outcome.returncode == 0
+
+
+def _run(
+    command: tuple[str, ...], environment: Mapping[str, str], *, text: str | None, seconds: float
+) -> CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603  # the engine, found on the PATH
+        command,
+        input=text or "",
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env={**os.environ, **environment},
+        check=False,
+    )

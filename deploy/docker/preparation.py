@@ -1,16 +1,15 @@
 """
-Makes what the containers need before their first start; what is there already stays.
+Make the keys that containers need before their first start; existing ones stay.
 
     SECRETS/authority.pem, authority.key          the authority; its key is given to no service
     SECRETS/PARTY/PARTY.pem, PARTY.key            of analyzer, shuffler and operator
-    SECRETS/PARTY/state.key                       what the party's state is sealed under
-    SECRETS/PARTY/operator.token, identity.pub    for the operator, and for who pins the party
+    SECRETS/PARTY/state.key                       seals the party's state
+    SECRETS/PARTY/operator.token, identity.pub    for the operator, and for pinning the party
 
-A secret of a container is the file itself, with its owner and mode, so these belong to the user
-that services run as. Run in the operator's image by `make up`: certificates first, in a container
-that sees no volume, then each of analyzer and shuffler in one that sees its own volume and its own
-folder of secrets. A service that was taken over can leave links in its volume; they lead to nothing
-of another party's.
+A container's secret is the file itself, with its owner and mode, so these belong to the user that
+services run as. Run in the operator's image by `make up`: certificates in a container that sees no
+volume, then each party's keys in one that sees its own volume and folder of secrets alone: links
+that a compromised service leaves in its volume lead to no other party's secrets.
 """
 
 import argparse
@@ -27,15 +26,15 @@ from common.runtime.state_directory import StateDirectory, write_whole
 from deploy.clients.key_folder import KeyFolder
 
 USER: Final = 10001
-"""That services run as, in every image."""
+"""User id of services, in every image."""
 PARTIES: Final = ("analyzer", "shuffler")
-"""Who keep private keys, and so have an identity, a state key and an operator's token."""
+"""Parties with an identity, a state key and an operator's token."""
 IDENTITY_FILE: Final = "identity.pub"
 """In a party's folder: 64 hexadecimal digits."""
 
 _CERTIFIED: Final = (*PARTIES, "operator")
 _PASSED_THROUGH: Final = 0o711
-"""Of folders: the engine may find a file by its name, and nobody may list them."""
+"""Mode of folders: the engine finds a file by its name, and nobody lists them."""
 _OWNER_ONLY: Final = 0o600
 _PUBLIC: Final = 0o644
 
@@ -45,10 +44,10 @@ _STATE: Final = Path("/var/lib/shuffledp/state")
 
 def prepare_certificates(secrets: Path, now: float) -> None:
     """
-    Make an authority, and certificates of analyzer, shuffler and operator, each in its folder.
+    Make an authority, and certificates of analyzer, shuffler and operator.
 
     Args:
-        secrets: The folder of all secrets; it is there.
+        secrets: The existing folder of all secrets.
         now: Seconds since 1970 UTC.
 
     Raises:
@@ -66,8 +65,8 @@ def prepare_party(secrets: Path, state: Path) -> None:
     Make a party's state key, identity and operator's token, and hand out the last two.
 
     Args:
-        secrets: The party's folder of secrets; it is there.
-        state: Its state directory, which it may have filled with anything.
+        secrets: The party's existing folder of secrets.
+        state: Its state directory, whose content is not trusted.
 
     Raises:
         SettingsError: A file cannot be made, does not fit the others, or is a link.
@@ -81,7 +80,7 @@ def prepare_party(secrets: Path, state: Path) -> None:
 
 
 def _become_user(folder: Path) -> None:
-    """As root in the container: give away the folder that the machine's own user made, and root."""
+    """As root in the container: give the folder to the services' user, and drop root."""
     os.chown(folder, USER, USER)
     os.setgroups([])
     os.setgid(USER)
@@ -89,7 +88,7 @@ def _become_user(folder: Path) -> None:
 
 
 def main() -> None:
-    """Prepare what compose mounts: all of /secrets, or a party's folder of it and its volume."""
+    """Prepare the mounted folders: all of /secrets, or a party's folder of it and its volume."""
     parser = argparse.ArgumentParser(description="Prepares containers before they start.")
     parser.add_argument("what", choices=["certificates", "party"])
     try:

@@ -1,4 +1,4 @@
-"""How simulated users behave, and what services must answer them. Pure."""
+"""How simulated users behave, and which answers services must give them. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,20 +13,20 @@ from common.messages.submission import Outcome
 
 
 class Behaviour(IntEnum):
-    """What one simulated user does; numbers as prepared files hold them."""
+    """What one simulated user does; prepared files store these numbers."""
 
     HONEST = 0
-    """Submits once, and again, the same bytes, for as long as there is no answer."""
+    """Submits once, and retries with the same bytes while there is no answer."""
     DUPLICATE = 1
     """Honest, and then sends the same bytes once more."""
     FLOODING = 2
-    """Honest, and sends the same bytes many times at once, over one connection."""
+    """Honest, and sends the same bytes many times at once over one connection."""
     CONFLICT = 3
     """Honest, and then sends other bytes under the same submission id."""
     MALFORMED = 4
     """Sends an envelope of the right length that does not open."""
     OVERSIZED = 5
-    """Sends an envelope that is longer than the task's."""
+    """Sends an envelope longer than the task's."""
     DROPPING = 6
     """Opens a connection and a call, and leaves before a byte of the envelope is sent."""
 
@@ -35,15 +35,12 @@ FLOOD: Final = 100
 """Copies that a flooding user sends."""
 
 ENVELOPES: Final = np.array([1, 1, 1, 2, 1, 1, 0], dtype=np.int64)
-"""Envelopes that are prepared for a user, by behaviour."""
-
-SUBMISSIONS: Final = np.array([1, 2, FLOOD, 2, 1, 1, 0], dtype=np.int64)
-"""Submissions that a user makes, by behaviour, if each is answered at once."""
+"""Envelopes prepared for a user, by behaviour."""
 
 COUNTED: Final = frozenset(
     {Behaviour.HONEST, Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT}
 )
-"""Whose value must be counted, once."""
+"""Users whose value must be counted, once."""
 
 MISBEHAVING: Final = tuple(kind for kind in Behaviour if kind is not Behaviour.HONEST)
 
@@ -52,29 +49,31 @@ _NAMES: Final = {kind.name.lower(): kind for kind in MISBEHAVING}
 
 def shares_from(text: str) -> dict[Behaviour, float]:
     """
-    Read which share of users misbehaves, and how.
+    Parse the shares of misbehaving users.
 
     Args:
         text: One number, which is split evenly over all behaviours, or
             `malformed=.02,duplicate=.1`.
 
     Raises:
-        PlanError: A name or a number is none, or nobody would be honest.
+        PlanError: A name or number is invalid, or no user would be honest.
     """
-    named: dict[Behaviour, str] = {}
-    if "=" not in text:
-        named.update(dict.fromkeys(MISBEHAVING, text))
-    for part in text.split(",") if "=" in text else ():
-        name, _, number = part.partition("=")
+    if "=" in text:
+        pairs = [part.partition("=")[::2] for part in text.split(",")]
+    else:
+        pairs = [(name, text) for name in _NAMES]
+    shares: dict[Behaviour, float] = {}
+    for name, number in pairs:
         if name.strip() not in _NAMES:
-            raise PlanError(f"nobody can be {name.strip()!r}; name one of {', '.join(_NAMES)}")
-        named[_NAMES[name.strip()]] = number
-    try:
-        shares = {kind: float(number) for kind, number in named.items()}
-    except ValueError as error:
-        raise PlanError(
-            "a share of misbehaving users is a number, such as 0.1 or malformed=0.02,duplicate=0.1"
-        ) from error
+            raise PlanError(
+                f"there is no behaviour {name.strip()!r}; name one of {', '.join(_NAMES)}"
+            )
+        try:
+            shares[_NAMES[name.strip()]] = float(number)
+        except ValueError as error:
+            raise PlanError(
+                "a share of misbehaving users is a number: 0.1, or malformed=0.02,duplicate=0.1"
+            ) from error
     if "=" not in text:
         check_shares({Behaviour.HONEST: shares[MISBEHAVING[0]]})  # before rounding hides a 1
         shares = {kind: share / len(MISBEHAVING) for kind, share in shares.items()}
@@ -87,12 +86,12 @@ def check_shares(shares: Mapping[Behaviour, float]) -> None:
     Check shares of misbehaving users.
 
     Raises:
-        PlanError: One is negative or no number, or nobody would be honest.
+        PlanError: One is negative or no number, or no user would be honest.
     """
     if not all(0 <= share < 1 for share in shares.values()) or not sum(shares.values()) < 1:
         raise PlanError(
             f"the shares of misbehaving users sum to {sum(shares.values()):g}; each must be at "
-            "least 0, and all together below 1"
+            "least 0, and their sum below 1"
         )
 
 
@@ -100,13 +99,13 @@ def assign(
     n_users: int, shares: Mapping[Behaviour, float], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
     """
-    Give each user a behaviour: numbers to the nearest, places at random, the last one honest.
-
-    Raises:
-        PlanError: Nobody would be honest.
+    Draw a behaviour for each user: numbers to the nearest, in random order, the last one honest.
 
     Returns:
         Behaviours, shape (n_users,).
+
+    Raises:
+        PlanError: No user would be honest.
     """
     kinds = np.zeros(n_users, dtype=np.uint8)
     numbers = {kind: round(share * n_users) for kind, share in shares.items()}
@@ -120,20 +119,14 @@ def assign(
     return kinds
 
 
-def counts_of(kinds: NDArray[np.uint8]) -> dict[Behaviour, int]:
-    """Count users by behaviour."""
-    found = np.bincount(kinds, minlength=len(Behaviour)).tolist()
-    return {kind: found[kind] for kind in Behaviour}
-
-
 def is_counted(kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Say of each user whether their value must be counted."""
+    """Return for each user whether their value must be counted."""
     return np.isin(kinds, [int(kind) for kind in COUNTED])
 
 
 def expected_answers(kinds: NDArray[np.uint8]) -> Counter[Outcome]:
-    """Say what answers users get if no answer is lost and nobody is refused for lack of room."""
-    users = counts_of(kinds)
+    """Count the answers users get if no answer is lost and the services always have room."""
+    users = np.bincount(kinds, minlength=len(Behaviour)).tolist()
     return Counter(
         {
             Outcome.STORED: sum(users[kind] for kind in COUNTED),

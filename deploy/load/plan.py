@@ -1,58 +1,57 @@
-"""What a load run is to do: options that were checked. Pure."""
+"""The checked options of a load run: rates, ramps and users. Pure."""
 
-import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from common.errors import PlanError
 from common.runtime.access import CallKind
-from deploy.load.arrivals import Pattern
 from deploy.load.behaviour import Behaviour, check_shares
 
 Mode = Literal["users", "bulk"]
+TargetKind = Literal["services", "local", "sink"]
 
-MODES: Final[tuple[Mode, ...]] = ("users", "bulk")
-PATTERNS: Final[tuple[Pattern, ...]] = ("steady", "burst")
-MAX_PROCESSES: Final = 256
 MAX_USERS: Final = 10**9
-_RAMP_PARTS: Final = 3
-_USERS_AT_ONCE: Final = 64
+ACHIEVED_AT_LEAST: Final = 0.95
+"""Least share of the offered rate; at less, a queue grows."""
+_USERS_IN_FLIGHT: Final = 64
+_MIN_RATE: Final = 1e-6
+_MAX_SECONDS: Final = 1e7
+
+
+def _within(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise PlanError(f"{name} is {value:g}; it must lie between {least:g} and {most:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """Rates that are tried one after the other, each for some seconds, until one does not hold."""
+    """Rates tried one after the other, each for some seconds, until one does not hold."""
 
     first: float
     """Users a second."""
     last: float
     steps: int
     seconds: float = 10.0
-    """Of each step."""
-    p99_limit: float = math.inf
-    """Milliseconds; a step whose 99th percentile is above does not hold."""
+    """Length of each step."""
+    p99_limit: float | None = None
+    """Milliseconds; a step whose 99th percentile is above it does not hold."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.first <= self.last < math.inf:
-            raise PlanError(
-                f"a ramp from {self.first:g} to {self.last:g}: rates must be above 0, finite, "
-                "and not fall"
-            )
-        if not 1 <= self.steps <= 1000:  # noqa: PLR2004  # more would be a mistake
-            raise PlanError(f"a ramp of {self.steps} steps; it must have 1 to 1000")
-        if not 0 < self.seconds < math.inf:
-            raise PlanError(f"a step of {self.seconds:g} seconds; it must be above 0 and finite")
-        if not self.p99_limit > 0:
-            raise PlanError(f"the limit of the 99th percentile is {self.p99_limit:g}, not above 0")
+        _within("the first rate", self.first, _MIN_RATE, MAX_USERS)
+        _within("the last rate", self.last, self.first, MAX_USERS)
+        _within("the number of steps", self.steps, 1, 1000)
+        _within("the length of a step", self.seconds, _MIN_RATE, _MAX_SECONDS)
+        limit = 1.0 if self.p99_limit is None else self.p99_limit
+        _within("the limit of the 99th percentile", limit, _MIN_RATE, _MAX_SECONDS)
 
     @property
     def rates(self) -> list[float]:
         """Users a second, step by step."""
-        between = max(1, self.steps - 1)
-        return [
-            self.first + (self.last - self.first) * step / between for step in range(self.steps)
-        ]
+        return [float(rate) for rate in np.linspace(self.first, self.last, self.steps)]
 
     @property
     def users(self) -> list[int]:
@@ -60,99 +59,213 @@ class Ramp:
         return [max(1, round(rate * self.seconds)) for rate in self.rates]
 
 
-def ramp_from(text: str, *, seconds: float, p99_limit: float) -> Ramp:
+def ramp_from(text: str, *, p99_limit: float | None = None) -> Ramp:
     """
-    Read FROM:TO:STEPS.
+    Parse FROM:TO:STEPS, or FROM:TO:STEPS:SECONDS.
 
     Raises:
-        PlanError: It is none.
+        PlanError: The text is no ramp.
     """
-    parts = text.split(":")
     try:
-        if len(parts) == _RAMP_PARTS:
-            return Ramp(
-                first=float(parts[0]),
-                last=float(parts[1]),
-                steps=int(parts[2]),
-                seconds=seconds,
-                p99_limit=p99_limit,
-            )
+        first, last, steps, *rest = text.split(":")
+        [seconds] = rest or ["10"]
+        return Ramp(
+            first=float(first),
+            last=float(last),
+            steps=int(steps),
+            seconds=float(seconds),
+            p99_limit=p99_limit,
+        )
     except ValueError as error:
-        raise PlanError("a ramp is FROM:TO:STEPS, three numbers") from error
-    raise PlanError("a ramp is FROM:TO:STEPS, such as 100:2000:10")
+        raise PlanError("a ramp is FROM:TO:STEPS[:SECONDS], such as 100:2000:10") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """How users come. Who they are stands in the prepared file."""
+    """How users arrive and send."""
 
     mode: Mode = "users"
-    """`users`: a connection each. `bulk`: many in a call."""
+    """`users`: a connection each. `bulk`: many users in a call."""
     rate: float | None = None
     """Users a second, in an open loop; None for a closed one."""
     concurrency: int | None = None
-    """In a closed loop, users (or calls, in bulk) under way at once, over all processes; None for
-    64 users, or 4 calls a process."""
-    pattern: Pattern = "steady"
-    burst: int = 100
-    """Users who arrive at once, of the pattern `burst`."""
+    """Users (or calls, in bulk) in flight in a closed loop; None for 64 users, or 4 calls."""
+    burst: int = 1
+    """Users who arrive at the same moment; 1 for a Poisson process."""
     ramp: Ramp | None = None
-    processes: int = 1
-    """That send."""
     patience: float = 120.0
-    """Seconds for which a submission is made again while services do not answer."""
+    """Seconds for which a user retries while services do not answer."""
     fetch_task: bool = False
-    """In `users` mode, let each fetch the task before it submits, as a device does."""
+    """In `users` mode, each user fetches the task before it submits, as a device does."""
     seed: int | None = None
-    """Of people, behaviours and moments; what is sealed is never repeated."""
+    """Chooses people, behaviours and arrival times. Sealing is never repeatable."""
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise PlanError(f"the mode is {self.mode!r}; it must be one of {', '.join(MODES)}")
-        if self.pattern not in PATTERNS:
-            raise PlanError(f"the pattern is {self.pattern!r}; it must be {' or '.join(PATTERNS)}")
-        if self.rate is not None and not 0 < self.rate < math.inf:
-            raise PlanError(f"the rate is {self.rate:g}; it must be above 0 and finite")
+        if self.mode not in {"users", "bulk"}:
+            raise PlanError(f"the mode is {self.mode!r}; it must be users or bulk")
         if self.rate is not None and self.ramp is not None:
             raise PlanError("give a rate or a ramp, not both")
-        if self.pattern == "burst" and self.rate is None and self.ramp is None:
-            raise PlanError("bursts need a rate: without one, users follow each other's answers")
-        for name, value, most in (
-            ("concurrency", self.at_once, 100_000),
-            ("burst", self.burst, MAX_USERS),
-            ("processes", self.processes, MAX_PROCESSES),
-        ):
-            if not 1 <= value <= most:
-                raise PlanError(f"{name} is {value}; it must lie between 1 and {most}")
-        if not 0 <= self.patience < math.inf:
-            raise PlanError(f"patience is {self.patience:g}; it must be at least 0 and finite")
         if self.fetch_task and self.mode == "bulk":
-            raise PlanError("in bulk nobody fetches the task; leave fetch-task out")
+            raise PlanError("users in bulk fetch no task; leave --fetch-task out")
+        _within("rate", 1 if self.rate is None else self.rate, _MIN_RATE, MAX_USERS)
+        _within("concurrency", self.in_flight, 1, 100_000)
+        _within("burst", self.burst, 1, MAX_USERS)
+        _within("patience", self.patience, 0, _MAX_SECONDS)
 
     @property
-    def at_once(self) -> int:
-        """Users or calls under way at once, in a closed loop."""
-        if self.concurrency is not None:
-            return self.concurrency
-        return (
-            _USERS_AT_ONCE if self.mode == "users" else CallKind.BULK.value.share * self.processes
-        )
+    def in_flight(self) -> int:
+        """Users or calls in flight in a closed loop."""
+        default = _USERS_IN_FLIGHT if self.mode == "users" else CallKind.BULK.value.share
+        return default if self.concurrency is None else self.concurrency
 
     @property
     def is_open(self) -> bool:
-        """Users come by a schedule, and not when others are through."""
+        """Whether users arrive on a schedule, however slow the services are."""
         return self.rate is not None or self.ramp is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """Who the simulated users are."""
+    """The simulated users: their number, behaviours and values."""
 
     n_users: int
     shares: Mapping[Behaviour, float] = field(default_factory=dict)
-    """Of those who misbehave."""
+    """Shares of misbehaving users."""
+    dataset: str = "ipums1940_city"
+    """Source of items, as `deploy.datasets.choice` names it; other kinds of values are random."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_users <= MAX_USERS:
-            raise PlanError(f"users is {self.n_users}; it must lie between 1 and {MAX_USERS}")
+        _within("users", self.n_users, 1, MAX_USERS)
         check_shares(self.shares)
+
+
+def arrivals(
+    count: int, rate: float, rng: np.random.Generator, *, burst: int = 1
+) -> NDArray[np.float64]:
+    """
+    Draw the arrival times of an open loop.
+
+    In an open loop no user waits for another's answer, and latency is measured from the scheduled
+    time. A generator that waited for a slow service before it sent the next request, and measured
+    from there, would leave out the users who waited longest (coordinated omission).
+
+    Args:
+        count: Arrivals.
+        rate: Arrivals a second on average, above 0.
+        rng: Source of the times of single arrivals.
+        burst: Users who arrive at the same moment, evenly spaced. 1 for a Poisson process given its
+            number of arrivals: uniform times over count / rate seconds, so that the rate is exact.
+
+    Returns:
+        Seconds from the start, ascending, shape (count,), each below count / rate.
+    """
+    if burst > 1:
+        return np.asarray(np.arange(count) // burst * (burst / rate), dtype=np.float64)
+    return np.sort(rng.random(count)) * (count / rate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The outcome of one rate of a ramp."""
+
+    offered: float
+    """Users a second."""
+    achieved: float
+    """Users answered a second, from the first arrival to the last answer."""
+    p99: float
+    """Milliseconds; 99 of 100 users waited at most this long."""
+    failures: int
+    """Failed attempts."""
+    given_up: int = 0
+    """Users whose patience ended."""
+    p99_limit: float | None = None
+
+    @property
+    def broken_by(self) -> str | None:
+        """Why the step did not hold; None if it did."""
+        if self.given_up:
+            return f"{self.given_up} {'user' if self.given_up == 1 else 'users'} gave up"
+        if self.achieved < ACHIEVED_AT_LEAST * self.offered:
+            return f"{self.achieved:.0f} a second where {self.offered:.0f} were offered"
+        if self.p99_limit is not None and self.p99 > self.p99_limit:
+            return f"the 99th percentile is {self.p99:.0f} ms, above {self.p99_limit:g}"
+        return None
+
+
+def highest_held(steps: Sequence[Step]) -> tuple[float | None, str]:
+    """Return the last rate that held before the first that did not, and the finding in words."""
+    held: float | None = None
+    for step in steps:
+        if (reason := step.broken_by) is not None:
+            last = "no step held" if held is None else f"the last rate that held was {held:.0f}"
+            return held, f"It broke at {step.offered:.0f} users a second ({reason}); {last}."
+        held = step.offered
+    return held, f"Every step held, up to {held or 0:.0f} a second: the breaking point is above."
+
+
+_RESULT: Final = ("token_file", "certificate", "key")
+_ACCESS: Final = ("shuffler_token_file", "metrics", "i_run_these_services")
+_SENDING: Final = ("mode", "rate", "concurrency", "burst", "p99_limit", "patience", "fetch_task")
+
+
+def check_options(kind: TargetKind, given: Collection[str]) -> None:
+    """
+    Refuse options that would have no effect, or that need another one.
+
+    Args:
+        kind: Target of the load.
+        given: Names of the options that were given, as the command's parameters have them.
+
+    Raises:
+        PlanError: Names the options and the reason.
+    """
+    scheduled, remote = bool({"rate", "ramp"} & {*given}), kind == "services"
+    ignored = (
+        (
+            not remote,
+            f"--{kind} starts its own servers and task",
+            ("task", "authority", "analyzer", *_RESULT, *_ACCESS, "prepare"),
+        ),
+        (remote, "running services have their task", ("draft",)),
+        (kind == "local", "--local has new keys, which fit no prepared file", ("replay",)),
+        (kind == "sink", "a sink holds no batch", ("close",)),
+        ("analyzer" not in given, "there is no --analyzer", _RESULT),
+        (
+            "prepare" in given,
+            "--prepare sends nothing",
+            ("replay", "analyzer", *_RESULT, *_ACCESS, *_SENDING, "close", "json"),
+        ),
+        ("shuffler_token_file" in given, "the token shows consent", ("i_run_these_services",)),
+        (
+            "replay" in given,
+            "the prepared file holds the users",
+            ("users", "misbehaving", "dataset", "draft"),
+        ),
+        ("ramp" not in given, "there is no --ramp", ("p99_limit",)),
+        (not scheduled, "a burst needs a --rate or --ramp", ("burst",)),
+        (scheduled, "users arrive on a schedule", ("concurrency",)),
+    )
+    for applies, why, names in ignored:
+        if applies and (useless := [_shown(name) for name in names if name in given]):
+            raise PlanError(f"leave {', '.join(useless)} out: {why}")
+    consent = (
+        "simulated users spoil a real collection, and only the services' operator may send them: "
+        "give --shuffler-token-file or --i-run-these-services"
+    )
+    needed = (
+        ("analyzer" in given, {"token_file"}, "--analyzer needs --token-file"),
+        (remote, {"task", "replay"}, "name the task: its digest"),
+        (
+            remote and "close" in given,
+            {"shuffler_token_file"},
+            "--close needs --shuffler-token-file",
+        ),
+        (remote, {"shuffler_token_file", "i_run_these_services", "prepare"}, consent),
+    )
+    for applies, any_of, why in needed:
+        if applies and not any_of & {*given}:
+            raise PlanError(why)
+
+
+def _shown(name: str) -> str:
+    return "TASK" if name == "task" else f"--{name.replace('_', '-')}"

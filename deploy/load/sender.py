@@ -1,33 +1,47 @@
-"""Simulated users who send what was prepared for them, each by their behaviour. Run by a worker."""
+"""Simulated users who send what was sealed for them, each by their behaviour, and what they saw."""
 
 import asyncio
-import heapq
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Self, TypeVar
 
-from common.errors import PeerBusyError, PeerError, PeerRefusalError, ShuffleDpError
+import grpc
+from hdrh.histogram import HdrHistogram
+
+from common.errors import (
+    PeerBusyError,
+    PeerError,
+    PeerRefusalError,
+    SettingsError,
+    ShuffleDpError,
+)
 from common.messages.submission import Outcome
 from common.runtime.access import CallKind
+from common.runtime.rpc import reply
+from common.runtime.settings import is_local
 from common.task.task import Task
-from common.wire.batches import outcomes_from_wire
-from deploy.load.arrivals import submissions_of_a_call
-from deploy.load.behaviour import COUNTED, FLOOD, Behaviour
-from deploy.load.connection import Connection, Destination
+from common.wire.batches import MAX_MESSAGE_BYTES, outcomes_from_wire
+from deploy.load.behaviour import COUNTED, Behaviour
+from deploy.load.people import submissions_of_a_call
 from deploy.load.plan import LoadPlan
-from deploy.load.prepared_file import Prepared
-from deploy.load.tally import Tally, latencies
-from protos.shuffledp.v1 import shuffler_pb2
+from deploy.load.users import SealedUsers
+from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 T = TypeVar("T")
 
+PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
+_DEADLINE: Final = 60.0
+_BULK_DEADLINE: Final = 330.0
+"""Seconds, longer than the shuffler itself takes at most."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
-"""Seconds before an attempt is made again, doubled each time, and up to a half more by chance."""
-_OVERSIZE: Final = bytes(64)
-"""What makes an envelope longer than the task's."""
+"""Seconds before a retry, doubled each time, and up to a half more at random."""
+_BEFORE_LEAVING: Final = 0.02
+"""Seconds between a call's beginning and its end by a user who drops out."""
 _ARRIVED: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
 _BY_STATUS: Final = {
     "INVALID_ARGUMENT": Outcome.MALFORMED,
@@ -39,7 +53,112 @@ _BY_SENTENCE: Final = {
     "the task's batch no longer collects": Outcome.CLOSED,
     "the task's batch is over": Outcome.CLOSED,
 }
-"""Where refusals of several kinds have one status."""
+"""Refusals of several kinds that share one status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """The address that simulated users connect to."""
+
+    address: str
+    authority: bytes | None
+    """PEM of the authority to trust; None for plaintext on loopback."""
+
+    def __post_init__(self) -> None:
+        if self.authority is None and not is_local(self.address):
+            raise SettingsError(f"plaintext is allowed on loopback only, not to {self.address}")
+
+    def open(self) -> grpc.aio.Channel:
+        """
+        Open a channel with a connection of its own.
+
+        By default gRPC shares one among equal channels, retries failed calls without counting
+        them, and waits up to two minutes before it connects again.
+        """
+        options: list[tuple[str, Any]] = [
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_retries", 0),
+            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+            ("grpc.initial_reconnect_backoff_ms", round(1000 * _FIRST_PAUSE)),
+            ("grpc.max_reconnect_backoff_ms", round(1000 * _LONGEST_PAUSE)),
+        ]
+        if self.authority is None:
+            return grpc.aio.insecure_channel(self.address, options=options)
+        return grpc.aio.secure_channel(
+            self.address,
+            grpc.ssl_channel_credentials(self.authority),
+            options=[*options, ("grpc.ssl_target_name_override", "shuffler")],
+        )
+
+
+def _latencies() -> HdrHistogram:
+    """Make an empty histogram of microseconds: up to an hour, three digits."""
+    return HdrHistogram(1, 3_600_000_000, 3)
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts of what some users saw; tallies add up."""
+
+    finished: int = 0
+    """Users who are through, whatever became of them."""
+    acknowledged: int = 0
+    """Users whose submission is stored, as the shuffler answered."""
+    answers: Counter[Outcome] = field(default_factory=Counter)
+    """Final answers to submissions."""
+    reports: int = 0
+    """Sealed reports in submissions answered `stored`."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Final answers that no simulated user should get, by their text."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failed attempts that can be retried, by cause."""
+    retries: int = 0
+    lost: int = 0
+    """Submissions in attempts without an answer: they may be stored or not."""
+    shed: int = 0
+    """Copies of a flood that were not answered, and are never retried."""
+    given_up: int = 0
+    """Users whose patience ended."""
+    dropped: int = 0
+    """Users who left before they sent anything, as intended."""
+    first: float = float("inf")
+    """Start of the first user, on the monotonic clock."""
+    last: float = 0.0
+    """End of the last user, or of an open loop's schedule if that is later."""
+    waits: HdrHistogram = field(default_factory=_latencies)
+    """Microseconds until users (in bulk, calls) were answered or gave up."""
+
+    def add(self, other: Self) -> None:
+        """Add what others saw."""
+        for name in ("answers", "refusals", "failures"):
+            getattr(self, name).update(getattr(other, name))
+        for name in ("finished", "acknowledged", "reports", "retries", "lost", "shed"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.given_up += other.given_up
+        self.dropped += other.dropped
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.waits.add(other.waits)
+
+    @property
+    def answered(self) -> int:
+        """Users who are through and did not give up, those who left as intended included."""
+        return self.finished - self.given_up
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from `first` to `last`; of a ramp, pauses between steps included."""
+        return max(0.0, self.last - self.first)
+
+    def per_second(self, number: int) -> float:
+        """Return a rate; 0 for no events."""
+        return number / self.seconds if number and self.seconds else 0.0
+
+    def milliseconds(self) -> dict[str, float]:
+        """Return percentiles of the waits, and the longest."""
+        if not self.waits.get_total_count():
+            return {}
+        found = {f"p{p:g}": self.waits.get_value_at_percentile(p) / 1000 for p in PERCENTILES}
+        return found | {"max": self.waits.get_max_value() / 1000}
 
 
 class _OutOfPatienceError(ShuffleDpError):
@@ -47,287 +166,205 @@ class _OutOfPatienceError(ShuffleDpError):
 
 
 def outcome_of(refusal: PeerRefusalError) -> Outcome | None:
-    """Say what a refusal of a single submission says of it, as a bulk call would; None for more."""
+    """Return the outcome that a bulk call would state for a refusal; None for other refusals."""
     return _BY_STATUS.get(refusal.status) or _BY_SENTENCE.get(str(refusal))
 
 
 class Sender:
-    """Plays users; `tally` is what they saw so far."""
+    """Sends users' submissions; `tally` is what they saw so far."""
 
-    def __init__(
-        self, to: Destination, prepared: Prepared, plan: LoadPlan, rng: random.Random
-    ) -> None:
-        """
-        Take what is sent.
-
-        Args:
-            to: Where.
-            prepared: The users.
-            plan: How they come.
-            rng: Of pauses between attempts.
-        """
-        task = Task.from_bytes(prepared.signed.task_bytes)
+    def __init__(self, to: Destination, users: SealedUsers, plan: LoadPlan) -> None:
         self._to = to
-        self._prepared = prepared
+        self._users = users
         self._plan = plan
-        self._rng = rng
-        self._digest = prepared.signed.digest()
-        self._reports = task.reports_per_user
-        self._together = submissions_of_a_call(prepared.envelope_bytes)
-        self._kinds = [Behaviour(kind) for kind in range(len(Behaviour))]
-        self._lines = _Lines(to)
-        self._waits = latencies()
+        self._rng = random.Random(plan.seed)  # noqa: S311  # pauses
+        self._digest = users.signed.digest()
+        self._reports = Task.from_bytes(users.signed.task_bytes).reports_per_user
+        self._together = submissions_of_a_call(users.envelopes.shape[1])
+        self._channels: list[grpc.aio.Channel] = []
+        self._free: list[grpc.aio.Channel] = []
         self.tally = Tally()
 
     async def send(self, first: int, end: int, intended: float) -> None:
         """
-        Play some users, `first` up to before `end`: one, or in bulk a call's.
+        Run some users, `first` up to before `end`: one, or a bulk call's.
 
         Args:
             first: The first of them.
-            end: The first that is not one of them.
-            intended: When they were to begin, on the monotonic clock: waits count from there.
+            end: The first user after them.
+            intended: Their scheduled start on the monotonic clock: waits count from there.
         """
         self.tally.first = min(self.tally.first, intended)
         try:
             if self._plan.mode == "bulk":
                 with self._waiting(intended):
-                    await self._send_call(first, end)
+                    await self._send_together(first, end)
             else:
-                await self._send_user(first, intended)
+                await self._send_alone(first, intended)
         except _OutOfPatienceError:
             self.tally.given_up += end - first
         self.tally.finished += end - first
         self.tally.last = max(self.tally.last, time.monotonic())
 
-    async def close(self) -> Tally:
-        """Hang up, and give what the users saw."""
-        await self._lines.close()
-        self.tally.waits = self._waits.encode()
-        return self.tally
+    async def close(self) -> None:
+        """Close the connections of bulk calls."""
+        for channel in self._channels:
+            await channel.close()
 
-    # --- one user, one connection -------------------------------------------------------------
-
-    async def _send_user(self, user: int, intended: float) -> None:
-        kind = self._kinds[self._prepared.kinds[user]]
-        async with Connection(self._to) as connection:
-            if kind is Behaviour.DROPPING:
-                await self._leave(connection)
+    async def _send_alone(self, user: int, intended: float) -> None:
+        """Run one user over a connection of their own."""
+        kind, requests = self._users.kinds[user], self._requests(user)
+        async with self._to.open() as channel:
+            if not requests:
+                await self._leave(channel)
                 return
-            at = int(self._prepared.first_envelope[user])
-            envelope = self._prepared.envelopes[at].tobytes()
-            if kind is Behaviour.OVERSIZED:
-                envelope += _OVERSIZE
-            request = self._request(envelope)
-            copies = FLOOD - 1 if kind is Behaviour.FLOODING else 0
+            stub, (request, *more) = shuffler_pb2_grpc.ShufflerStub(channel), requests
             flood: list[asyncio.Task[None]] = []
             try:
                 with self._waiting(intended):
                     if self._plan.fetch_task:
-                        await self._fetch(connection)
-                    flood.extend(
-                        asyncio.create_task(self._once(connection, request)) for _ in range(copies)
-                    )
-                    outcome = await self._submit(connection, request)
-                if kind in COUNTED and outcome in _ARRIVED:
-                    self.tally.acknowledged += 1
-                if kind is Behaviour.DUPLICATE:
-                    await self._submit(connection, request)
-                if kind is Behaviour.CONFLICT:
-                    other = self._request(self._prepared.envelopes[at + 1].tobytes())
-                    await self._submit(connection, other)
+                        await self._fetch(stub)
+                    if kind == Behaviour.FLOODING:
+                        flood = [asyncio.create_task(self._once(stub, one)) for one in more]
+                    outcome = await self._submit(stub, request)
+                self.tally.acknowledged += kind in COUNTED and outcome in _ARRIVED
+                for again in () if flood else more:
+                    await self._submit(stub, again)
             finally:
                 await asyncio.gather(*flood)
 
-    def _request(self, envelope: bytes) -> bytes:
-        request = shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
-        return request.SerializeToString()
+    def _requests(self, user: int) -> list[shuffler_pb2.SubmitRequest]:
+        return [
+            shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
+            for envelope in self._users.submissions(user)
+        ]
 
-    async def _fetch(self, connection: Connection) -> None:
-        request = shuffler_pb2.FetchTaskRequest(task_digest=self._digest).SerializeToString()
-        parse = shuffler_pb2.FetchTaskResponse.FromString
-
-        async def attempt() -> None:
-            await connection.call("FetchTask", request, parse)
-
+    async def _leave(self, channel: grpc.aio.Channel) -> None:
+        """Begin a submission, send nothing, and hang up."""
+        call: Any = channel.stream_unary("/shuffledp.v1.Shuffler/Submit")()
         try:
-            await self._persist(attempt, connection, 0)
+            async with asyncio.timeout(_DEADLINE):
+                await call.wait_for_connection()
+                await asyncio.sleep(_BEFORE_LEAVING)
+            self.tally.dropped += 1
+        except (grpc.aio.AioRpcError, TimeoutError):
+            self.tally.failures["no connection for a user who drops out"] += 1
+        call.cancel()
+
+    async def _fetch(self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub") -> None:
+        request = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
+        try:
+            await self._persist(lambda: stub.FetchTask(request, timeout=_DEADLINE), 0)
         except PeerRefusalError as error:
             self.tally.refusals[f"FetchTask: {error}"] += 1
 
-    async def _leave(self, connection: Connection) -> None:
-        if await connection.begin_and_leave():
-            self.tally.dropped += 1
-        else:
-            self.tally.failures["no connection for a user who drops out"] += 1
-
-    async def _submit(self, connection: Connection, request: bytes) -> Outcome | None:
-        """Submit until there is an answer for good; None for one that nobody should get."""
-
-        async def attempt() -> Outcome | None:
-            return await self._answer(connection, request)
-
-        outcome = await self._persist(attempt, connection, 1)
-        self._answered(outcome)
-        return outcome
-
-    async def _once(self, connection: Connection, request: bytes) -> None:
-        """Submit a copy of a flood: whatever becomes of it, it is not made again."""
+    async def _submit(
+        self,
+        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
+        request: shuffler_pb2.SubmitRequest,
+    ) -> Outcome | None:
+        """Submit until there is a final answer; return None for one that is not expected."""
         try:
-            self._answered(await self._answer(connection, request))
-        except PeerBusyError as error:
-            self.tally.failures[str(error)] += 1
-            self.tally.shed += 1
-        except PeerError as error:
-            self.tally.failures[str(error)] += 1
-            self.tally.lost += 1
-            self.tally.shed += 1
-
-    async def _answer(self, connection: Connection, request: bytes) -> Outcome | None:
-        parse = shuffler_pb2.SubmitResponse.FromString
-        try:
-            response = await connection.call("Submit", request, parse)
+            found = await self._persist(lambda: stub.Submit(request, timeout=_DEADLINE), 1)
         except PeerRefusalError as error:
-            if (outcome := outcome_of(error)) is not None:
-                return outcome
-            self.tally.refusals[str(error) or error.status] += 1
-            return None
-        return Outcome.REPEATED if response.repeated else Outcome.STORED
+            return self._refused(error)
+        return self._answered(Outcome.REPEATED if found.repeated else Outcome.STORED)
 
-    # --- bulk ------------------------------------------------------------------------------------
+    async def _once(
+        self,
+        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
+        request: shuffler_pb2.SubmitRequest,
+    ) -> None:
+        """Submit a copy of a flood, without a retry."""
+        try:
+            found = await reply(stub.Submit(request, timeout=_DEADLINE), "the shuffler")
+            self._answered(Outcome.REPEATED if found.repeated else Outcome.STORED)
+        except PeerRefusalError as error:
+            self._refused(error)
+        except PeerError as error:
+            self._failed(error, 1)
+            self.tally.shed += 1
 
-    async def _send_call(self, first: int, end: int) -> None:
-        """Send the submissions of some users together; those who drop out leave by themselves."""
-        kinds = self._prepared.kinds[first:end].tolist()
-        leaving = [
-            asyncio.create_task(self._leave(Connection(self._to)))
-            for _ in range(kinds.count(Behaviour.DROPPING))
+    async def _send_together(self, first: int, end: int) -> None:
+        """Send the submissions of some users in bulk; those who drop out connect and leave."""
+        entries = [
+            (user, sent) for user in range(first, end) for sent in self._users.submissions(user)
         ]
-        entries, owners = self._entries(kinds, first, end)
+        leaving = end - first - len({user for user, _ in entries})
         arrived: set[int] = set()
         try:
             for start in range(0, len(entries), self._together):
-                part = slice(start, start + self._together)
-                outcomes = await self._submit_bulk(entries[part])
+                part = entries[start : start + self._together]
+                outcomes = await self._submit_bulk([envelope for _, envelope in part])
                 self._answered(*outcomes)
-                arrived.update(
-                    owner
-                    for owner, outcome in zip(owners[part], outcomes, strict=False)
-                    if outcome in _ARRIVED
-                )
+                owners = (user for user, _ in part)
+                arrived |= {u for u, o in zip(owners, outcomes, strict=False) if o in _ARRIVED}
         finally:
-            self.tally.acknowledged += sum(kinds[user] in COUNTED for user in arrived)
-            await asyncio.gather(*leaving)
+            self.tally.acknowledged += sum(self._users.kinds[user] in COUNTED for user in arrived)
+            for _ in range(leaving):
+                async with self._to.open() as channel:
+                    await self._leave(channel)
 
-    def _entries(self, kinds: list[int], first: int, end: int) -> tuple[list[bytes], list[int]]:
-        """Give each submission as a field of a bulk request, and which user's it is."""
-        starts = self._prepared.first_envelope[first : end + 1]
-        base, size = int(starts[0]), self._prepared.envelope_bytes
-        raw = self._prepared.envelopes[base : int(starts[-1])].tobytes()
-        entries: list[bytes] = []
-        owners: list[int] = []
-        head, long_head = _field_head(size), _field_head(size + len(_OVERSIZE))
-        for user, (kind, start) in enumerate(zip(kinds, (starts - base).tolist(), strict=False)):
-            if kind == Behaviour.DROPPING:
-                continue
-            envelope = raw[start * size : (start + 1) * size]
-            field = head + envelope
-            if kind in {Behaviour.HONEST, Behaviour.MALFORMED}:
-                made = [field]
-            elif kind == Behaviour.OVERSIZED:
-                made = [long_head + envelope + _OVERSIZE]
-            elif kind == Behaviour.CONFLICT:
-                made = [field, head + raw[(start + 1) * size : (start + 2) * size]]
-            else:
-                made = [field] * (2 if kind == Behaviour.DUPLICATE else FLOOD)
-            entries += made
-            owners += [user] * len(made)
-        return entries, owners
-
-    async def _submit_bulk(self, entries: list[bytes]) -> list[Outcome]:
-        # As protocol buffers write it, without making a message of a thousand copies first.
-        request = b"\x0a" + bytes([len(self._digest)]) + self._digest + b"".join(entries)
-        parse = shuffler_pb2.SubmitBulkResponse.FromString
-        async with self._lines.free() as connection:
-
-            async def attempt() -> list[Outcome]:
-                response = await connection.call("SubmitBulk", request, parse)
-                return outcomes_from_wire(response)
-
+    async def _submit_bulk(self, envelopes: list[bytes]) -> list[Outcome]:
+        request = shuffler_pb2.SubmitBulkRequest(task_digest=self._digest, envelopes=envelopes)
+        async with self._line() as channel:
+            stub = shuffler_pb2_grpc.ShufflerStub(channel)
             try:
-                return await self._persist(attempt, connection, len(entries))
+                found = await self._persist(
+                    lambda: stub.SubmitBulk(request, timeout=_BULK_DEADLINE), len(envelopes)
+                )
+                return outcomes_from_wire(found)
             except PeerRefusalError as error:
-                self.tally.refusals[str(error) or error.status] += len(entries)
+                self.tally.refusals[str(error) or error.status] += len(envelopes)
                 return []
 
-    # --- both ------------------------------------------------------------------------------------
+    @asynccontextmanager
+    async def _line(self) -> AsyncIterator[grpc.aio.Channel]:
+        """Yield a connection with room for one more bulk call; open another if there is none."""
+        if not self._free:
+            channel = self._to.open()
+            self._channels.append(channel)
+            self._free += [channel] * CallKind.BULK.value.share
+        channel = self._free.pop()
+        try:
+            yield channel
+        finally:
+            self._free.append(channel)
 
-    async def _persist(
-        self, attempt: Callable[[], Awaitable[T]], connection: Connection, submissions: int
-    ) -> T:
-        """Make an attempt again, after longer and longer pauses, until there is an answer."""
+    async def _persist(self, call: Callable[[], Awaitable[T]], submissions: int) -> T:
+        """Call until there is a final answer, with longer and longer pauses."""
         pause, give_up = _FIRST_PAUSE, time.monotonic() + self._plan.patience
         while True:
             try:
-                return await attempt()
+                return await reply(call(), "the shuffler")
             except PeerError as error:
-                self.tally.failures[str(error)] += 1
-                if not isinstance(error, PeerBusyError):
-                    self.tally.lost += submissions
+                self._failed(error, submissions)
                 if time.monotonic() + pause > give_up:
                     raise _OutOfPatienceError("a user gave up") from error
-            connection.renew()
             await asyncio.sleep(pause * (1 + self._rng.random() / 2))
             self.tally.retries += 1
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _answered(self, *outcomes: Outcome | None) -> None:
-        for outcome in outcomes:
-            if outcome is not None:
-                self.tally.answers[outcome] += 1
+    def _failed(self, error: PeerError, submissions: int) -> None:
+        self.tally.failures[str(error)] += 1
+        if not isinstance(error, PeerBusyError):
+            self.tally.lost += submissions
+
+    def _refused(self, error: PeerRefusalError) -> Outcome | None:
+        if (outcome := outcome_of(error)) is not None:
+            return self._answered(outcome)
+        self.tally.refusals[str(error) or error.status] += 1
+        return None
+
+    def _answered(self, *outcomes: Outcome) -> Outcome:
+        self.tally.answers.update(outcomes)
         self.tally.reports += self._reports * outcomes.count(Outcome.STORED)
+        return outcomes[-1]
 
     @contextmanager
     def _waiting(self, intended: float) -> Iterator[None]:
-        """Record how long it took, from the intended moment: also the wait of who gives up."""
+        """Record the wait from the intended time, also of users who give up."""
         try:
             yield
         finally:
-            self._waits.record_value(max(1, round(1e6 * (time.monotonic() - intended))))
-
-
-class _Lines:
-    """Connections for bulk calls, each with as many at once as the shuffler lets it have."""
-
-    def __init__(self, to: Destination) -> None:
-        self._to = to
-        self._connections: list[Connection] = []
-        self._free: list[int] = []
-
-    @asynccontextmanager
-    async def free(self) -> AsyncIterator[Connection]:
-        """Give a connection with a place for one call more; open another if there is none."""
-        share = CallKind.BULK.value.share
-        if not self._free:
-            self._free = [len(self._connections) * share + place for place in range(share)]
-            self._connections.append(Connection(self._to))
-        place = heapq.heappop(self._free)
-        try:
-            yield self._connections[place // share]
-        finally:
-            heapq.heappush(self._free, place)
-
-    async def close(self) -> None:
-        """Hang up."""
-        for connection in self._connections:
-            await connection.close()
-
-
-def _field_head(length: int) -> bytes:
-    """Begin a field `envelopes` of a SubmitBulkRequest: its tag, and its length as a varint."""
-    head = bytearray(b"\x12")
-    while length >= 0x80:  # noqa: PLR2004  # seven bits a byte
-        head.append(length & 0x7F | 0x80)
-        length >>= 7
-    head.append(length)
-    return bytes(head)
+            self.tally.waits.record_value(max(1, round(1e6 * (time.monotonic() - intended))))

@@ -1,148 +1,275 @@
-"""What is loaded: running services, services of this machine's own, or a sink."""
+"""Targets of a load run: running services, services on this machine, or a sink."""
 
 import asyncio
+import multiprocessing
+import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final
 
-from common.crypto.signing import SignedTask
-from common.errors import PeerError
-from common.runtime.rpc import open_channel
+import grpc
+import numpy as np
+
+from analyzer.task_builder import complete
+from common.crypto.hpke import HpkePrivateKey
+from common.crypto.randomness import secure_generator
+from common.crypto.signing import SIGNATURE_BYTES, SignedTask, SigningIdentity
+from common.errors import PlanError, SettingsError
+from common.messages.batch import BatchState
+from common.messages.submission import Outcome
+from common.runtime.clock import SystemClock
+from common.runtime.rpc import bind, open_channel
+from common.runtime.tls import Tls, development_files
 from common.task.draft import TaskDraft
+from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
+from common.wire.batches import MAX_MESSAGE_BYTES, outcomes_to_wire, signed_task_to_wire
 from deploy.clients.analyzer import OperatorClient
+from deploy.clients.base import read_authority
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
-from deploy.load.connection import Destination
-from deploy.load.sink import publish_for_nobody, sink
-from deploy.load.usage import Source, local_source
-from deploy.tasks import drafts as draft_file
+from deploy.datasets.choice import dataset
+from deploy.load.behaviour import assign, expected_answers
+from deploy.load.plan import Crowd, TargetKind
+from deploy.load.sender import Destination
+from deploy.load.usage import Source, local_source, remote_source
+from deploy.tasks import drafts
 from deploy.tasks.demo_task import demo_draft
+from protos.shuffledp.v1 import shuffler_pb2
 from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient
 
-TargetKind = Literal["services", "local", "sink"]
-
 _DAY: Final = 24 * 3600
-_START_SECONDS: Final = 10.0
-"""For which the shuffler, or the analyzer behind it, may be starting again."""
-_PAUSE: Final = 0.5
+_SINK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Services under load, and what may be asked of them."""
+    """Services under load, with the clients that are at hand."""
 
     kind: TargetKind
     to: Destination
     signed: SignedTask
-    source: Source | None = None
-    """Of what its processes take."""
-    parties: tuple[str, ...] = ()
-    """Whose pages of metrics it asks for: one that never came is told."""
+    sources: tuple[Source, ...] = ()
+    """Usage of its processes."""
+    metered: tuple[str, ...] = ()
+    """Parties whose metrics pages are read."""
     operator: OperatorClient | None = None
-    """Of the analyzer, who may read the result."""
+    """The analyzer's operator, who reads the result."""
     shuffler: ShufflerClient | None = None
-    """With its operator's token, who may close the batch and sees what it refused."""
+    """The shuffler's operator, who closes the batch and sees what it refused."""
+
+    async def check_empty(self) -> None:
+        """
+        Check that simulated users spoil no collection, where the shuffler's token is at hand.
+
+        Raises:
+            PlanError: The batch no longer collects, or holds users.
+        """
+        if self.kind != "services" or self.shuffler is None:
+            return
+        batch = await self.shuffler.progress(self.signed.digest())
+        if batch.state is not BatchState.COLLECTING:
+            raise PlanError(f"the batch is {batch.state.value}; it must be collecting")
+        if batch.n_users:
+            raise PlanError(
+                f"the batch holds {batch.n_users} users; it must hold 0, for simulated users would "
+                "spoil their collection: publish a task of its own"
+            )
 
 
-async def fetch(to: Destination, digest: TaskDigest) -> SignedTask:
-    """
-    Fetch a task through the shuffler, as devices do.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServices:
+    """Addresses of services, and their operators' files."""
 
-    Raises:
-        PeerError: Nobody answers, for longer than a service takes to start again.
-        PeerRefusalError: There is no such task.
-        SignatureError: It gave another one.
-    """
-    give_up = time.monotonic() + _START_SECONDS
-    while True:
-        try:
-            async with open_channel(to.address, "shuffler", to.authority) as channel:
-                signed = await DeviceClient(channel).fetch_task(digest)
-        except PeerError:
-            if time.monotonic() > give_up:
-                raise
-            await asyncio.sleep(_PAUSE)
-        else:
-            authentic(signed, digest, None)
-            return signed
+    kind: TargetKind = "services"
+    shuffler: str
+    authority: Path | None = None
+    analyzer: str | None = None
+    token_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    shuffler_token_file: Path | None = None
+    metrics: Sequence[str] = ()
+    """Metrics pages, PARTY=URL each."""
+    processes: Callable[[], Mapping[str, int]] = dict
+    """Numbers of processes on this machine, by party."""
+
+    @asynccontextmanager
+    async def connect(self, digest: TaskDigest) -> AsyncIterator[Target]:
+        """Connect, and fetch the task as devices do."""
+        authority = None if self.authority is None else read_authority(self.authority)
+        to = Destination(address=self.shuffler, authority=authority)
+        async with AsyncExitStack() as stack:
+            operator = shuffler = None
+            if self.analyzer is not None and self.token_file is not None:
+                operator = await stack.enter_async_context(
+                    OperatorClient.connect(
+                        self.analyzer, self.authority, self.token_file, self.certificate, self.key
+                    )
+                )
+            if self.shuffler_token_file is not None:
+                shuffler = await stack.enter_async_context(
+                    ShufflerClient.connect(self.shuffler, self.authority, self.shuffler_token_file)
+                )
+            yield Target(
+                kind=self.kind,
+                to=to,
+                signed=await _fetch(to, digest),
+                sources=(local_source(self.processes), remote_source(self.metrics)),
+                metered=tuple(page.partition("=")[0] for page in self.metrics),
+                operator=operator,
+                shuffler=shuffler,
+            )
 
 
-def wanted(
-    draft: Path | None, domain_size: int, n_stored: int, *, ends_early: bool, key: bytes
+async def _fetch(to: Destination, digest: TaskDigest) -> SignedTask:
+    """Fetch a task through the shuffler, and check that it is the one that was asked for."""
+    async with open_channel(to.address, "shuffler", to.authority) as channel:
+        signed = await DeviceClient(channel).fetch_task(digest)
+    authentic(signed, digest, None)
+    return signed
+
+
+def load_draft(
+    file: Path | None, crowd: Crowd, seed: int | None, *, key: bytes, ends_early: bool = False
 ) -> TaskDraft:
     """
-    Give the draft of a task that closes with the last simulated user.
+    Draft a task whose batch closes with the last simulated user.
 
     Args:
-        draft: A TOML file; None for the demo's parameters.
-        domain_size: Items, where there is no file.
-        n_stored: Users who must be stored.
-        ends_early: The run may end before the last one: then the batch is closed as it is.
+        file: A TOML draft; None for the demo's parameters.
+        crowd: The users.
+        seed: As for `users.seal`.
         key: The shuffler's.
+        ends_early: The run may stop before the last user: the batch is closed as it is.
     """
-    found = (
-        draft_file.read(draft, key)
-        if draft is not None
-        else demo_draft(domain_size, n_stored, now=time.time(), shuffler_key=key)
-    )
+    kinds = assign(crowd.n_users, crowd.shares, np.random.default_rng(seed))
+    stored = expected_answers(kinds)[Outcome.STORED]
+    if file is not None:
+        draft = drafts.read(file, key)
+    else:
+        size = dataset(crowd.dataset, stored).domain_size
+        draft = demo_draft(size, stored, now=time.time(), shuffler_key=key)
     return replace(
-        found,
-        n_min=1 if ends_early else min(found.n_min, n_stored),
-        target_size=n_stored,
+        draft,
+        n_min=1 if ends_early else min(draft.n_min, stored),
+        target_size=stored,
         deadline=int(time.time()) + _DAY,
     )
 
 
 @asynccontextmanager
-async def local(directory: Path, draft_with: Callable[[bytes], TaskDraft]) -> AsyncIterator[Target]:
-    """Start the three services on this machine, and publish a task."""
-    async with (
-        Cluster(directory) as cluster,
-        serving(cluster, draft_with(cluster.shuffler_key)) as target,
-    ):
+async def serving(cluster: Cluster, draft: TaskDraft) -> AsyncIterator[Target]:
+    """Publish a task at services that run on this machine."""
+    async with cluster.operator() as operator:
+        signed = await operator.create_task(draft)
+    services = RunningServices(
+        kind="local",
+        shuffler=cluster.shuffler.address,
+        authority=cluster.authority,
+        analyzer=cluster.analyzer.address,
+        token_file=cluster.analyzer.state / "operator.token",
+        shuffler_token_file=cluster.shuffler.state / "operator.token",
+        processes=lambda: {
+            "shuffler": cluster.shuffler.process.pid,
+            "analyzer": cluster.analyzer.process.pid,
+        },
+    )
+    async with services.connect(signed.digest()) as target:
         yield target
 
 
-@asynccontextmanager
-async def serving(cluster: Cluster, draft: TaskDraft) -> AsyncIterator[Target]:
-    """Publish a task at services that run on this machine."""
-    token = cluster.shuffler.state / "operator.token"
-    async with (
-        cluster.operator() as operator,
-        ShufflerClient.connect(cluster.shuffler.address, cluster.authority, token) as shuffler,
-    ):
-        signed = await operator.create_task(draft)
-        yield Target(
-            kind="local",
-            to=Destination(
-                address=cluster.shuffler.address, authority=cluster.authority.read_bytes()
-            ),
-            signed=signed,
-            source=local_source(
-                lambda: {
-                    "shuffler": [cluster.shuffler.process.pid],
-                    "analyzer": [cluster.analyzer.process.pid],
-                }
-            ),
-            operator=operator,
-            shuffler=shuffler,
-        )
+def unpublished(draft: TaskDraft) -> SignedTask:
+    """Make a task for a sink, with keys that are thrown away."""
+    task = complete(
+        replace(draft, shuffler_key=HpkePrivateKey.generate(draft.suite).public_key().raw),
+        analyzer_key=HpkePrivateKey.generate(draft.suite).public_key().raw,
+        nonce=secure_generator().bytes(NONCE_BYTES),
+    )
+    return SigningIdentity.generate().sign(task.to_bytes())
 
 
 @asynccontextmanager
-async def nobody(signed: SignedTask) -> AsyncIterator[Target]:
-    """Start a sink for a task."""
-    with sink(signed) as (to, pid):
-        yield Target(
-            kind="sink", to=to, signed=signed, source=local_source(lambda: {"sink": [pid]})
+async def sink(signed: SignedTask, folder: Path) -> AsyncIterator[Target]:
+    """Start a server, in a process of its own, that answers as a shuffler and stores nothing."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_run, args=(theirs, signed, folder), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        if not await asyncio.to_thread(ours.poll, _SINK_SECONDS):
+            raise SettingsError(f"the sink did not start within {_SINK_SECONDS:g} seconds")
+        services = RunningServices(
+            kind="sink",
+            shuffler=ours.recv(),
+            authority=folder / "authority.pem",
+            processes=lambda: {"sink": process.pid or 0},
         )
+        async with services.connect(signed.digest()) as target:
+            yield target
+    except EOFError as error:
+        raise SettingsError("the sink did not start") from error
+    finally:
+        process.terminate()
+        process.join()
 
 
-def for_nobody(draft_with: Callable[[bytes], TaskDraft]) -> SignedTask:
-    """Make a task for a sink; the key in the draft is replaced by one that nobody keeps."""
-    return publish_for_nobody(draft_with(bytes(32)))
+def _run(pipe: Connection, signed: SignedTask, folder: Path) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(_serve(pipe, signed, folder))
+
+
+async def _serve(pipe: Connection, signed: SignedTask, folder: Path) -> None:
+    clock = SystemClock()
+    tls = Tls.open(development_files(folder, "shuffler", clock), "shuffler", clock)
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", MAX_MESSAGE_BYTES)])
+    server.add_generic_rpc_handlers((_sink_methods(signed),))
+    address = bind(server, "127.0.0.1:0", tls)
+    await server.start()
+    pipe.send(address)
+    await server.wait_for_termination()
+
+
+def _sink_methods(signed: SignedTask) -> grpc.GenericRpcHandler:
+    """Answer `stored` to everything that has the task's length."""
+    size, receipt = Task.from_bytes(signed.task_bytes).envelope_bytes, bytes(SIGNATURE_BYTES)
+    task = shuffler_pb2.FetchTaskResponse(task=signed_task_to_wire(signed))
+
+    async def fetch(_request: object, _context: object) -> shuffler_pb2.FetchTaskResponse:
+        return task
+
+    async def submit(
+        request: shuffler_pb2.SubmitRequest,
+        context: Any,  # noqa: ANN401  # gRPC's own types vary
+    ) -> shuffler_pb2.SubmitResponse:
+        if len(request.envelope) != size:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not of the task's length")
+        return shuffler_pb2.SubmitResponse(receipt=receipt)
+
+    async def submit_bulk(
+        request: shuffler_pb2.SubmitBulkRequest, _context: object
+    ) -> shuffler_pb2.SubmitBulkResponse:
+        stored = [len(envelope) == size for envelope in request.envelopes]
+        outcomes = [Outcome.STORED if one else Outcome.MALFORMED for one in stored]
+        return outcomes_to_wire(outcomes, receipt)
+
+    methods: dict[str, tuple[Any, Any]] = {
+        "FetchTask": (fetch, shuffler_pb2.FetchTaskRequest),
+        "Submit": (submit, shuffler_pb2.SubmitRequest),
+        "SubmitBulk": (submit_bulk, shuffler_pb2.SubmitBulkRequest),
+    }
+    handlers: dict[str, Any] = {
+        name: grpc.unary_unary_rpc_method_handler(
+            method,
+            request_deserializer=request.FromString,
+            response_serializer=lambda answer: answer.SerializeToString(),
+        )
+        for name, (method, request) in methods.items()
+    }
+    return grpc.method_handlers_generic_handler("shuffledp.v1.Shuffler", handlers)

@@ -1,17 +1,14 @@
-"""What each service took while it was loaded: processor time, and memory at its peak."""
+"""Resource usage of the services during a load run: processor time and peak memory."""
 
 import asyncio
 import math
-import socket
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
-from http.client import HTTP_PORT, HTTPConnection, HTTPException
-from threading import Event, Timer
-from typing import Final, Protocol, Self
-from urllib.parse import urlsplit
+from http.client import HTTPException
+from typing import Final, Self
+from urllib.request import ProxyHandler, build_opener
 
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,186 +16,133 @@ from prometheus_client.parser import text_string_to_metric_families
 from common.errors import SettingsError
 from common.runtime.process_metrics import measure
 
+GENERATOR: Final = "load generator"
 _PERIOD: Final = 0.5
-"""Seconds between looks: a peak that is shorter may be missed."""
+"""Seconds between samples; a shorter peak may be missed."""
 _TIMEOUT: Final = 5.0
-"""Seconds to connect, and again for the whole page, however steadily it trickles."""
-_MOST_BYTES: Final = 2**20
-"""Of a page; it is cut there."""
+"""Seconds without a byte of a metrics page."""
+_MAX_PAGE: Final = 2**20
 _CPU: Final = "shuffledp_process_cpu_seconds_total"
 _MEMORY: Final = "shuffledp_process_resident_memory_bytes"
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """One party at one moment."""
+class Sample:
+    """Usage of one party at one moment."""
 
     cpu_seconds: float
-    """Since its start, with its workers."""
+    """Since its start, its workers included."""
     memory_bytes: int
-    """Resident, with its workers; pages that they share count for each."""
+    """Resident, its workers included; shared pages count for each."""
 
 
-class Source(Protocol):
-    """Where looks come from. Called beside the event loop."""
-
-    def __call__(self) -> Mapping[str, Look]:
-        """Look at each party that can be seen at the moment."""
+Source = Callable[[], Awaitable[Mapping[str, Sample]]]
+"""Samples each party that can be reached at the moment."""
 
 
 @dataclass(slots=True)
-class Taken:
-    """What one party took over a run. One that is started again counts from nothing again."""
+class Usage:
+    """Usage of one party over a run; a restarted one counts from zero again."""
 
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
-    _last: float | None = None
+    last_cpu_seconds: float | None = None
+    """As the process counted last."""
 
-    def take(self, look: Look) -> None:
-        """Take note of a look."""
-        if self._last is not None:
-            started_again = look.cpu_seconds < self._last / 2
-            grown = look.cpu_seconds - self._last
-            self.cpu_seconds += look.cpu_seconds if started_again else max(0.0, grown)
-        self._last = look.cpu_seconds
-        self.peak_memory_bytes = max(self.peak_memory_bytes, look.memory_bytes)
+    def record(self, sample: Sample) -> None:
+        """Add a sample."""
+        if self.last_cpu_seconds is not None:
+            restarted = sample.cpu_seconds < self.last_cpu_seconds / 2
+            grown = sample.cpu_seconds - self.last_cpu_seconds
+            self.cpu_seconds += sample.cpu_seconds if restarted else max(0.0, grown)
+        self.last_cpu_seconds = sample.cpu_seconds
+        self.peak_memory_bytes = max(self.peak_memory_bytes, sample.memory_bytes)
 
 
 class Meter:
-    """Looks at all parties, before, during and after the block."""
+    """Samples all parties before, during and after the block."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self.usage: dict[str, Taken] = {}
+    def __init__(self, *sources: Source) -> None:
+        self._sources = sources
+        self.usage: dict[str, Usage] = {}
 
     async def __aenter__(self) -> Self:
-        await self.look()
-        self._looking = asyncio.create_task(self._repeat())
+        await self._sample()
+        self._sampling = asyncio.create_task(self._repeat())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._looking.cancel()
-        await asyncio.gather(self._looking, return_exceptions=True)
+        self._sampling.cancel()
+        await asyncio.gather(self._sampling, return_exceptions=True)
         if kind is None:
-            await self.look()
+            await self._sample()
 
     async def _repeat(self) -> None:
         while True:
             await asyncio.sleep(_PERIOD)
-            await self.look()
+            await self._sample()
 
-    async def look(self) -> None:
-        """Look now."""
-        for party, look in (await asyncio.to_thread(self._source)).items():
-            self.usage.setdefault(party, Taken()).take(look)
+    async def _sample(self) -> None:
+        for source in self._sources:
+            for party, sample in (await source()).items():
+                self.usage.setdefault(party, Usage()).record(sample)
 
 
-def local_source(processes: Callable[[], Mapping[str, Sequence[int]]]) -> Source:
-    """Look at processes of this machine, by party; they may be others after a restart."""
+async def own_source() -> Mapping[str, Sample]:
+    """Sample this process, without the services that it may have started."""
+    return {GENERATOR: Sample(time.process_time(), psutil.Process().memory_info().rss)}
 
-    def look() -> Mapping[str, Look]:
-        found: dict[str, Look] = {}
-        for party, pids in processes().items():
-            usages = []
-            for pid in pids:
-                with suppress(psutil.Error):  # it has ended
-                    usages.append(measure(pid))
-            if usages:
-                found[party] = Look(
-                    sum(one.cpu_seconds for one in usages),
-                    sum(one.resident_bytes for one in usages),
-                )
+
+def local_source(processes: Callable[[], Mapping[str, int]]) -> Source:
+    """Sample processes of this machine with their workers: by party, restarted ones included."""
+
+    def sample() -> Mapping[str, Sample]:
+        found: dict[str, Sample] = {}
+        for party, pid in processes().items():
+            with suppress(psutil.Error):  # it has ended
+                usage = measure(pid)
+                found[party] = Sample(usage.cpu_seconds, usage.resident_bytes)
         return found
 
-    return look
+    return lambda: asyncio.to_thread(sample)
 
 
-def together(*sources: Source) -> Source:
-    """Look at what several sources look at."""
-
-    def look() -> Mapping[str, Look]:
-        return {party: seen for source in sources for party, seen in source().items()}
-
-    return look
-
-
-def remote_source(pages: Mapping[str, str]) -> Source:
+def remote_source(pages: Sequence[str]) -> Source:
     """
-    Look at services' pages of metrics, by party, all at once. One that does not come in time is
-    left out.
+    Sample services' metrics pages, PARTY=http://HOST:PORT/PATH, leaving out those not reached.
 
     Raises:
-        SettingsError: An address is not http://…
+        SettingsError: A text is not of that form.
     """
-    places = {party: _place(url) for party, url in pages.items()}
+    urls: dict[str, str] = {}
+    for page in pages:
+        party, _, url = page.partition("=")
+        if not (party and url.startswith("http://") and url.isascii() and url.isprintable()):
+            raise SettingsError(f"metrics are named PARTY=http://HOST:PORT/PATH, not {page!r}")
+        urls[party] = url
 
-    def look_at(place: tuple[str, int, str]) -> Look | None:
-        with suppress(OSError, HTTPException, SettingsError):
-            return look_from(_page(*place))
+    async def sample() -> Mapping[str, Sample]:
+        found = await asyncio.gather(*(asyncio.to_thread(_sample, url) for url in urls.values()))
+        return {party: one for party, one in zip(urls, found, strict=True) if one is not None}
+
+    return sample
+
+
+def _sample(url: str) -> Sample | None:
+    direct = build_opener(ProxyHandler({}))
+    try:
+        with direct.open(url, timeout=_TIMEOUT) as page:
+            return sample_from(page.read(_MAX_PAGE))
+    except (OSError, ValueError, HTTPException, SettingsError):
         return None
 
-    def look() -> Mapping[str, Look]:
-        with ThreadPoolExecutor(max(1, len(places))) as pool:
-            found = zip(places, pool.map(look_at, places.values()), strict=True)
-            return {party: seen for party, seen in found if seen is not None}
 
-    return look
-
-
-def _place(url: str) -> tuple[str, int, str]:
-    """Take an address apart: host, port, path."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:  # also a port that is none
-        host, port = None, None
-    # No "?" without a query: a page at exactly this path is what a service gives.
-    query = f"?{parts.query}" if host and parts.query else ""
-    path = f"{parts.path or '/'}{query}" if host else ""
-    if not host or parts.scheme != "http" or not (path + host).isprintable() or " " in path + host:
-        raise SettingsError(f"metrics are read from http://HOST:PORT/PATH, not from {url!r}")
-    return host, port or HTTP_PORT, path
-
-
-def _page(host: str, port: int, path: str) -> bytes:
-    """Read a page as it is there: redirected to nowhere, and through no proxy."""
-    connection = HTTPConnection(host, port, timeout=_TIMEOUT)
-    cut = Event()
-    try:
-        connection.connect()
-        # The connection's own timeout begins again with every byte.
-        late = Timer(_TIMEOUT, _cut_off, [connection.sock, cut])
-        late.start()
-        try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            if answer.status != HTTPStatus.OK:
-                raise SettingsError(f"a page of metrics is answered {answer.status}, not 200")
-            page = answer.read(_MOST_BYTES)
-        finally:
-            late.cancel()
-    except UnicodeError as error:
-        raise SettingsError("a page of metrics has an address that none can have") from error
-    finally:
-        connection.close()
-    if cut.is_set():  # a number in it may have lost its end
-        raise TimeoutError
-    return page
-
-
-def _cut_off(connected: socket.socket, cut: Event) -> None:
-    """End a connection under whoever reads it."""
-    cut.set()
-    with suppress(OSError):
-        connected.shutdown(socket.SHUT_RDWR)
-
-
-def look_from(page: bytes) -> Look:
+def sample_from(page: bytes) -> Sample:
     """
-    Read a service's page of metrics.
+    Parse a service's metrics page.
 
     Raises:
-        SettingsError: It is none, or does not say what the process takes.
+        SettingsError: It is no such page, or lacks the process's usage.
     """
     found: dict[str, float] = {}
     try:
@@ -206,25 +150,9 @@ def look_from(page: bytes) -> Look:
             for sample in family.samples:
                 if sample.name in {_CPU, _MEMORY}:
                     found[sample.name] = found.get(sample.name, 0.0) + float(sample.value)
-        look = Look(found[_CPU], int(found[_MEMORY]))
+        usage = Sample(found[_CPU], int(found[_MEMORY]))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
-        raise SettingsError("a page of metrics does not say what its process takes") from error
-    if not (0 <= look.cpu_seconds < math.inf and look.memory_bytes >= 0):
-        raise SettingsError("a page of metrics says that its process takes what none can take")
-    return look
-
-
-def pages_from(texts: list[str]) -> dict[str, str]:
-    """
-    Read options PARTY=URL.
-
-    Raises:
-        SettingsError: One is none.
-    """
-    pages: dict[str, str] = {}
-    for text in texts:
-        party, equals, url = text.partition("=")
-        if not (party and equals and url):
-            raise SettingsError(f"metrics are named PARTY=URL, not {text}")
-        pages[party] = url
-    return pages
+        raise SettingsError("a metrics page does not state the usage of its process") from error
+    if not (0 <= usage.cpu_seconds < math.inf and usage.memory_bytes >= 0):
+        raise SettingsError("a metrics page states an impossible usage")
+    return usage

@@ -84,8 +84,9 @@ def show(
 ) -> None:
     """Print one line a setting, notes on how it came about, and estimates by value."""
     values = f", {people.domain_size:,} values" * (people.domain_size > 1)
+    title = escaped(people.title.rstrip("."))
     console.print(
-        f"[bold]{escaped(people.title.rstrip('.'))}:[/bold] {people.n_users:,} users{values}; errors "
+        f"[bold]{title}:[/bold] {people.n_users:,} users{values}; errors "
         f"are of {_UNITS[people.kind]}, squared, ± one standard error over the repeats."
     )
     lines = _lines(rows)

@@ -13,8 +13,8 @@ from packaging.requirements import Requirement
 
 from analyzer.settings import AnalyzerSettings
 from common.runtime.settings import ServiceSettings, load
-from deploy.docker.images import USUAL_BASE
-from deploy.docker.wheels import IMAGES, pins
+from deploy.docker.__main__ import USUAL_BASE
+from deploy.docker.engine import IMAGES
 from shuffler.settings import ShufflerSettings
 from user_agent.settings import UserAgentSettings
 
@@ -36,6 +36,14 @@ def _compose() -> dict[str, Any]:
     return read
 
 
+def _pins(file: str) -> dict[str, frozenset[str]]:
+    """Every pin of a lock, with its marker, and its hashes."""
+    lines = (_ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    pins = [line.split(" --hash=") for line in lines if line.strip()]
+    assert all(len(hashes) > 0 for _, *hashes in pins)
+    return {pin.strip(): frozenset(map(str.strip, hashes)) for pin, *hashes in pins}
+
+
 def test_the_base_that_is_pulled_is_the_one_that_the_images_are_made_of() -> None:
     """By name: a build that names none takes the Dockerfile's."""
     dockerfile = (_ROOT / "deploy" / "docker" / "Dockerfile").read_text(encoding="utf-8")
@@ -46,8 +54,7 @@ def test_the_base_that_is_pulled_is_the_one_that_the_images_are_made_of() -> Non
 @pytest.mark.parametrize("image", IMAGES)
 def test_an_image_has_packages_of_the_one_lock(image: str) -> None:
     """The same versions, the same markers and the same hashes as everything that is tested here."""
-    whole = pins((_ROOT / "requirements.lock").read_text(encoding="utf-8"))
-    part = pins((_ROOT / "deploy" / "docker" / f"{image}.lock").read_text(encoding="utf-8"))
+    whole, part = _pins("requirements.lock"), _pins(f"deploy/docker/{image}.lock")
 
     assert part
     assert part == {pin: whole.get(pin) for pin in part}
@@ -61,7 +68,7 @@ def test_a_partys_lock_pins_what_its_group_names(party: str) -> None:
     named: set[str] = set()
     for entry in groups[party]:
         named |= set(groups[entry["include-group"]]) if isinstance(entry, dict) else {entry}
-    locked = pins((_ROOT / "deploy" / "docker" / f"{party}.lock").read_text(encoding="utf-8"))
+    locked = _pins(f"deploy/docker/{party}.lock")
 
     assert named <= {pin.partition("==")[0] for pin in locked}
     assert named <= {Requirement(one).name for one in project["project"]["dependencies"]}

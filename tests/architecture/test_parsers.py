@@ -123,22 +123,14 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.audit.integrity.spool_file.locked": "what a shuffler stored that it plays itself",
     "deploy.audit.integrity.spool_file.written_anywhere": "what a shuffler stored that it plays "
     "itself",
-    "deploy.clients.local_cluster.Cluster.start_shuffler": "files that its own child wrote",
-    "deploy.clients.local_cluster.Cluster.start_user_agent": "files that its own child wrote",
+    "deploy.clients.local_cluster.Child.published": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",
-    "deploy.clients.local_cluster._last_line": "its own child's log, with errors=replace",
-    "deploy.docker.deployment.Deployment._read": "lines that compose reads; the others are kept as "
-    "they are",
+    "deploy.docker.deployment.Deployment._write": "lines for compose; others are kept as they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
-    "deploy.docker.images.Base.target": "what its own program printed in a base image that was "
-    "chosen by name",
-    "deploy.docker.private_engine._wait": "its own child's log, with errors=replace",
-    "deploy.docker.wheels.download": "this repository's locks",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
-    "deploy.load.sink.sink": "the authority's certificate that its own child wrote; gRPC reads it",
-    "deploy.load.target.serving": "the authority's certificate that its own child wrote; gRPC "
-    "reads it",
+    "deploy.load.users.seal": "envelopes that its own workers made",
+    "deploy.load.users.SealedUsers.save": "a signed task that is written",
     "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
     "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",

@@ -27,7 +27,7 @@ _BEFORE: Final = 2000
 _SEEDS: Final = (7, 8)
 """Choose the people; what they report is drawn anew each time."""
 _RESULT_SECONDS: Final = 120.0
-_BEGIN_SECONDS: Final = 60.0
+_BEGIN_SECONDS: Final = 180.0
 
 _LAST_WRITE: Final = (
     "import json, pathlib\n"

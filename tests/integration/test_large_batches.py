@@ -1,7 +1,8 @@
 """
 Batches larger than what may be held, each in a process of its own whose memory is looked at.
 
-Envelopes are not sealed and reports not opened here: `tests/benchmarks/large_batches.py` says why.
+Envelopes are not sealed and reports not opened here:
+`tests/benchmarks/bench_large_batches.py` says why.
 """
 
 import json
@@ -17,7 +18,7 @@ _MIB_OF_THE_PROGRAM = 160
 
 def _measured(party: str, n_reports: int, seconds: int) -> dict[str, Any]:
     """Run one case; a lost report, or a repeat that is not known, ends it."""
-    command = [sys.executable, "-m", "tests.benchmarks.large_batches", party, str(n_reports)]
+    command = [sys.executable, "-m", "tests.benchmarks.bench_large_batches", party, str(n_reports)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=seconds)
     assert 0 == done.returncode, done.stderr
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +14,14 @@ from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
 from common.task.task import Task
 from deploy.cli import app
-from deploy.clients.shuffler import ShufflerClient
-from deploy.load import prepared_file
 from deploy.load.behaviour import MISBEHAVING, Behaviour
-from deploy.load.connection import Destination
-from deploy.load.job import Job, Remote, execute
+from deploy.load.job import Job, execute
 from deploy.load.plan import Crowd, LoadPlan, Ramp
-from deploy.load.progress import Bars
-from deploy.load.report import as_json
+from deploy.load.report import Bars, as_json
 from deploy.load.run import Finished, run
-from deploy.load.sealing import prepare
-from deploy.load.tally import Tally
-from deploy.load.target import Target
+from deploy.load.sender import Tally
+from deploy.load.target import RunningServices
+from deploy.load.users import seal
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.services import Services
@@ -50,9 +47,20 @@ class Silent:
         self.told += tally.finished >= 0
 
 
+def _running(services: Services) -> RunningServices:
+    """The services with all their operators' files."""
+    folder = services.directory
+    return RunningServices(
+        shuffler=services.shuffler.address,
+        authority=folder / "tls" / "authority.pem",
+        analyzer=services.analyzer.address,
+        token_file=folder / "analyzer" / "operator.token",
+        shuffler_token_file=folder / "shuffler" / "operator.token",
+    )
+
+
 async def _load(
     services: Services,
-    folder: Path,
     plan: LoadPlan,
     *,
     n_users: int = _USERS,
@@ -60,30 +68,10 @@ async def _load(
     target_size: int = 0,
 ) -> Finished:
     signed = await services.publish(n_min=stored, target_size=target_size or stored)
-    prepare(
-        folder / "users",
-        signed,
-        crowd=Crowd(n_users=n_users, shares=_SHARES),
-        dataset_name="zipf:100",
-        seed=4,
-        processes=1,
-    )
-    prepared = prepared_file.read(folder / "users")
-    authority = (services.directory / "tls" / "authority.pem").read_bytes()
-    shuffler = ShufflerClient.connect(
-        services.shuffler.address,
-        services.directory / "tls" / "authority.pem",
-        services.directory / "shuffler" / "operator.token",
-    )
-    async with services.operator() as operator, shuffler:
-        target = Target(
-            kind="services",
-            to=Destination(address=services.shuffler.address, authority=authority),
-            signed=signed,
-            operator=operator,
-            shuffler=shuffler,
-        )
-        return await run(plan, target, prepared, Silent())
+    crowd = Crowd(n_users=n_users, shares=_SHARES, dataset="zipf:100")
+    users = seal(signed, crowd, seed=4, processes=1)
+    async with _running(services).connect(signed.digest()) as target:
+        return await run(plan, target, users, Silent())
 
 
 @pytest.mark.parametrize(
@@ -94,10 +82,10 @@ async def _load(
     ],
 )
 async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
-    services: Services, tmp_path: Path, plan: LoadPlan
+    services: Services, plan: LoadPlan
 ) -> None:
     """Malformed, oversized, repeated, conflicting, flooding and leaving users among honest ones."""
-    finished = await _load(services, tmp_path, plan)
+    finished = await _load(services, plan)
 
     assert [] == [row for row in finished.rows if not row.holds]
     assert finished.result is not None
@@ -111,12 +99,11 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
     assert '"counts_match": true' in dumps(as_json(finished))
 
 
-async def test_a_ramp_climbs_and_says_what_held(services: Services, tmp_path: Path) -> None:
+async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     """Two steps that any machine holds."""
     plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, seconds=1.0))
-    finished = await _load(services, tmp_path, plan, n_users=50, stored=1, target_size=100)
+    finished = await _load(services, plan, n_users=50, stored=1, target_size=100)
 
-    assert finished.verdict is not None
     assert [10, 20] == [step.offered for step in finished.steps]
     assert 30 == finished.n_users
     assert finished.counts_match
@@ -124,11 +111,11 @@ async def test_a_ramp_climbs_and_says_what_held(services: Services, tmp_path: Pa
 
 
 async def test_more_users_than_the_batch_takes_are_refused_before_any_is_sent(
-    services: Services, tmp_path: Path
+    services: Services,
 ) -> None:
     """The batch would close before the last of them, and nothing could be compared."""
     with pytest.raises(PlanError, match="close before the last"):
-        await _load(services, tmp_path, LoadPlan(), stored=100)
+        await _load(services, LoadPlan(), stored=100)
 
 
 class Sealing(Bars):
@@ -156,7 +143,6 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
 ) -> None:
     """With the shuffler's token that is seen before anybody is sealed; and that it has closed."""
     signed = await services.publish(n_min=1, target_size=target_size)
-    state = services.directory
     contributor = Contributor(Task.from_bytes(signed.task_bytes), signed.digest())
     request = shuffler_pb2.SubmitRequest(
         task_digest=signed.digest(), envelope=contributor.prepare(1, np.random.default_rng(1))
@@ -166,14 +152,9 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
     job = Job(
         kind="services",
         plan=LoadPlan(),
-        crowd=Crowd(n_users=5),
-        dataset_name="zipf:100",
-        remote=Remote(
-            shuffler=services.shuffler.address,
-            authority=state / "tls" / "authority.pem",
-            digest=signed.digest(),
-            shuffler_token_file=state / "shuffler" / "operator.token",
-        ),
+        crowd=Crowd(n_users=5, dataset="zipf:100"),
+        services=_running(services),
+        digest=signed.digest(),
     )
 
     if target_size == 1:
@@ -190,40 +171,19 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     services: Services, tmp_path: Path
 ) -> None:
     """By whoever holds both operators' tokens; and another task's file is refused."""
-    state, path = services.directory, tmp_path / "users"
+    path = tmp_path / "users"
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)
-    remote = {
-        "shuffler": services.shuffler.address,
-        "authority": state / "tls" / "authority.pem",
-        "analyzer": services.analyzer.address,
-        "token_file": state / "analyzer" / "operator.token",
-        "shuffler_token_file": state / "shuffler" / "operator.token",
-    }
-    plan = LoadPlan(mode="bulk")
     sealing = Job(
         kind="services",
-        plan=plan,
-        crowd=Crowd(n_users=30),
-        dataset_name="zipf:100",
-        remote=Remote(**remote, digest=signed.digest()),  # type: ignore[arg-type]  # as named
+        plan=LoadPlan(mode="bulk"),
+        crowd=Crowd(n_users=30, dataset="zipf:100"),
+        services=_running(services),
+        digest=signed.digest(),
         prepare=path,
     )
-    replaying = Job(
-        kind="services",
-        plan=plan,
-        crowd=None,
-        remote=Remote(**remote),  # type: ignore[arg-type]  # as named
-        replay=path,
-        close=True,
-    )
-    wrong = Job(
-        kind="services",
-        plan=plan,
-        crowd=None,
-        remote=Remote(**remote, digest=other.digest()),  # type: ignore[arg-type]  # as named
-        replay=path,
-    )
+    replaying = replace(sealing, digest=None, prepare=None, replay=path, close=True)
+    wrong = replace(replaying, digest=other.digest())
     with Bars(Console(quiet=True)) as bars:
         assert await execute(sealing, bars) is None
         with pytest.raises(SettingsError, match="prepared for another task"):

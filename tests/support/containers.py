@@ -1,6 +1,8 @@
 """The three services in containers, for tests: built, started, looked into, killed, loaded."""
 
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -9,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.docker.__main__ import USUAL_BASE
 from deploy.docker.deployment import Deployment
-from deploy.docker.engine import Engine, EngineError, SilentEngineError
-from deploy.docker.images import Base, build
-from deploy.docker.private_engine import private_engine
+from deploy.docker.engine import IMAGES, Engine, EngineError, SilentEngineError
+from tests.containers.private_engine import private_engine
+from tests.containers.wheels import OFFLINE, download
 
 TAG: Final = "test"
 PROJECT: Final = "shuffledp-test"
@@ -21,6 +24,8 @@ DATASET: Final = "ipums1940_city"
 ITEMS: Final = 915
 
 _HERE: Final = Path(__file__).parents[1] / "containers"
+_MADE: Final = ("shuffledp-base:bookworm", "shuffledp-builder:bookworm")
+"""What make_base.sh makes."""
 _STARTED: Final = time.monotonic()
 
 
@@ -55,15 +60,30 @@ class Images:
     """The four images under test."""
 
     engine: Engine
-    base: Base
+    base: str
+    builder: str
 
     @classmethod
     def built(cls, engine: Engine) -> "Images":
         """Build them of packages that this machine downloads, without a network."""
-        base = Base.choose(engine, say)
-        say(f"the base is {base.name}")
-        build(engine, base, TAG, say, from_host=True)
-        return cls(engine, base)
+        base = os.environ.get("SHUFFLEDP_BASE") or USUAL_BASE
+        images = cls(engine, base, os.environ.get("SHUFFLEDP_BUILDER") or base)
+        here = engine.run("image", "inspect", base, check=False).returncode == 0
+        if not here and engine.run("pull", base, check=False).returncode:
+            say(f"there is no {base}, and no registry: a base of Debian is made in its place")
+            environment = {**os.environ, **engine.environment}
+            subprocess.run([_HERE / "make_base.sh"], env=environment, check=True)
+            images = cls(engine, *_MADE)
+        say(f"the base is {images.base}")
+        download(engine, images.base)
+        for image in IMAGES:
+            images.build(image, f"shuffledp-{image}:{TAG}")
+            say(f"{image} is built")
+        return images
+
+    def build(self, image: str, name: str, *options: str) -> None:
+        """Build one of them under a name."""
+        self.engine.build(image, name, self.base, self.builder, *OFFLINE, *options)
 
     def python(self, image: str, program: str) -> Any:
         """Run a program in a new container of an image, and read the JSON that it prints."""
@@ -178,7 +198,7 @@ def values_of_users(deployment: Deployment, users: int, seed: int) -> list[int]:
         "import json\n"
         "import numpy as np\n"
         "from deploy.load.behaviour import assign\n"
-        "from deploy.load.sealing import draw_values\n"
+        "from deploy.load.users import draw_values\n"
         f"rng = np.random.default_rng({seed})\n"
         f"kinds = assign({users}, {{}}, rng)\n"
         f"values = draw_values('{DATASET}', kinds, {ITEMS}, rng)\n"

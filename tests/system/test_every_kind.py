@@ -23,7 +23,7 @@ from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.user_agent import send
 from deploy.datasets.sample_people import SamplePeople, sample_people
-from deploy.load.bulk import contribute_all
+from deploy.load.people import contribute_all
 from deploy.results.decoded_texts import decode_candidates
 from deploy.results.iteration import next_draft, read_iterated
 from deploy.results.result_json import as_json

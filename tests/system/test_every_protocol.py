@@ -14,7 +14,7 @@ from common.protocols import protocol_named, protocols_of
 from common.runtime.rpc import open_channel
 from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
-from deploy.load.bulk import contribute_all
+from deploy.load.people import contribute_all
 from deploy.planning.requirements import Requirements
 from deploy.planning.tight_design import tight_design
 from deploy.simulate.collection import count, release
@@ -51,7 +51,7 @@ async def _collect(cluster: Cluster, protocol: str) -> tuple[Task, np.ndarray, R
         signed = await operator.create_task(draft)
         authority = cluster.authority.read_bytes()
         async with open_channel(cluster.shuffler.address, "shuffler", authority) as channel:
-            outcomes = await contribute_all(values, signed, channel)
+            outcomes = await contribute_all(values.tolist(), signed, channel)
         assert {Outcome.STORED: _USERS} == dict(outcomes)
         result = await operator.wait_for_result(signed.digest())
     return Task.from_bytes(signed.task_bytes), np.bincount(values, minlength=size), result

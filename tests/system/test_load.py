@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,15 +10,14 @@ from rich.console import Console
 from common.messages.submission import Outcome
 from common.task.draft import TaskDraft
 from deploy.clients.local_cluster import Cluster
-from deploy.load import prepared_file
 from deploy.load.behaviour import assign, expected_answers, shares_from
 from deploy.load.job import Job, execute
 from deploy.load.plan import Crowd, LoadPlan, Mode
-from deploy.load.progress import Bars
+from deploy.load.report import Bars
 from deploy.load.run import Finished, run
-from deploy.load.sealing import prepare
-from deploy.load.tally import Tally
+from deploy.load.sender import Tally
 from deploy.load.target import serving
+from deploy.load.users import seal
 
 
 class Waiting:
@@ -36,7 +34,7 @@ class Waiting:
         self.acknowledged = max(self.acknowledged, tally.acknowledged)
 
 
-async def _under_kills(cluster: Cluster, folder: Path, plan: LoadPlan, n_users: int) -> Finished:
+async def _under_kills(cluster: Cluster, plan: LoadPlan, n_users: int) -> Finished:
     """Kill both services while users are coming, one after the other, and start them again."""
     shares = shares_from("0.1")
     kinds = assign(n_users, shares, np.random.default_rng(plan.seed))
@@ -53,17 +51,9 @@ async def _under_kills(cluster: Cluster, folder: Path, plan: LoadPlan, n_users: 
         shuffler_key=cluster.shuffler_key,
     )
     async with serving(cluster, draft) as target:
-        prepare(
-            folder / "users",
-            target.signed,
-            crowd=Crowd(n_users=n_users, shares=shares),
-            dataset_name="zipf:100",
-            seed=plan.seed,
-        )
-        watched = Waiting()
-        running = asyncio.create_task(
-            run(plan, target, prepared_file.read(folder / "users"), watched)
-        )
+        crowd = Crowd(n_users=n_users, shares=shares, dataset="zipf:100")
+        users, watched = seal(target.signed, crowd, seed=plan.seed), Waiting()
+        running = asyncio.create_task(run(plan, target, users, watched))
         while watched.acknowledged < stored / 4 and not running.done():
             await asyncio.sleep(0.02)
         address = cluster.shuffler.address
@@ -81,14 +71,14 @@ async def _under_kills(cluster: Cluster, folder: Path, plan: LoadPlan, n_users: 
     ("mode", "rate"), [("users", 60.0), pytest.param("bulk", 2000.0, marks=pytest.mark.slow)]
 )
 async def test_no_user_is_lost_when_services_are_killed(
-    cluster: Cluster, tmp_path: Path, mode: Mode, rate: float
+    cluster: Cluster, mode: Mode, rate: float
 ) -> None:
     """
     Everybody honest is acknowledged in the end, and counted once: what is not answered is sent
     again, the same bytes.
     """
     plan = LoadPlan(mode=mode, rate=rate, seed=2)
-    finished = await _under_kills(cluster, tmp_path, plan, n_users=int(12 * rate))
+    finished = await _under_kills(cluster, plan, n_users=int(12 * rate))
 
     assert [] == [row for row in finished.rows if not row.holds]
     assert finished.result is not None
@@ -106,7 +96,7 @@ async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode
     """
     job = Job(
         kind="local",
-        plan=LoadPlan(mode=mode, processes=2),
+        plan=LoadPlan(mode=mode),
         crowd=Crowd(n_users=20_000, shares=shares_from("0.1")),
     )
     with Bars(Console(quiet=True)) as bars:
@@ -116,6 +106,4 @@ async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode
     assert finished.result is not None
     assert [] == [row for row in finished.rows if not row.holds]
     assert 19_000 <= finished.result.n_users == finished.total.acknowledged
-    mse = finished.mse
-    assert mse is not None
-    assert 0.5 <= mse / finished.result.histogram.mse_theory <= 1.5
+    assert 0.5 <= finished.errors["mse_over_theory"] <= 1.5

@@ -14,16 +14,13 @@ from common.runtime.metrics_endpoint import MetricsEndpoint
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
-from deploy.load import prepared_file
-from deploy.load.connection import Destination
 from deploy.load.plan import Crowd, LoadPlan, Ramp
-from deploy.load.prepared_file import Prepared
 from deploy.load.report import as_json, show
-from deploy.load.run import GENERATOR, Finished, run
-from deploy.load.sealing import prepare
-from deploy.load.tally import Tally
+from deploy.load.run import Finished, run
+from deploy.load.sender import Destination, Tally
 from deploy.load.target import Target
-from deploy.load.usage import Taken, remote_source
+from deploy.load.usage import GENERATOR, Usage, remote_source
+from deploy.load.users import SealedUsers, seal
 from tests.support.clocks import ManualClock
 from tests.support.tasks import published
 
@@ -41,16 +38,13 @@ class Silent:
         """Do nothing."""
 
 
-def _prepared(folder: Path, n_users: int) -> Prepared:
+def _prepared(n_users: int) -> SealedUsers:
     case = published(domain_size=30, buckets=5, n_min=2, target_size=n_users)
-    crowd = Crowd(n_users=n_users)
-    path = folder / "users"
-    prepare(path, case.signed, crowd=crowd, dataset_name="zipf:30", seed=1, processes=1)
-    return prepared_file.read(path)
+    return seal(case.signed, Crowd(n_users=n_users, dataset="zipf:30"), seed=1, processes=1)
 
 
 def _target(
-    prepared: Prepared,
+    prepared: SealedUsers,
     *,
     operator: OperatorClient | None = None,
     shuffler: ShufflerClient | None = None,
@@ -65,13 +59,12 @@ def _target(
 
 
 async def _unanswered(
-    folder: Path,
     *,
     operator: OperatorClient | None = None,
     shuffler: ShufflerClient | None = None,
 ) -> Finished:
     """Run for two users, who give up, and for counts that do not come."""
-    prepared = _prepared(folder, 2)
+    prepared = _prepared(2)
     target = _target(prepared, operator=operator, shuffler=shuffler)
     return await run(LoadPlan(patience=0.0), target, prepared, Silent(), result_seconds=0.1)
 
@@ -91,11 +84,11 @@ def _token(folder: Path) -> Path:
     ],
 )
 async def test_a_ramp_does_not_hold_where_every_user_gave_up(
-    tmp_path: Path, plan: dict[str, Any]
+    plan: dict[str, Any],
 ) -> None:
     """Nobody was answered, all waited, and their waits are told."""
     ramp = Ramp(first=40, last=80, steps=2, seconds=0.5)
-    prepared = _prepared(tmp_path, 61)
+    prepared = _prepared(61)
     finished = await run(
         LoadPlan(ramp=ramp, patience=0.0, **plan), _target(prepared), prepared, Silent()
     )
@@ -103,15 +96,13 @@ async def test_a_ramp_does_not_hold_where_every_user_gave_up(
     [step] = finished.steps
     assert (20, 0.0) == (step.given_up, step.achieved)
     assert step.p99 > 0
-    assert finished.verdict is not None
-    assert finished.verdict.held is None
-    assert "20 users gave up" == finished.verdict.reason
+    assert "20 users gave up" == step.broken_by
 
 
 async def test_a_run_whose_counts_do_not_come_tells_the_rest(tmp_path: Path) -> None:
     """What the users saw; and what was awaited, and for how long."""
     async with ShufflerClient.connect(_NOWHERE, None, _token(tmp_path)) as shuffler:
-        finished = await _unanswered(tmp_path, shuffler=shuffler)
+        finished = await _unanswered(shuffler=shuffler)
 
     assert (2, 2) == (finished.n_users, finished.total.given_up)
     told = as_json(finished)
@@ -125,41 +116,43 @@ async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
 ) -> None:
     """As a table or as JSON; the command ends with what was awaited, and for how long."""
     async with OperatorClient.connect(_NOWHERE, None, _token(tmp_path)) as operator:
-        finished = await _unanswered(tmp_path, operator=operator)
+        finished = await _unanswered(operator=operator)
     with pytest.raises(PeerError, match=r"the analyzer's result .* within 0\.1 seconds"):
         tell(finished, json=json)
 
     assert ('"users_given_up": 2' if json else "users acknowledged") in capsys.readouterr().out
 
 
-async def test_a_page_of_metrics_that_never_comes_is_told(tmp_path: Path) -> None:
+async def test_a_page_of_metrics_that_never_comes_is_told() -> None:
     """Of two services one is asked at another path; the other's page comes, and is not told."""
-    prepared = _prepared(tmp_path, 2)
+    prepared = _prepared(2)
 
     async def page() -> bytes:
         return b"shuffledp_process_cpu_seconds_total 1\nshuffledp_process_resident_memory_bytes 2\n"
 
     endpoint = await MetricsEndpoint.start("127.0.0.1:0", page, ManualClock().elapsed)
-    pages = {
-        "shuffler": f"http://{endpoint.address}/metrics",
-        "analyzer": f"http://{endpoint.address}/other",
-    }
-    target = replace(_target(prepared), source=remote_source(pages), parties=tuple(pages))
+    pages = [
+        f"shuffler=http://{endpoint.address}/metrics",
+        f"analyzer=http://{endpoint.address}/other",
+    ]
+    target = replace(
+        _target(prepared), sources=(remote_source(pages),), metered=("shuffler", "analyzer")
+    )
     finished = await run(LoadPlan(patience=0.0), target, prepared, Silent())
     await endpoint.stop()
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
     [note] = finished.notes
-    assert note.startswith("No page of metrics came from analyzer")
+    assert note.startswith("The usage of analyzer is unknown")
 
 
-async def test_what_services_say_steers_no_terminal(tmp_path: Path) -> None:
+async def test_what_services_say_steers_no_terminal() -> None:
     """In causes of failures, in notes, and in names: neither escapes nor markup."""
-    prepared = _prepared(tmp_path, 2)
+    prepared = _prepared(2)
     finished = await run(LoadPlan(patience=0.0), _target(prepared), prepared, Silent())
     hostile = "\x1b]0;x\x07[bold red]\u202e"
     finished.total.refusals[hostile] += 1
-    finished.usage[hostile] = Taken()
+    finished.usage[hostile] = Usage()
     finished.notes.append(hostile)
     written = io.StringIO()
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from common.messages.guarantee import REPLACE_ONE, Guarantee
 from common.messages.ledger_entry import verify
 from common.messages.task_summary import TaskState
-from deploy.load.progress import Bars
-from deploy.load.tally import Tally
+from deploy.load.report import Bars
+from deploy.load.sender import Tally
 from deploy.results import ledger
 from deploy.tasks import population_budgets, task_view
 from deploy.tasks.guarantee_table import print_guarantees
@@ -113,6 +113,7 @@ def test_a_load_run_s_count_and_time_are_read_on_80_columns() -> None:
     with Bars(console) as bars:
         bars.begins("Shuffling, opening, estimating", 1_000_000)
         bars.sees(tally)
+        bars.finish()
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
     assert "Shuffling, opening, estimating" in shown

@@ -1,8 +1,8 @@
 """
 A docker service for one run, where docker is installed and its service is not running.
 
-It lives in a network namespace of its own: its bridges, its firewall rules and its forwarding are
-the namespace's, and go with it. The machine's own network is left as it is.
+It has a network namespace of its own: bridges, firewall rules and forwarding end with it, and the
+machine's own network stays as it is.
 """
 
 import os
@@ -57,7 +57,7 @@ def _start(home: Path) -> subprocess.Popen[bytes]:
     ]
     begin = 'ip link set lo up; exec dockerd "$@"'
     with (home / "log").open("wb") as log:
-        return subprocess.Popen(  # noqa: S603  # all of it stands here
+        return subprocess.Popen(  # all of it stands here
             ["unshare", "--net", "--mount", "sh", "-c", begin, "dockerd", *options],  # noqa: S607
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -5,7 +5,7 @@
 # the Dockerfile builds and the services run, and are not for anybody else's machine. Do not push
 # them.
 #
-# Usage: deploy/docker/make_base.sh    MIRROR=URL names another mirror than this machine's own
+# Usage: tests/containers/make_base.sh    MIRROR=URL names another mirror than this machine's own
 set -eu
 
 SUITE=bookworm

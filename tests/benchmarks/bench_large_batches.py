@@ -1,13 +1,13 @@
 """
-What a large batch takes of shuffler and analyzer: seconds, and memory at its peak.
+The cost of a large batch at the shuffler and at the analyzer: seconds and peak memory.
 
-Everything is as in the services but for one thing: nothing is sealed and nothing opened, which
-`ingest` and `opening` measure, and which would take longer than all that is looked at here. Each
-case runs in a process of its own. Run as `python -m tests.benchmarks.large_batches`, or with a case
-and a number of reports for that case in this very process.
+As in the services, but nothing is sealed and nothing opened, which other benchmarks measure and
+which would take longer than all the rest. Each case runs in a process of its own:
+`python -m tests.benchmarks.bench_large_batches CASE REPORTS` prints its figures as JSON.
 """
 
 import asyncio
+import json
 import subprocess
 import sys
 import tempfile
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pytest
 
 from common.crypto.suites import SUITES
 from common.mechanisms.registry import mechanism_of
@@ -25,7 +26,7 @@ from common.messages.submission import Outcome
 from common.task.task import SUBMISSION_ID_BYTES
 from shuffler.storage.group import form_group
 from shuffler.storage.submissions import Arrival
-from tests.benchmarks.measure import line
+from tests.benchmarks.conftest import Best, Line
 from tests.support.analyzer_core import AnalyzerCore
 from tests.support.analyzers import CountingAnalyzer, word_sum
 from tests.support.memory import peak_bytes
@@ -56,7 +57,7 @@ class _Stopwatch:
         return self._since - since
 
 
-async def _shuffle(n_users: int, folder: Path) -> None:
+async def _shuffle(n_users: int, folder: Path) -> dict[str, float]:
     """Take so many submissions of one report, restart, permute and deliver."""
     case = published(n_min=n_users, target_size=n_users + 1, deadline=2_000_000_000, **_TASK)
     digest, task = case.signed.digest(), case.task
@@ -100,21 +101,21 @@ async def _shuffle(n_users: int, folder: Path) -> None:
     await shuffler.deliveries.advance()
     if (n_users, sent % 2**64) != (analyzer.n_reports, analyzer.checksum):
         raise RuntimeError("a report was lost")
-    line(
-        "large batch at the shuffler",
-        reports=n_users,
-        ingest_s=ingested,
-        restart_s=restarted,
-        permute_s=permuted,
-        of_which_permutation_s=(await shuffler.collection.status(digest)).shuffle_seconds,
-        deliver_s=watch.lap(),
-        ingest_peak_mib=ingest_peak / 2**20,
-        peak_mib=peak_bytes() / 2**20,
-    )
+    figures = {
+        "reports": n_users,
+        "ingest_s": ingested,
+        "restart_s": restarted,
+        "permute_s": permuted,
+        "of_which_permutation_s": (await shuffler.collection.status(digest)).shuffle_seconds,
+        "deliver_s": watch.lap(),
+        "ingest_peak_mib": ingest_peak / 2**20,
+        "peak_mib": peak_bytes() / 2**20,
+    }
     shuffler.spool.close()
+    return figures
 
 
-async def _restart(n_users: int, folder: Path) -> None:
+async def _restart(n_users: int, folder: Path) -> dict[str, float]:
     """Start on so many undelivered submissions that came one by one, a hundred at the same time."""
     case = published(n_min=n_users, target_size=n_users + 1, **_TASK)
     digest, task = case.signed.digest(), case.task
@@ -143,18 +144,18 @@ async def _restart(n_users: int, folder: Path) -> None:
     started = watch.lap()
     if await shuffler.spool.append(arrivals[0]) != [[Outcome.REPEATED]]:
         raise RuntimeError("a submission was forgotten")
-    line(
-        "restart of the shuffler",
-        submissions=n_users,
-        ingest_s=ingested,
-        restart_s=started + watch.lap(),
-        of_which_start_s=started,
-        peak_mib=peak_bytes() / 2**20,
-    )
+    figures = {
+        "submissions": n_users,
+        "ingest_s": ingested,
+        "restart_s": started + watch.lap(),
+        "of_which_start_s": started,
+        "peak_mib": peak_bytes() / 2**20,
+    }
     shuffler.spool.close()
+    return figures
 
 
-async def _release(n_reports: int, folder: Path) -> None:
+async def _release(n_reports: int, folder: Path) -> dict[str, float]:
     """Receive a batch of so many reports, take it in and release the result."""
     analyzer = AnalyzerCore(folder)
     await analyzer.start()
@@ -185,32 +186,35 @@ async def _release(n_reports: int, folder: Path) -> None:
     result = await analyzer.releases.result(signed.digest())
     if (n_reports, 0) != (result.n_reports, sum(result.refused.values())):
         raise RuntimeError("a report was lost")
-    line(
-        "large batch at the analyzer",
-        reports=n_reports,
-        stage_s=staged,
-        release_s=released,
-        of_which_intake_s=result.open_seconds,
-        stage_peak_mib=stage_peak / 2**20,
-        peak_mib=peak_bytes() / 2**20,
-    )
+    figures = {
+        "reports": n_reports,
+        "stage_s": staged,
+        "release_s": released,
+        "of_which_intake_s": result.open_seconds,
+        "stage_peak_mib": stage_peak / 2**20,
+        "peak_mib": peak_bytes() / 2**20,
+    }
     await analyzer.stop()
+    return figures
 
 
 _CASES: Final = {"shuffler": _shuffle, "restart": _restart, "analyzer": _release}
 
 
-def main(arguments: list[str]) -> None:
-    """Run one case here, or each in a child."""
-    if arguments:
-        case, count = arguments
-        with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(_CASES[case](int(count), Path(folder)))
-        return
-    for case in _CASES:
-        command = [sys.executable, "-m", "tests.benchmarks.large_batches", case, str(_USUAL)]
-        subprocess.run(command, check=True)  # this very program
+def main(case: str, count: str) -> None:
+    """Run one case in this process, and print its figures."""
+    with tempfile.TemporaryDirectory() as folder:
+        print(json.dumps(asyncio.run(_CASES[case](int(count), Path(folder)))))
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_large_batches(case: str, best: Best, line: Line) -> None:
+    """A million reports, in a process whose memory is measured."""
+    command = [sys.executable, "-m", "tests.benchmarks.bench_large_batches", case, str(_USUAL)]
+    printed: list[str] = []
+    best(1, lambda: printed.append(subprocess.check_output(command, text=True)))
+    line(f"large batch: {case}", **json.loads(printed[0].splitlines()[-1]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

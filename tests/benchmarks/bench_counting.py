@@ -1,0 +1,97 @@
+"""Decoding, permuting and inclusion proofs of large batches, against the bare operations."""
+
+import hashlib
+from typing import Final
+
+import numpy as np
+import pytest
+
+from common.crypto.merkle import SALT_BYTES, Tree, leaves_of, salt_all, sorted_leaves
+from common.crypto.randomness import secure_generator
+from common.crypto.receipt import receipt_holds, sign_receipt
+from common.crypto.signing import SigningIdentity
+from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
+from common.mechanisms.weights import ResponseWeights
+from common.task_digest import TaskDigest
+from shuffler.permutation import permute
+from tests.benchmarks.conftest import Best, Line, best_of
+
+_ITEMS: Final = 41_270
+_DECODED: Final = 2_000_000
+_DRAWN: Final = 10_000_000
+_MOVED: Final = 2_000_000
+_HASHED: Final = 1_000_000
+_SIZE: Final = 60
+"""Bytes of a sealed report."""
+_RECEIPTS: Final = 1000
+
+
+@pytest.mark.parametrize("buckets", [3, 5, 17, 53, 101, 211, 1009])
+def test_decoding(buckets: int, best: Best, line: Line) -> None:
+    """Two million reports over 41,270 items; one pass of `np.bincount` reads each report once."""
+    rng, weights = np.random.default_rng(1), ResponseWeights.for_epsilon(4.0)
+    mechanism = LocalHashing(_ITEMS, family_for(_ITEMS, buckets), weights, b"n" * 32)
+    reports = mechanism.dummies(_DECODED, rng)
+    cells = mechanism.tally(reports)
+    mechanism.support_counts(cells)
+    spread = rng.choice(len(cells), _DECODED, p=cells / cells.sum())
+    bincount = best_of(7, lambda: np.bincount(spread, minlength=len(cells)))
+    histogram = best(7, lambda: mechanism.tally(reports))
+    transform = best_of(7, lambda: mechanism.support_counts(cells))
+    line(
+        "decoding",
+        buckets=buckets,
+        digits=mechanism.family.t,
+        reports=_DECODED,
+        items=_ITEMS,
+        bincount_ms=1e3 * bincount,
+        histogram_over_bincount=histogram / bincount,
+        transform_over_histogram=transform / histogram,
+    )
+
+
+def test_permuting(best: Best, line: Line) -> None:
+    """Orders by ChaCha20 against numpy's PCG64, over the same random reads."""
+    ours, theirs = secure_generator(), np.random.default_rng(1)
+    numpy_s = best_of(5, lambda: theirs.permutation(_DRAWN))
+    drawn = best(5, lambda: ours.permutation(_DRAWN))
+    line("permuting", reports=_DRAWN, numpy_s=numpy_s, over_numpy=drawn / numpy_s)
+
+
+def test_permuting_reports(best: Best, line: Line) -> None:
+    """Sealed reports moved into a drawn order."""
+    ours, theirs = secure_generator(), np.random.default_rng(1)
+    reports = theirs.integers(0, 256, (_MOVED, _SIZE), dtype=np.uint8)
+    numpy_s = best_of(5, lambda: reports[theirs.permutation(_MOVED)])
+    moved = best(5, lambda: permute(reports, ours))
+    name = "permuting with 60-byte reports"
+    line(name, reports=_MOVED, numpy_s=numpy_s, over_numpy=moved / numpy_s)
+
+
+def test_leaves(best: Best, line: Line) -> None:
+    """Hashes of reports against SHA-256 of the same bytes in one piece."""
+    sealed = np.random.default_rng(1).bytes(_HASHED * _SIZE)
+    one = best_of(3, lambda: hashlib.sha256(sealed).digest())
+    each = best(3, lambda: leaves_of(sealed, _SIZE))
+    line("leaves", reports=_HASHED, s=each, over_one_piece=each / one)
+
+
+def test_prefix_tree(best: Best, line: Line) -> None:
+    """The salted tree over ten million reports."""
+    collected = bytearray(np.random.default_rng(1).bytes(32 * _DRAWN))
+    salt = best_of(1, lambda: salt_all(collected, bytes(SALT_BYTES)))
+    sort = best_of(1, lambda: sorted_leaves(collected))
+    rows = sorted_leaves(collected)
+    tree = best(3, lambda: Tree(rows))
+    line("prefix tree", reports=_DRAWN, salt_s=salt, sort_s=sort, tree_s=tree)
+
+
+def test_receipts(best: Best, line: Line) -> None:
+    """One signature, and its verification."""
+    identity, digest, envelope = SigningIdentity.generate(), TaskDigest(bytes(32)), bytes(200)
+    public, receipt = identity.public_identity(), sign_receipt(identity, digest, envelope)
+    sign = best(3, lambda: [sign_receipt(identity, digest, envelope) for _ in range(_RECEIPTS)])
+    verify = best_of(
+        3, lambda: [receipt_holds(public, digest, envelope, receipt) for _ in range(_RECEIPTS)]
+    )
+    line("receipt", sign_us=1e6 * sign / _RECEIPTS, verify_us=1e6 * verify / _RECEIPTS)

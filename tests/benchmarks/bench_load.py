@@ -1,0 +1,88 @@
+"""
+The load generator against a sink, beside the services: is the generator what is measured?
+
+The same kind of sealed submissions goes to a sink, which stores nothing, and to the shuffler, in
+turns within one run. In bulk the generator must be at least three times as fast as the services.
+Where every user has a connection, most of the work is TLS, which costs both ends alike.
+"""
+
+import asyncio
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from common.messages.submission import Outcome
+from deploy.clients.local_cluster import Cluster
+from deploy.load.plan import Crowd, LoadPlan, Mode
+from deploy.load.run import run
+from deploy.load.sender import Tally
+from deploy.load.target import RunningServices, Target, sink
+from deploy.load.users import SealedUsers, seal
+from tests.benchmarks.conftest import Best, Line
+from tests.support.children import publish
+
+_ROUNDS: Final = 3
+_USERS: Final[dict[Mode, int]] = {"bulk": 20_000, "users": 1_000}
+"""In each round; the first round of each end is not counted."""
+
+
+class _Silent:
+    """An `Observer` that shows nothing."""
+
+    def begins(self, what: str, users: int | None) -> None:
+        """Do nothing."""
+
+    def sees(self, tally: Tally) -> None:
+        """Do nothing."""
+
+
+async def _rate(target: Target, plan: LoadPlan, users: SealedUsers, part: slice) -> float:
+    """Send some of the users, and return how many were stored a second: all must be."""
+    some = replace(
+        users,
+        kinds=users.kinds[part],
+        values=users.values[part],
+        envelopes=users.envelopes[part],
+    )
+    finished = await run(plan, target, some, _Silent())
+    assert {Outcome.STORED: some.n_users} == finished.total.answers, finished.total.failures
+    return finished.seen.per_second(finished.seen.answered)
+
+
+async def _measure(folder: Path, mode: Mode) -> list[tuple[float, float]]:
+    """Return rates into a sink and into the shuffler."""
+    each, plan = _USERS[mode], LoadPlan(mode=mode)
+    async with Cluster(folder / "services") as cluster:
+        signed = await publish(cluster, 2 * (_ROUNDS + 1) * each)
+        crowd = Crowd(n_users=(_ROUNDS + 1) * each, dataset="uniform:50")
+        users = seal(signed, crowd, seed=1)
+        services = RunningServices(shuffler=cluster.shuffler.address, authority=cluster.authority)
+        async with (
+            services.connect(signed.digest()) as shuffler,
+            sink(signed, folder) as nothing,
+        ):
+            parts = [slice(start, start + each) for start in range(0, users.n_users, each)]
+            return [
+                (
+                    await _rate(nothing, plan, users, part),
+                    await _rate(shuffler, plan, users, part),
+                )
+                for part in parts
+            ][1:]
+
+
+@pytest.mark.parametrize("mode", _USERS)
+def test_load(mode: Mode, tmp_path: Path, best: Best, line: Line) -> None:
+    """Both ends in turns."""
+    rates: list[tuple[float, float]] = []
+    best(1, lambda: rates.extend(asyncio.run(_measure(tmp_path, mode))))
+    line(
+        f"load in {'bulk' if mode == 'bulk' else 'connections of their own'}",
+        submissions=_ROUNDS * _USERS[mode],
+        into_a_sink_per_second=statistics.median(rate[0] for rate in rates),
+        stored_per_second=statistics.median(rate[1] for rate in rates),
+        generator_over_services=statistics.median(rate[0] / rate[1] for rate in rates),
+    )

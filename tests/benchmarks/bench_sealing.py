@@ -1,0 +1,122 @@
+"""Sealing and opening: every suite, the analyzer's intake, and people prepared many at a time."""
+
+import time
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from analyzer.intake import take_in
+from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
+from common.crypto.hpke_pool import HpkePool, open_each, seal_each
+from common.crypto.suites import DEFAULT_SUITE, SUITES
+from common.mechanisms.registry import mechanism_of
+from common.task.task import SUBMISSION_ID_BYTES
+from common.task_digest import TaskDigest
+from deploy.load.people import GroupContributor
+from tests.benchmarks.conftest import Best, Line, best_of
+from tests.support.tasks import published
+from user_agent.contribution import Contributor
+
+_REPORT_BYTES: Final = 12
+_SEALS: Final = 5_000
+_OPENED: Final = 40_000
+_CHUNK: Final = 1000
+_PEOPLE: Final = 1000
+
+
+def _seconds_of_suite(suite: str) -> tuple[float, float]:
+    """Seconds to seal and to open."""
+    context, plain = report_context(TaskDigest(bytes(32))), bytes(_SEALS * _REPORT_BYTES)
+    key = HpkePrivateKey.generate(suite)
+    sealing = partial(seal_each, key.public_key(), plain, _REPORT_BYTES, context)
+    sealed = sealing()
+    opening = partial(open_each, key, sealed, len(sealed) // _SEALS, context)
+    assert plain == opening().plaintexts
+    return best_of(3, sealing), best_of(3, opening)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_suites(suite: str, best: Best, line: Line) -> None:
+    """One core, as a ratio of the default suite's rate of the same moment."""
+    default = _seconds_of_suite(DEFAULT_SUITE)
+    found: list[tuple[float, float]] = []
+    best(1, lambda: found.append(_seconds_of_suite(suite)))
+    [(sealing, opening)] = found
+    line(
+        "suites",
+        suite=suite,
+        seals_per_second=_SEALS / sealing,
+        opens_per_second=_SEALS / opening,
+        sealing_over_default=default[0] / sealing,
+        opening_over_default=default[1] / opening,
+    )
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_opening(processes: int, best: Best, line: Line) -> None:
+    """The analyzer's open-and-count beside a bare loop on one core, and raw X25519 exchanges."""
+    case = published(domain_size=915, buckets=53)
+    digest, mechanism = case.signed.digest(), mechanism_of(case.task)
+    seal = case.analyzer_key.public_key().sealer(report_context(digest))
+    sealed = [seal(r.tobytes()) for r in mechanism.dummies(_OPENED, np.random.default_rng(1))]
+    chunks = [b"".join(sealed[at : at + _CHUNK]) for at in range(0, _OPENED, _CHUNK)]
+    suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+    private = X25519PrivateKey.from_private_bytes(case.analyzer_key.private_bytes())
+    public, info = private.public_key(), report_context(digest).info()
+    pool = HpkePool(processes)
+
+    def count() -> None:
+        intake = take_in(chunks, case.task, digest, mechanism, pool=pool, key=case.analyzer_key)
+        assert _OPENED == intake.counted
+
+    count()  # starts the workers
+    exchange = best_of(3, lambda: [private.exchange(public) for _ in range(_OPENED // 4)])
+    bare = best_of(3, lambda: [suite.decrypt(one, private, info) for one in sealed])
+    counted = best(3, count)
+    pool.close()
+    line(
+        "opening",
+        processes=processes,
+        reports=_OPENED,
+        bare_decrypts_per_second=_OPENED / bare,
+        rate_over_bare_loop=bare / counted,
+        rate_over_raw_x25519=4 * exchange / counted,
+    )
+
+
+@pytest.mark.benchmark(timer=time.process_time)
+def test_preparing_many_costs_little_more_than_their_seals(best: Best, line: Line) -> None:
+    """At most 1.1 times, in processor time: two reports a person and an envelope are sealed."""
+    case = published(domain_size=915, buckets=53, dummies_per_user=1)
+    task, digest, rng = case.task, case.signed.digest(), np.random.default_rng(1)
+    values = rng.integers(0, task.domain_size, _PEOPLE).tolist()
+    group, device = GroupContributor(task, digest), Contributor(task, digest)
+    report = HpkePublicKey(task.suite, task.analyzer_key).sealer(report_context(digest))
+    envelope = HpkePublicKey(task.suite, task.shuffler_key).sealer(envelope_context(digest))
+    plain = bytes(task.mechanism.report_bytes)
+    inside = bytes(SUBMISSION_ID_BYTES + task.reports_per_user * task.sealed_report_bytes)
+
+    def seals() -> None:
+        for _ in range(_PEOPLE):
+            for _ in range(task.reports_per_user):
+                report(plain)
+            envelope(inside)
+
+    clock = time.process_time
+    alone = best_of(3, lambda: [device.prepare(value, rng) for value in values], clock)
+    least = best_of(7, seals, clock)
+    together = best(7, lambda: group.prepare(values, rng))
+    least = min(least, best_of(7, seals, clock))  # of the same moment
+    line(
+        "preparing people",
+        one_by_one_us=1e6 * alone / _PEOPLE,
+        together_us=1e6 * together / _PEOPLE,
+        seals_us=1e6 * least / _PEOPLE,
+        one_by_one_over_seals=alone / least,
+        together_over_seals=together / least,
+    )
+    assert together <= 1.1 * least

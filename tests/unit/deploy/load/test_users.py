@@ -1,0 +1,245 @@
+"""Simulated users: drawn as devices draw, sealed by their behaviour, kept in a file."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from common.crypto.hpke import envelope_context, report_context
+from common.errors import SettingsError, TaskError, ValueRangeError
+from common.mechanisms.base import is_null
+from common.mechanisms.registry import mechanism_of, randomizer_of
+from common.messages.submission import unpack
+from common.protocols import protocols_of
+from common.task.task import Task
+from common.task_digest import TaskDigest
+from deploy.datasets.choice import dataset
+from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour
+from deploy.load.people import GroupContributor
+from deploy.load.plan import Crowd
+from deploy.load.users import SealedUsers, draw_values, seal
+from tests.support.kind_tasks import VALUES, kind_task
+from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
+from tests.support.tasks import PublishedTask, published
+from user_agent.contribution import Contributor
+
+_PEOPLE = 300
+_ITEM = 1
+_DIGEST = TaskDigest(bytes(32))
+_ALL = {kind: 1 / 7 for kind in Behaviour if kind}
+_ITEM_PROTOCOLS = ("murs", "mixdump", "od-hp", "aue")
+_OTHERS = ("rappor", *(protocols_of(kind)[0] for kind in ("mean", "vector", "key-value")))
+
+
+def _opened(task: Task, envelopes: list[bytes]) -> NDArray[np.void]:
+    """All reports, by user and place: shape (users, reports of each)."""
+    size, found = task.sealed_report_bytes, []
+    for envelope in envelopes:
+        inner = unpack(SHUFFLER_KEY.open(envelope, envelope_context(_DIGEST)), task).sealed_reports
+        found += [
+            ANALYZER_KEY.open(inner[start : start + size], report_context(_DIGEST))
+            for start in range(0, len(inner), size)
+        ]
+    reports = np.frombuffer(b"".join(found), dtype=randomizer_of(task).report_dtype)
+    return reports.reshape(len(envelopes), -1)
+
+
+def _classes(task: Task, reports: NDArray[np.void]) -> NDArray[np.int64]:
+    """Sort reports into classes: null, else support of the one value, or a hash of the bytes."""
+    flat = reports.ravel()
+    if task.kind == "categorical":
+        found = 1 + mechanism_of(task).supports(flat, _ITEM).astype(np.int64)
+    else:
+        found = np.array([1 + zlib.crc32(report.tobytes()) % 8 for report in flat])
+    found[is_null(flat)] = 0
+    return found.reshape(reports.shape)
+
+
+def _p_value(one: NDArray[np.int64], other: NDArray[np.int64]) -> float:
+    """Compare two samples of classes; those seen fewer than 20 times are taken together."""
+    top = 1 + int(max(one.max(), other.max()))
+    table = np.array([np.bincount(sample, minlength=top) for sample in (one, other)])
+    rare = table.sum(axis=0) < 20
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    table = table[:, table.sum(axis=0) > 0]
+    return float(stats.chi2_contingency(table).pvalue) if table.shape[1] > 1 else 1.0
+
+
+@pytest.mark.parametrize("name", [*_ITEM_PROTOCOLS, *_OTHERS])
+def test_groups_are_drawn_as_devices_draw(name: str) -> None:
+    """
+    Opened with both keys, at each place, and over each person's reports together.
+
+    Every law of dummies and every kind of value: some 50 comparisons at 1e-8 each. Seed 3; fails
+    by chance with probability below 1e-6 over seeds.
+    """
+    task = protocol_task(name) if name in _ITEM_PROTOCOLS else kind_task(name)
+    value = _ITEM if task.kind == "categorical" else VALUES[task.kind]
+    rng = np.random.default_rng(3)
+    device, group = Contributor(task, _DIGEST), GroupContributor(task, _DIGEST)
+    alone = _classes(task, _opened(task, [device.prepare(value, rng) for _ in range(_PEOPLE)]))
+    together = _classes(task, _opened(task, group.prepare([value] * _PEOPLE, rng)))
+
+    for place in range(task.reports_per_user):
+        assert _p_value(alone[:, place], together[:, place]) > 1e-8
+    assert _p_value((alone == 0).sum(axis=1), (together == 0).sum(axis=1)) > 1e-8
+    assert _p_value(alone.sum(axis=1), together.sum(axis=1)) > 1e-8
+
+
+def test_a_group_keeps_each_persons_value_and_id() -> None:
+    """Reports without noise, in the order of people; of nobody there is nothing."""
+    task = protocol_task("puredump")
+    group, rng = GroupContributor(task, _DIGEST), np.random.default_rng(1)
+    values, ids = [5, 0, 29], [bytes([user]) * 16 for user in range(3)]
+    envelopes = group.prepare(values, rng, ids)
+    supported = mechanism_of(task).supports
+
+    for value, reports in zip(values, _opened(task, envelopes), strict=True):
+        assert supported(reports[~is_null(reports)], value).any()
+    plaintexts = [SHUFFLER_KEY.open(one, envelope_context(_DIGEST)) for one in envelopes]
+    assert ids == [unpack(one, task).submission_id for one in plaintexts]
+    assert 3 == len({*group.prepare(values, rng)})
+    assert [] == group.prepare([], rng)
+    with pytest.raises(ValueRangeError):
+        group.prepare([1, 30], rng)
+
+
+@pytest.fixture(scope="module")
+def case() -> PublishedTask:
+    """A task of 30 items, and its keys."""
+    return published(domain_size=30, buckets=5, target_size=100)
+
+
+@pytest.fixture(scope="module")
+def users(case: PublishedTask) -> SealedUsers:
+    """Seven users, one of each behaviour."""
+    crowd = Crowd(n_users=7, shares=_ALL, dataset="zipf:30")
+    return seal(case.signed, crowd, seed=3, processes=1)
+
+
+@pytest.fixture(scope="module")
+def file(users: SealedUsers, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """They in a file."""
+    path = tmp_path_factory.mktemp("prepared") / "users"
+    users.save(path)
+    return path
+
+
+def test_a_file_is_read_as_it_was_written(users: SealedUsers, file: Path) -> None:
+    """Task, behaviours, values and envelopes; readable by its owner only."""
+    read = SealedUsers.load(file)
+
+    assert users.signed == read.signed
+    for name in ("kinds", "values", "envelopes"):
+        np.testing.assert_array_equal(getattr(users, name), getattr(read, name))
+    assert 0o600 == file.stat().st_mode & 0o777
+    assert 1.0 == pytest.approx(read.truth(7, 30).sum())
+
+
+def test_each_behaviour_sends_its_submissions(case: PublishedTask, users: SealedUsers) -> None:
+    """Honest envelopes open, both of a conflict under one id; malformed and longer ones do not."""
+    sent = {Behaviour(kind): users.submissions(user) for user, kind in enumerate(users.kinds)}
+    context, size = envelope_context(case.signed.digest()), case.task.envelope_bytes
+
+    assert [1, 2, FLOOD, 2, 1, 1, 0] == [len(sent[kind]) for kind in Behaviour]
+    for kind in (Behaviour.DUPLICATE, Behaviour.FLOODING):
+        assert 1 == len({*sent[kind]})
+    counted = [*sent[Behaviour.HONEST], sent[Behaviour.FLOODING][0], *sent[Behaviour.CONFLICT]]
+    opened = [unpack(case.shuffler_key.open(one, context), case.task) for one in counted]
+    assert 3 == len({one.submission_id for one in opened})
+    assert 4 == len({one.sealed_reports for one in opened})
+    assert [size, size + 64] == [
+        len(sent[kind][0]) for kind in (Behaviour.MALFORMED, Behaviour.OVERSIZED)
+    ]
+    with pytest.raises(Exception, match="does not open"):
+        case.shuffler_key.open(sent[Behaviour.MALFORMED][0], context)
+
+
+def test_envelopes_carry_the_values_beside_them() -> None:
+    """
+    Reports of plain items with hardly any noise, opened with both keys.
+
+    One of 22 names another item with probability 22 * 4 / (e^20 + 4), below 2e-7.
+    """
+    case = published(domain_size=5, buckets=0, dummies_per_user=0, local_epsilon=20.0)
+    shares = dict.fromkeys((Behaviour.DUPLICATE, Behaviour.FLOODING, Behaviour.CONFLICT), 0.1)
+    made = seal(
+        case.signed, Crowd(n_users=20, shares=shares, dataset="zipf:5"), seed=5, processes=1
+    )
+    digest = case.signed.digest()
+    expected = np.repeat(made.values, ENVELOPES[made.kinds]).tolist()
+    sealed = [
+        unpack(case.shuffler_key.open(one.tobytes(), envelope_context(digest)), case.task)
+        for one in made.envelopes
+    ]
+    raw = b"".join(
+        case.analyzer_key.open(one.sealed_reports, report_context(digest)) for one in sealed
+    )
+
+    assert 22 == len(expected)
+    assert len({*expected}) > 2
+    assert (
+        expected == np.frombuffer(raw, dtype=mechanism_of(case.task).report_dtype)["item"].tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda raw: raw[:0], id="empty"),
+        pytest.param(lambda raw: raw[:-1], id="end cut"),
+        pytest.param(lambda raw: raw[: len(raw) // 2], id="half"),
+        pytest.param(lambda raw: raw[:-900] + bytes([raw[-900] ^ 1]) + raw[-899:], id="a bit"),
+        pytest.param(lambda raw: b"shuffledp-load\x01\n" + raw, id="version before"),
+    ],
+)
+def test_a_damaged_or_old_file_is_refused(
+    file: Path, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    """With what to do."""
+    path = tmp_path / "damaged"
+    path.write_bytes(damage(file.read_bytes()))
+
+    with pytest.raises(SettingsError, match="prepare it again"):
+        SealedUsers.load(path)
+
+
+@pytest.mark.parametrize("name", ["kinds", "values", "envelopes"])
+def test_arrays_that_do_not_fit_the_task_are_refused(
+    users: SealedUsers, tmp_path: Path, name: str
+) -> None:
+    """One row too many, or an item that the task does not have."""
+    changed = np.concatenate([getattr(users, name), getattr(users, name)[:1]])
+    for wrong in (changed, getattr(users, name) + 200):
+        replace(users, **{name: wrong}).save(tmp_path / "users")  # type: ignore[arg-type]  # arrays
+        with pytest.raises(SettingsError, match="prepare it again"):
+            SealedUsers.load(tmp_path / "users")
+        if name == "envelopes":
+            break
+
+
+def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    """With its name."""
+    with pytest.raises(SettingsError, match="nothing cannot be read"):
+        SealedUsers.load(tmp_path / "nothing")
+
+
+def test_a_data_set_of_other_items_than_the_tasks_is_refused() -> None:
+    """With a name that would fit."""
+    with pytest.raises(TaskError, match=r"915 items and the task has 30: .* zipf:30"):
+        draw_values("ipums1940_city", np.zeros(3, np.uint8), 30, np.random.default_rng(1))
+
+
+def test_every_counted_user_is_another_person_of_the_data_set() -> None:
+    """All people of a synthetic distribution, each once; other users have no person."""
+    kinds = np.array([Behaviour.HONEST, Behaviour.MALFORMED, Behaviour.CONFLICT] * 50, np.uint8)
+    values = draw_values("zipf:9", kinds, 9, np.random.default_rng(1))
+
+    expected = dataset("zipf:9", 100).counts.tolist()
+    assert expected == np.bincount(values[kinds != Behaviour.MALFORMED], minlength=9).tolist()
+    assert 0 == values[kinds == Behaviour.MALFORMED].sum()
