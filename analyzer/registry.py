@@ -54,7 +54,7 @@ class Registry:
 
         Raises:
             TaskError: The draft breaks a rule.
-            KeyFormatError: It names a suite that there is not.
+            WireError: It names a suite that there is not.
             BudgetError: Its population has not enough left for its smallest batch: it could never
                 be released.
         """
@@ -125,7 +125,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
 
     Raises:
         TaskError: The draft breaks a rule, or nothing finite can be claimed for n_min users.
-        KeyFormatError: Its shuffler_key is no key of its suite.
+        WireError: Its shuffler_key is no key of its suite.
 
     Cost: one search for ε, tenths of a second.
     """

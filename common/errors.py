@@ -1,6 +1,7 @@
 """
 One family of errors: each says whose fault it is by naming the gRPC status its caller sees.
 
+A class exists where a caller acts on it: catches it, maps it, or tells its status from others'.
 Messages state the rule and the public number that broke it, never a user's value, a report's
 content or key bytes.
 """
@@ -18,40 +19,14 @@ class TaskError(ShuffleDpError):
     status = "INVALID_ARGUMENT"
 
 
-class UnknownTaskError(ShuffleDpError):
-    """No task has this digest."""
-
-    status = "NOT_FOUND"
-
-
-class SignatureError(ShuffleDpError):
-    """A task is not signed by the analyzer's identity that this party has pinned."""
-
-    status = "FAILED_PRECONDITION"
-
-
 class WireError(ShuffleDpError):
-    """A message has a field of the wrong length or out of its range."""
+    """
+    Bytes from outside are malformed: a message, a delivery, a key, or a ciphertext.
+
+    A ciphertext that does not open never says why.
+    """
 
     status = "INVALID_ARGUMENT"
-
-
-class SealError(ShuffleDpError):
-    """A ciphertext does not open. Why it does not is never told apart."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class KeyFormatError(ShuffleDpError):
-    """Bytes that should be a key are not one."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class UnknownKeyError(ShuffleDpError):
-    """A task is sealed to a key that this party does not hold: another's, or destroyed."""
-
-    status = "FAILED_PRECONDITION"
 
 
 class ReportError(ShuffleDpError):
@@ -66,38 +41,82 @@ class ValueRangeError(ShuffleDpError):
     status = "INVALID_ARGUMENT"
 
 
+class PlanError(ShuffleDpError):
+    """The requirements for a task break a rule, or nothing fits all of them."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class AccountingError(ShuffleDpError):
+    """A guarantee was asked for parameters for which there is none."""
+
+    status = "INVALID_ARGUMENT"
+
+
+class BoundRangeError(AccountingError):
+    """A published theorem was asked outside the range in which it holds."""
+
+
+class SettingsError(ShuffleDpError):
+    """A process's settings break a rule; it does not start."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class ProofError(ShuffleDpError):
+    """A task's signature does not verify, or a proof shows neither that a report came nor not."""
+
+    status = "FAILED_PRECONDITION"
+
+
 class PolicyError(ShuffleDpError):
     """The device refuses this task: its promise is too weak, or not what its weights deliver."""
 
     status = "FAILED_PRECONDITION"
 
 
-class SubmissionConflictError(ShuffleDpError):
-    """A submission id came a second time with other bytes."""
-
-    status = "ALREADY_EXISTS"
-
-
-class BatchStateError(ShuffleDpError):
-    """The batch is not in a state that allows this."""
+class UnknownKeyError(ShuffleDpError):
+    """A task is sealed to a key that this party does not hold: another's, or destroyed."""
 
     status = "FAILED_PRECONDITION"
 
 
-class BatchConflictError(ShuffleDpError):
-    """A second batch arrived for a task: one task is one release."""
+class CredentialError(ShuffleDpError):
+    """A call or a submission came without the token that it needs, or with a wrong one."""
+
+    status = "UNAUTHENTICATED"
+
+
+class CallerError(ShuffleDpError):
+    """A call came from a party that may not make it, by its certificate."""
+
+    status = "PERMISSION_DENIED"
+
+
+class UnknownTaskError(ShuffleDpError):
+    """No task has this digest."""
+
+    status = "NOT_FOUND"
+
+
+class BatchStateError(ShuffleDpError):
+    """The batch is not in a state that allows this; its result may not be there yet."""
+
+    status = "FAILED_PRECONDITION"
+
+
+class ConflictError(ShuffleDpError):
+    """What may come once came again and differs: a submission id, or a task's batch."""
 
     status = "ALREADY_EXISTS"
 
 
-class ManifestError(ShuffleDpError):
-    """A delivered batch does not have the reports that its manifest announces."""
-
-    status = "INVALID_ARGUMENT"
+class TokenUsedError(ConflictError):
+    """A user's token came a second time for a task, with another submission."""
 
 
 class DeliveryUnderWayError(ShuffleDpError):
-    """The same batch is being delivered by another call; try again when that has ended."""
+    """Another call is delivering the same batch; retry when it has ended."""
 
     status = "ABORTED"
 
@@ -112,59 +131,9 @@ class SuspectBatchError(UnusableBatchError):
     """A batch failed a check that an honest shuffler's passes: it is kept, and not estimated."""
 
     def __init__(self, message: str, *, n_missing: int = 0) -> None:
-        """Take the sentence, and how many sentinels are missing that must be there."""
+        """Take the sentence, and the number of required sentinels that are missing."""
         super().__init__(message)
         self.n_missing = n_missing
-
-
-class NotReleasedError(ShuffleDpError):
-    """The task is known, its result is not there yet."""
-
-    status = "FAILED_PRECONDITION"
-
-
-class CredentialError(ShuffleDpError):
-    """A call that only an operator may make came without a valid operator's token."""
-
-    status = "UNAUTHENTICATED"
-
-
-class CallerError(ShuffleDpError):
-    """A call came from a party that may not make it, by its certificate."""
-
-    status = "PERMISSION_DENIED"
-
-
-class OverloadError(ShuffleDpError):
-    """There is no room for this call at the moment; it may be made again."""
-
-    status = "RESOURCE_EXHAUSTED"
-
-
-class ShareError(OverloadError):
-    """There is room, but this connection has had its share of it; others are served."""
-
-
-class SideCallError(OverloadError):
-    """There is no room for a call on which nobody's answer depends, such as reflection."""
-
-
-class DeadlineError(ShuffleDpError):
-    """A call took longer than calls of its kind may; it may be made again."""
-
-    status = "DEADLINE_EXCEEDED"
-
-
-class UserTokenError(ShuffleDpError):
-    """A submission came without a token of this collection, or with one that is none."""
-
-    status = "UNAUTHENTICATED"
-
-
-class TokenUsedError(ShuffleDpError):
-    """A user's token came a second time for a task, with another submission."""
-
-    status = "ALREADY_EXISTS"
 
 
 class BudgetError(ShuffleDpError):
@@ -179,17 +148,24 @@ class LedgerError(ShuffleDpError):
     status = "DATA_LOSS"
 
 
-class PeerError(ShuffleDpError):
-    """Another party could not be reached in time; the call may be made again."""
+class OverloadError(ShuffleDpError):
+    """There is no room for this call at the moment; retry later."""
 
-    status = "UNAVAILABLE"
+    status = "RESOURCE_EXHAUSTED"
+
+
+class ShareError(OverloadError):
+    """This connection, or a minor kind of call, has used its share; the service has room."""
+
+
+class DeadlineError(ShuffleDpError):
+    """A call took longer than calls of its kind may; safe to retry."""
+
+    status = "DEADLINE_EXCEEDED"
 
 
 class StorageError(ShuffleDpError):
-    """
-    This party's own disk is full, read-only or failing. Nothing was stored; the call may be made
-    again, and is served when the disk is well.
-    """
+    """This party's own disk is full, read-only or failing. Nothing was stored; safe to retry."""
 
     status = "UNAVAILABLE"
 
@@ -198,44 +174,18 @@ class DamagedStorageError(StorageError):
     """What this party's disk gives back is not what was stored; nothing is made of it."""
 
 
+class PeerError(ShuffleDpError):
+    """Another party did not answer in time, or its answer is worthless; safe to retry."""
+
+    status = "UNAVAILABLE"
+
+
 class PeerBusyError(PeerError):
-    """Another party has no room for the call at the moment; it may be made again, later."""
+    """Another party has no room for the call at the moment; retry later."""
 
 
 class PeerUnableError(PeerError):
-    """Another party answers, and says why it cannot serve at the moment, such as a full disk."""
-
-
-class ReceiptError(PeerError):
-    """The shuffler's receipt does not verify: what was sent may not be stored."""
-
-
-class ProofError(ShuffleDpError):
-    """What should prove that a report was received, or was not, proves neither."""
-
-    status = "FAILED_PRECONDITION"
-
-
-class PlanError(ShuffleDpError):
-    """The wishes for a task break a rule, or nothing fits all of them."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class SettingsError(ShuffleDpError):
-    """A process's settings break a rule; it does not start."""
-
-    status = "FAILED_PRECONDITION"
-
-
-class AccountingError(ShuffleDpError):
-    """A guarantee was asked for parameters for which there is none."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class BoundRangeError(AccountingError):
-    """A published theorem was asked outside the range in which it holds."""
+    """Another party answers that it cannot serve at the moment, for example for a full disk."""
 
 
 class PeerRefusalError(ShuffleDpError):

@@ -23,7 +23,7 @@ from common.crypto.suites import (
     SuiteSpec,
     suite_named,
 )
-from common.errors import KeyFormatError, SealError, WireError
+from common.errors import WireError
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 KeyId = NewType("KeyId", bytes)
@@ -123,14 +123,14 @@ class Sealer:
         Seal one plaintext: encapsulated key ‖ ciphertext ‖ tag.
 
         Raises:
-            KeyFormatError: The key is a point of small order, to which nothing can be sealed.
+            WireError: The key is a point of small order, to which nothing can be sealed.
 
         Cost: two X25519 operations, about 0.1 ms; with the hybrid suite half as much again.
         """
         try:
             return self._suite.encrypt(plaintext, self._key, self._info)
         except ValueError as error:
-            raise KeyFormatError("nothing can be sealed to this public key") from error
+            raise WireError("nothing can be sealed to this public key") from error
 
 
 class HpkePrivateKey:
@@ -166,14 +166,14 @@ class HpkePrivateKey:
         Decrypt what was sealed to this key under this very context.
 
         Raises:
-            SealError: It does not open: another key, another task or role, a changed or missing
+            WireError: It does not open: another key, another task or role, a changed or missing
                 bit. One error with one message, whatever the cause.
 
         Cost: one X25519 operation, about 0.05 ms; with the hybrid suite about twice that.
         """
         plaintext = self.opener(context)(sealed)
         if plaintext is None:
-            raise SealError("a ciphertext does not open")
+            raise WireError("a ciphertext does not open")
         return plaintext
 
     def opener(self, context: SealContext) -> "Opener":

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from common.crypto.hpke import HpkePublicKey, KeyId, key_id
-from common.errors import KeyFormatError, UnknownKeyError
+from common.errors import UnknownKeyError, WireError
 
 DAY: Final = 86_400.0
 """Seconds."""
@@ -98,14 +98,14 @@ class KeyRing:
 
     def __post_init__(self) -> None:
         if len({entry.key_id for entry in self.entries}) < len(self.entries):
-            raise KeyFormatError("a key stands in its ring twice")
+            raise WireError("a key stands in its ring twice")
         single = [
             (entry.suite, entry.state)
             for entry in self.entries
             if entry.state in {KeyState.PENDING, KeyState.ACTIVE}
         ]
         if len(set(single)) < len(single):
-            raise KeyFormatError("a suite has two active or two pending keys in its ring")
+            raise WireError("a suite has two active or two pending keys in its ring")
 
     def in_state(self, suite: str, state: KeyState) -> KeyEntry | None:
         """Find the active or the pending key of a suite; None if it has none."""
@@ -208,18 +208,18 @@ class KeyRing:
         Read a ring.
 
         Raises:
-            KeyFormatError: The text is not one.
+            WireError: The text is not one.
         """
         try:
             fields = json.loads(text)
             if fields["version"] != _FORMAT:
-                raise KeyFormatError(f"this program reads version {_FORMAT} of key rings")
+                raise WireError(f"this program reads version {_FORMAT} of key rings")
             return cls(tuple(_entry(key) for key in fields["keys"]))
         except (
             *(ValueError, TypeError, KeyError, AttributeError),
             *(RecursionError, OverflowError),  # lists in lists, and a whole number of 400 digits
         ) as error:
-            raise KeyFormatError("this is not a key ring") from error
+            raise WireError("this is not a key ring") from error
 
 
 def _renewed(

@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from common.crypto.hpke import fingerprint
-from common.errors import KeyFormatError, SignatureError
+from common.errors import ProofError, WireError
 from common.task_digest import TaskDigest
 
 SIGNATURE_BYTES: Final = 64
@@ -49,7 +49,7 @@ class PublicIdentity:
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != IDENTITY_BYTES:
-            raise KeyFormatError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
+            raise WireError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
         object.__setattr__(self, "_key", Ed25519PublicKey.from_public_bytes(raw))
         object.__setattr__(self, "raw", raw)
 
@@ -59,12 +59,12 @@ class PublicIdentity:
         Read one from hexadecimal text; `whose` names it in the error.
 
         Raises:
-            KeyFormatError: It is not 64 hexadecimal digits.
+            WireError: It is not 64 hexadecimal digits.
         """
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
-            raise KeyFormatError(
+            raise WireError(
                 f"{whose} must be {2 * IDENTITY_BYTES} hexadecimal digits, as in identity.pub"
             ) from error
 
@@ -73,12 +73,12 @@ class PublicIdentity:
         Check that this identity signed the task.
 
         Raises:
-            SignatureError: It did not.
+            ProofError: It did not.
         """
         try:
             self._key.verify(signed.signature, _TASK_LABEL + signed.task_bytes)
         except InvalidSignature as error:
-            raise SignatureError(
+            raise ProofError(
                 "the task's signature is not by the analyzer identity pinned here "
                 f"({fingerprint(self.raw)})"
             ) from error
@@ -102,7 +102,7 @@ class SigningIdentity:
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != IDENTITY_BYTES:
-            raise KeyFormatError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
+            raise WireError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
         self._key = Ed25519PrivateKey.from_private_bytes(raw)
 
     @classmethod

@@ -20,7 +20,6 @@ from common.errors import (
     DeadlineError,
     OverloadError,
     ShareError,
-    SideCallError,
     WireError,
 )
 from common.runtime.access import (
@@ -52,12 +51,12 @@ class Places:
         Hold a place for as long as the block runs.
 
         Raises:
-            OverloadError: There is none at the moment; SideCallError if nobody's answer depends on
+            OverloadError: There is none at the moment; ShareError if nobody's answer depends on
                 it; ShareError if there is one, but not for this connection.
         """
         limits = kind.value
         if self._taken[kind] >= limits.places:
-            error = SideCallError if limits.aside else OverloadError
+            error = ShareError if limits.aside else OverloadError
             raise error(
                 f"{limits.places} calls of this kind are under way, and no more at once: try later"
             )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from common.errors import OverloadError, ShareError, SideCallError, StorageError
+from common.errors import OverloadError, ShareError, StorageError
 from common.runtime.clock import Clock
 from common.runtime.metric_table import MetricName
 from common.runtime.metrics import Metrics
@@ -30,7 +30,7 @@ class Incidents:
 
         One client that had its share is none, and neither is a call that no answer depends on.
         """
-        if isinstance(error, ShareError | SideCallError):
+        if isinstance(error, ShareError):
             return
         for name, kind in _WHAT:
             if isinstance(error, kind):

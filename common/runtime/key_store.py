@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId
 from common.crypto.key_ring import KeyEntry, KeyRing, KeyState, Schedule
 from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.errors import KeyFormatError, SettingsError
+from common.errors import SettingsError, WireError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.database import storage_failures
@@ -98,7 +98,7 @@ class KeyStore:
         """Give the active key of a suite: what new tasks are sealed to."""
         key = self.find(suite, KeyState.ACTIVE)
         if key is None:
-            raise KeyFormatError(f"this party has no key of the suite {suite}")
+            raise WireError(f"this party has no key of the suite {suite}")
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
@@ -126,7 +126,7 @@ class KeyStore:
             with storage_failures():
                 content = path.read_bytes() if path.exists() else None
             ring = None if content is None else KeyRing.from_json(content.decode("ascii"))
-        except (KeyFormatError, UnicodeDecodeError) as error:
+        except (WireError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "
                 "or remove it: every key whose file is there then still opens, and none is used"
@@ -169,7 +169,7 @@ class KeyStore:
         for candidate in SUITES if suite is None else (suite,):
             try:
                 key = HpkePrivateKey(candidate, raw)
-            except KeyFormatError:
+            except WireError:
                 break
             if _key_file(key.public_key().key_id) == name:
                 return key

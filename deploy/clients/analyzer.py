@@ -9,10 +9,9 @@ import grpc
 
 from common.crypto.signing import SignedTask
 from common.errors import (
-    KeyFormatError,
-    NotReleasedError,
+    BatchStateError,
     PeerRefusalError,
-    SignatureError,
+    ProofError,
     UnknownTaskError,
     WireError,
 )
@@ -109,7 +108,7 @@ class OperatorClient(ServiceClient):
         Read a released result.
 
         Raises:
-            NotReleasedError: It is not there yet.
+            BatchStateError: It is not there yet.
             WireError: It is of another task.
         """
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
@@ -117,8 +116,8 @@ class OperatorClient(ServiceClient):
         try:
             found = result_from_wire(await self._reply(call))
         except PeerRefusalError as error:
-            if error.status == NotReleasedError.status:
-                raise NotReleasedError(str(error)) from error
+            if error.status == BatchStateError.status:
+                raise BatchStateError(str(error)) from error
             raise
         if found.task_digest != digest:
             raise WireError("the analyzer gave the result of another task than was asked for")
@@ -143,13 +142,13 @@ class OperatorClient(ServiceClient):
         Read a task as it was signed, and what became of it. Whose the signature is, is not checked.
 
         Raises:
-            SignatureError: It is another one than was asked for.
+            ProofError: It is another one than was asked for.
         """
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
         call = self._stub.DescribeTask(request, metadata=self._metadata, timeout=SHORT_DEADLINE)
         signed, summary = description_from_wire(await self._reply(call))
         if signed.digest() != digest:
-            raise SignatureError("the analyzer gave another task than the one that was asked for")
+            raise ProofError("the analyzer gave another task than the one that was asked for")
         return signed, summary
 
     async def find(self, digits: str) -> TaskDigest:
@@ -157,13 +156,13 @@ class OperatorClient(ServiceClient):
         Find the task whose digest begins with some hexadecimal digits.
 
         Raises:
-            KeyFormatError: They are none.
+            WireError: They are none.
             UnknownTaskError: No task's does, or several do.
 
         Cost: unless they are a whole digest, reads every task.
         """
         if not (digits and all(digit in _HEXADECIMAL for digit in digits.lower())):
-            raise KeyFormatError("a task's digest is written in hexadecimal digits")
+            raise WireError("a task's digest is written in hexadecimal digits")
         if len(digits) == 2 * DIGEST_BYTES:
             return TaskDigest(bytes.fromhex(digits))
         found = [task.task_digest for task in await self.tasks()]
@@ -197,5 +196,5 @@ class OperatorClient(ServiceClient):
         while True:
             try:
                 return await self.result(digest)
-            except NotReleasedError:
+            except BatchStateError:
                 await asyncio.sleep(pause)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from common.errors import PeerRefusalError, SettingsError, UserTokenError
+from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.value import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.task_digest import TaskDigest
@@ -33,7 +33,7 @@ async def send(
         try:
             return await reply(stub.Contribute(request, timeout=LONG_DEADLINE), _whom(agent))
         except PeerRefusalError as error:
-            if error.status != UserTokenError.status:
+            if error.status != CredentialError.status:
                 raise
             raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ENTRY}") from error
 

@@ -56,7 +56,7 @@ async def fetch(to: Destination, digest: TaskDigest) -> SignedTask:
     Raises:
         PeerError: Nobody answers, for longer than a service takes to start again.
         PeerRefusalError: There is no such task.
-        SignatureError: It gave another one.
+        ProofError: It gave another one.
     """
     give_up = time.monotonic() + _START_SECONDS
     while True:

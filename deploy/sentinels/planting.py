@@ -20,7 +20,6 @@ from common.errors import (
     BatchStateError,
     PeerError,
     PeerRefusalError,
-    ReceiptError,
     SettingsError,
 )
 from common.runtime.rpc import open_channel
@@ -108,12 +107,12 @@ class Planting:
         Raises:
             SettingsError: There are fewer tokens than sentinels, or the file is not one to go on
                 with.
-            SignatureError: The shuffler gave another task, or one that is not by the analyzer.
+            ProofError: The shuffler gave another task, or one that is not by the analyzer.
             BatchStateError: There is no room for so many below the task's target size.
             PeerRefusalError: There is no such task, its batch has arrived already, or earlier
                 sentinels have taken the room; nothing was sent then.
             PeerError: Shuffler or analyzer cannot be reached, and nothing was sent.
-            ReceiptError: The shuffler's receipt does not verify; no more were sent.
+            PeerError: The shuffler's receipt does not verify; no more were sent.
         """
         if self._tokens is not None and len(self._tokens) < count:
             raise SettingsError(
@@ -174,7 +173,7 @@ class Planting:
         pinned = self._shuffler_identity
         if pinned is not None and not receipt_holds(pinned, self._digest, envelope, receipt):
             kept.became(number, State.UNKNOWN)
-            raise ReceiptError(
+            raise PeerError(
                 "the shuffler's receipt is not by the identity that was given for it; no more "
                 "sentinels are sent"
             )

@@ -20,7 +20,7 @@ from analyzer.storage.store import Store
 from analyzer.storage.task_table import TaskLine
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
-from common.errors import NotReleasedError
+from common.errors import BatchStateError as NotReleasedError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.result import Result

@@ -3,7 +3,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from common.errors import OverloadError, ShareError, SideCallError
+from common.errors import OverloadError, ShareError
 from common.runtime.access import CallKind
 from common.runtime.admission import Line, Places
 
@@ -39,7 +39,7 @@ def test_that_no_conversation_has_room_is_no_overload(kind: CallKind) -> None:
         with pytest.raises(OverloadError) as caught:
             held.enter_context(places.taken(kind, "one more"))
 
-    assert (kind is CallKind.REFLECTION) == isinstance(caught.value, SideCallError)
+    assert (kind is CallKind.REFLECTION) == isinstance(caught.value, ShareError)
 
 
 def test_on_a_unix_socket_all_places_are_open_to_anybody() -> None:

@@ -7,7 +7,7 @@ import pytest
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, report_context
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.errors import KeyFormatError, SettingsError, StorageError, UnknownKeyError
+from common.errors import SettingsError, StorageError, UnknownKeyError, WireError
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
@@ -229,7 +229,7 @@ def test_a_file_with_another_key_than_its_name_says_is_refused(tmp_path: Path) -
 
 def test_a_suite_without_a_key_is_refused(tmp_path: Path) -> None:
     """Only suites that the party was set up for."""
-    with pytest.raises(KeyFormatError, match="no key of the suite rot13"):
+    with pytest.raises(WireError, match="no key of the suite rot13"):
         _run(tmp_path, 0).public_key("rot13")
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from common.errors import OverloadError, ShareError, SideCallError, StorageError, TaskError
+from common.errors import OverloadError, ShareError, StorageError, TaskError
 from common.runtime.failure_counters import WINDOW, Incidents
 from common.runtime.metric_table import PARTIES, TABLE, MetricKind, MetricName, Row
 from common.runtime.metrics import Metrics
@@ -124,7 +124,7 @@ async def test_an_incident_is_told_for_the_whole_of_the_next_five_minutes(
 
 
 @pytest.mark.parametrize(
-    "error", [ShareError("its share"), SideCallError("aside"), TaskError("no"), ValueError()]
+    "error", [ShareError("its share"), ShareError("aside"), TaskError("no"), ValueError()]
 )
 async def test_what_one_client_runs_into_is_no_incident(error: Exception) -> None:
     """It had its share, asked for what there is not or for what nobody needs; others are served."""
