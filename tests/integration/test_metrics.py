@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import grpc
@@ -13,7 +13,7 @@ from common.crypto.signing import SignedTask
 from common.errors import OverloadError, SettingsError, StorageError
 from common.runtime.access import connections_of
 from common.runtime.admission import GateInterceptor
-from common.runtime.metric_table import PARTIES, TABLE, Party
+from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
 from common.runtime.rpc import bind, make_server
 from common.task.task import Task
 from common.version import VERSION
@@ -29,9 +29,8 @@ _LISTEN = "127.0.0.1:0"
 
 
 @pytest.fixture
-async def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
-    """The three services, all with their metrics, made anew for each scrape."""
-    monkeypatch.setattr("common.runtime.metrics_endpoint.PAGE_SECONDS", 0.0)
+async def measured(tmp_path: Path) -> AsyncIterator[Services]:
+    """The three services, all with their metrics."""
     started = Services(tmp_path)
     await started.start_analyzer(metrics_listen=_LISTEN)
     await started.start_shuffler(metrics_listen=_LISTEN)
@@ -69,8 +68,8 @@ async def _released(services: Services, signed: SignedTask) -> None:
             await asyncio.sleep(0.02)
 
 
-def _allowed(party: Party) -> dict[str, dict[str, tuple[str, ...]]]:
-    return {row.name: dict(row.labels) for row in TABLE if party in row.parties}
+def _allowed(party: Party) -> dict[str, Mapping[str, tuple[str, ...]]]:
+    return {metric.name: metric.labels for metric in DEFINITIONS[party]}
 
 
 async def test_names_and_labels_are_those_of_the_table(measured: Services) -> None:

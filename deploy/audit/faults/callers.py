@@ -17,7 +17,7 @@ from common.runtime import access as calls
 from common.runtime import logs
 from common.runtime.access import CALLS, Call, Caller, asks_for_certificates
 from common.runtime.logs import _Library
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics as Vitals
 from common.runtime.rpc import ErrorInterceptor
 from common.runtime.settings import is_local
 from deploy.audit.faults import planting

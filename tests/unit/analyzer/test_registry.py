@@ -16,7 +16,7 @@ from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import SUITES
 from common.crypto.tokens import OperatorToken
 from common.errors import SettingsError, ShuffleDpError, TaskError, UnknownTaskError, WireError
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -34,7 +34,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
         keys=keys,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
-        metrics=ReleaseMetrics(Vitals("analyzer", ManualClock())),
+        metrics=ReleaseMetrics(ProcessMetrics("analyzer", ManualClock())),
     )
     return registry, store, keys
 

@@ -1,5 +1,6 @@
 """Runs in which nobody answers: what they say of it, and how they end."""
 
+import asyncio
 import io
 import re
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from common.errors import PeerError
-from common.runtime.metrics_endpoint import MetricsEndpoint
+from common.runtime.metrics import Metrics, MetricsServer
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
@@ -24,7 +25,6 @@ from deploy.load.sealing import prepare
 from deploy.load.tally import Tally
 from deploy.load.target import Target
 from deploy.load.usage import Taken, remote_source
-from tests.support.clocks import ManualClock
 from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"
@@ -133,20 +133,16 @@ async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
 
 
 async def test_a_page_of_metrics_that_never_comes_is_told(tmp_path: Path) -> None:
-    """Of two services one is asked at another path; the other's page comes, and is not told."""
+    """Of two services one has none; the other's page comes, and is not told."""
     prepared = _prepared(tmp_path, 2)
-
-    async def page() -> bytes:
-        return b"shuffledp_process_cpu_seconds_total 1\nshuffledp_process_resident_memory_bytes 2\n"
-
-    endpoint = await MetricsEndpoint.start("127.0.0.1:0", page, ManualClock().elapsed)
+    server = MetricsServer("127.0.0.1:0", Metrics("shuffler"))
     pages = {
-        "shuffler": f"http://{endpoint.address}/metrics",
-        "analyzer": f"http://{endpoint.address}/other",
+        "shuffler": f"http://{server.address}/metrics",
+        "analyzer": f"http://{_NOWHERE}/metrics",
     }
     target = replace(_target(prepared), source=remote_source(pages), parties=tuple(pages))
     finished = await run(LoadPlan(patience=0.0), target, prepared, Silent())
-    await endpoint.stop()
+    await asyncio.to_thread(server.stop)
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
     [note] = finished.notes

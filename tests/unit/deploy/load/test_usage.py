@@ -1,4 +1,3 @@
-import asyncio
 import os
 import threading
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.metrics_endpoint import MetricsEndpoint
+from common.runtime.metrics import Metrics, MetricsServer
 from deploy.load.usage import (
     Look,
     Meter,
@@ -21,7 +20,6 @@ from deploy.load.usage import (
     pages_from,
     remote_source,
 )
-from tests.support.clocks import ManualClock
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
 # TYPE shuffledp_process_cpu_seconds_total counter
@@ -140,16 +138,14 @@ def test_a_page_is_read_from_where_it_is(served: str) -> None:
     assert {"shuffler": Look(12.5, 3_000_000)} == remote_source(pages)()
 
 
-async def test_a_services_own_endpoint_is_read_where_it_serves() -> None:
-    """At the path alone: with anything behind it that page is not found."""
-
-    async def page() -> bytes:
-        return _PAGE
-
-    endpoint = await MetricsEndpoint.start("127.0.0.1:0", page, ManualClock().elapsed)
-    source = remote_source({"shuffler": f"http://{endpoint.address}/metrics"})
-    looked = await asyncio.to_thread(source)
-    await endpoint.stop()
+def test_a_services_own_page_is_read() -> None:
+    """As prometheus_client serves it."""
+    metrics = Metrics("shuffler")
+    metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
+    metrics.set("shuffledp_process_resident_memory_bytes", 3_000_000)
+    server = MetricsServer("127.0.0.1:0", metrics)
+    looked = remote_source({"shuffler": f"http://{server.address}/metrics"})()
+    server.stop()
 
     assert {"shuffler": Look(12.5, 3_000_000)} == looked
 
