@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -21,7 +21,6 @@ from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import asks_for_certificates, connections_of
 from common.runtime.admission import GateInterceptor
-from common.runtime.logs import Level
 from common.runtime.metrics import MetricsServer
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.rpc import bind, make_server
@@ -149,7 +148,7 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
     _silence_grpc(party)
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
-        logs.configure(cast("Level", settings.log_level))
+        logs.configure(settings.log_level)
         _allow_connections()
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:

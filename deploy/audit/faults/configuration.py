@@ -23,9 +23,9 @@ from common.runtime import state_directory as state
 from common.runtime.admission import is_one_connection
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import _check_socket, open_channel
-from common.runtime.settings import _convert
 from common.runtime.state_directory import StateDirectory, StateKey, _read_secret, _write_scratch
 from common.runtime.tls import Renewal, TlsFiles
+from common.runtime.validation import from_text as _convert
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from shuffler.settings import ShufflerSettings
