@@ -11,7 +11,6 @@ from common.messages.task_summary import TaskState, TaskSummary
 from common.protocols import DummyLaw, ShufflerLaw
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import MAX_DUMMIES, DummySpec
-from common.task.labels import MAX_LABEL_CHARACTERS
 from common.task.shuffler_spec import PERMUTES, ShufflerSpec
 from common.task.specs import (
     MAX_BITS,
@@ -22,6 +21,7 @@ from common.task.specs import (
     MAX_TEXT_BYTES,
 )
 from common.task.task import MAX_POPULATION_CHARACTERS, MAX_USERS
+from common.task.text import MAX_LABEL_CHARACTERS
 from common.task_digest import TaskDigest
 from common.wire.batches import digest_from_wire, signed_task_from_wire, signed_task_to_wire
 from common.wire.fields import amount, count, exactly, short, word
