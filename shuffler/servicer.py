@@ -3,16 +3,11 @@
 from typing import Protocol
 
 from common.messages.submission import Outcome
-from common.wire.batches import (
-    digest_from_wire,
-    envelope_from_wire,
-    envelopes_from_wire,
-    outcomes_to_wire,
-    progress_to_wire,
-    signed_task_to_wire,
-    status_to_wire,
-)
+from common.wire.batches import progress_to_wire, status_to_wire
 from common.wire.evidence import prefix_from_wire, proof_to_wire
+from common.wire.fields import digest_from_wire
+from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
+from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection

@@ -27,7 +27,7 @@ from common.messages.value import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from common.wire.evidence import AnswerRecord
+from common.wire.submissions import AnswerRecord
 from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets, TokenFile

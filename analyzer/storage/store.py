@@ -14,7 +14,7 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.runtime.database import Database
 from common.task_digest import TaskDigest
-from common.wire.ledger import MAX_LEDGER_ENTRIES
+from common.wire.results import MAX_LEDGER_ENTRIES
 
 _SCHEMA: Final = (
     task_table.SCHEMA

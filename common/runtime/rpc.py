@@ -24,7 +24,7 @@ from common.runtime.access import CallKind, Connections
 from common.runtime.admission import GateInterceptor
 from common.runtime.settings import is_local
 from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
-from common.wire.batches import MAX_MESSAGE_BYTES
+from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 
 T = TypeVar("T")

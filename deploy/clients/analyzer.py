@@ -23,11 +23,14 @@ from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from common.wire.batches import signed_task_from_wire
 from common.wire.evidence import sentinel_parts, sentinels_to_wire
-from common.wire.ledger import ledger_from_wire
-from common.wire.results import MAX_RESULT_BYTES, result_from_wire
-from common.wire.tasks import description_from_wire, draft_to_wire, summaries_from_wire
+from common.wire.results import MAX_RESULT_BYTES, ledger_from_wire, result_from_wire
+from common.wire.tasks import (
+    description_from_wire,
+    draft_to_wire,
+    signed_task_from_wire,
+    summaries_from_wire,
+)
 from deploy.clients.base import ServiceClient, read_token
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 

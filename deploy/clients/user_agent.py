@@ -6,7 +6,7 @@ from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.value import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.task_digest import TaskDigest
-from common.wire.values import contribution_to_wire
+from common.wire.submissions import contribution_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ENTRY: Final = (

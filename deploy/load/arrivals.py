@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import PlanError
-from common.wire.batches import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES
+from common.wire.fields import MAX_MESSAGE_BYTES
+from common.wire.submissions import MAX_BULK_ENVELOPES
 
 Pattern = Literal["steady", "burst"]
 

@@ -31,7 +31,7 @@ from common.runtime.access import CallKind
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import outcomes_from_wire
+from common.wire.submissions import outcomes_from_wire
 from deploy.load.arrivals import submissions_of_a_call
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import Contributor

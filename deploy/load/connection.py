@@ -11,7 +11,7 @@ import grpc
 from common.errors import SettingsError
 from common.runtime.rpc import reply
 from common.runtime.settings import is_local
-from common.wire.batches import MAX_MESSAGE_BYTES
+from common.wire.fields import MAX_MESSAGE_BYTES
 
 M = TypeVar("M")
 

@@ -12,7 +12,7 @@ from common.errors import PeerBusyError, PeerError, PeerRefusalError, ShuffleDpE
 from common.messages.submission import Outcome
 from common.runtime.access import CallKind
 from common.task.task import Task
-from common.wire.batches import outcomes_from_wire
+from common.wire.submissions import outcomes_from_wire
 from deploy.load.arrivals import submissions_of_a_call
 from deploy.load.behaviour import COUNTED, FLOOD, Behaviour
 from deploy.load.connection import Connection, Destination

@@ -29,7 +29,9 @@ from common.runtime.rpc import bind
 from common.runtime.tls import Tls, development_files
 from common.task.draft import TaskDraft
 from common.task.task import NONCE_BYTES, Task
-from common.wire.batches import MAX_MESSAGE_BYTES, outcomes_to_wire, signed_task_to_wire
+from common.wire.fields import MAX_MESSAGE_BYTES
+from common.wire.submissions import outcomes_to_wire
+from common.wire.tasks import signed_task_to_wire
 from deploy.load.connection import SERVICE, Destination
 from protos.shuffledp.v1 import shuffler_pb2
 

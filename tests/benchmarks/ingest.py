@@ -33,7 +33,7 @@ from common.runtime.access import connections_of
 from common.runtime.admission import GateInterceptor
 from common.runtime.rpc import bind, make_server, open_channel
 from common.task_digest import TaskDigest
-from common.wire.batches import outcomes_from_wire
+from common.wire.submissions import outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions
