@@ -6,8 +6,7 @@ from typing import Self
 from common.crypto.key_ring import Schedule
 from common.crypto.signing import SigningIdentity
 from common.crypto.tokens import OperatorToken
-from common.runtime.identity import load_identity
-from common.runtime.key_store import KeyStore
+from common.runtime.key_store import KeyStore, load_identity
 from common.runtime.state_directory import StateDirectory
 
 

@@ -13,11 +13,9 @@ from common.crypto.signing import PublicIdentity
 from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.crypto.tokens import OperatorToken, TokenIdentity
 from common.runtime.clock import SystemClock
-from common.runtime.fresh_channel import FreshChannel
-from common.runtime.identity import load_identity
-from common.runtime.key_store import KeyStore, Rotation
+from common.runtime.key_store import KeyStore, Rotation, load_identity
 from common.runtime.process_metrics import ProcessMetrics
-from common.runtime.rpc import open_channel
+from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import SettingsError
-from common.runtime.state_directory import write_whole
+from common.runtime.state_directory import atomic_write
 
 PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
 """Whom a certificate may name."""
@@ -142,8 +142,8 @@ class Authority:
             .add_extension(_usage(signs_certificates=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        write_whole(folder / f"{AUTHORITY}.key", _private_pem(key), _SECRET_FILE)
-        write_whole(folder / f"{AUTHORITY}.pem", _pem(certificate), _PUBLIC_FILE)
+        atomic_write(folder / f"{AUTHORITY}.key", _private_pem(key), _SECRET_FILE)
+        atomic_write(folder / f"{AUTHORITY}.pem", _pem(certificate), _PUBLIC_FILE)
         return cls(Certificate(certificate), key)
 
     @classmethod
@@ -203,8 +203,8 @@ class Authority:
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        write_whole(folder / f"{party}.key", _private_pem(key), _SECRET_FILE)
-        write_whole(folder / f"{party}.pem", _pem(certificate), _PUBLIC_FILE)
+        atomic_write(folder / f"{party}.key", _private_pem(key), _SECRET_FILE)
+        atomic_write(folder / f"{party}.pem", _pem(certificate), _PUBLIC_FILE)
         return Certificate(certificate)
 
     def __repr__(self) -> str:

@@ -1,8 +1,10 @@
-"""A party's key ring on the disk: the ring itself in the open, each private key in a file of its own.
+"""
+A party's keys on the disk: its ring of encryption keys, and its signing identity.
 
-Whatever moment a crash takes, what it leaves is a ring: a private key is durable before the ring
-names it, the ring is written whole, and a key's file goes after the ring has called it destroyed.
-A key's file that no ring names is taken in as an expired key, which opens and is never used.
+The ring lies in the open, each private key in a file of its own. A crash leaves a valid ring at any
+moment: a private key is durable before the ring names it, the ring is written whole, and a key's
+file goes after the ring has called it destroyed. A key's file that no ring names is taken in as an
+expired key, which opens and is never used.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ from typing import Final, Protocol
 
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId
 from common.crypto.key_ring import KeyEntry, KeyRing, KeyState, Schedule
+from common.crypto.signing import SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError, WireError
 from common.runtime import logs
@@ -255,3 +258,34 @@ class Rotation:
                 await self.do_what_is_due()
             except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
                 logs.event("keys not rotated yet", {"error": type(error).__name__}, level="ERROR")
+
+
+_IDENTITY_FILE: Final = "identity.key"
+_PUBLIC_IDENTITY_FILE: Final = "identity.pub"
+
+
+def load_identity(state: StateDirectory) -> SigningIdentity:
+    """
+    Read a party's identity, make it if there is none, and publish what others pin.
+
+    Raises:
+        SettingsError: Its file is open to others, damaged, or sealed under another state key.
+        StorageError: The disk does not keep it.
+    """
+    raw = state.secret(_IDENTITY_FILE, lambda: SigningIdentity.generate().private_bytes())
+    identity = SigningIdentity(raw)
+    state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
+    return identity
+
+
+def renew_identity(state: StateDirectory) -> SigningIdentity:
+    """
+    Destroy a party's identity and make another. Run by an operator, while no service holds `state`.
+
+    A party that pins the old one takes nothing that the new one signs.
+
+    Raises:
+        SettingsError, StorageError: As `load_identity`.
+    """
+    state.destroy(_IDENTITY_FILE)
+    return load_identity(state)

@@ -1,5 +1,6 @@
 """Calls between parties: limits and deadlines on every one, errors mapped in one place."""
 
+import asyncio
 import json
 import socket
 import traceback
@@ -21,9 +22,9 @@ from common.errors import (
 )
 from common.runtime import logs
 from common.runtime.access import CallKind, Connections
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.settings import is_local
-from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
+from common.runtime.tls import Renewal, ServerCertificates, Tls, TlsIdentity
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 
@@ -155,7 +156,7 @@ def _nobody(_error: BaseException) -> None:
 
 
 def make_server(
-    gate: GateInterceptor,
+    gate: AdmissionInterceptor,
     connections: Connections,
     note: Callable[[BaseException], None] = _nobody,
 ) -> grpc.aio.Server:
@@ -327,3 +328,39 @@ def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:
 
 def _trailing(error: grpc.aio.AioRpcError) -> set[tuple[str, str | bytes]]:
     return {(key, value) for key, value in error.trailing_metadata() or ()}
+
+
+class FreshChannel:
+    """Gives a channel for the next call; calls on an earlier one are let finish."""
+
+    def __init__(
+        self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
+    ) -> None:
+        """
+        Open a channel.
+
+        Args:
+            open_with: Opens a channel that shows an identity.
+            tls: Whose; None for plaintext, which is never renewed.
+        """
+        self._open = open_with
+        self._renewal = Renewal(tls.files) if tls else None
+        self._channel = open_with(tls.identity if tls else None)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def current(self) -> grpc.aio.Channel:
+        """Give the channel that shows the newest certificate."""
+        renewed = self._renewal.take() if self._renewal else None
+        if renewed is not None:
+            closing = asyncio.ensure_future(self._channel.close(LONG_DEADLINE))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self._channel = self._open(renewed)
+        return self._channel
+
+    async def close(self) -> None:
+        """Close the channel, and earlier ones whatever is under way on them."""
+        for closing in self._closing:
+            closing.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._channel.close()

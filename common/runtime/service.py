@@ -20,7 +20,7 @@ from common.crypto.tokens import OperatorToken
 from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import asks_for_certificates, connections_of
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.metrics import MetricsServer
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.rpc import bind, make_server
@@ -91,7 +91,7 @@ class Listener:
         """
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
-        gate = GateInterceptor(certificates=ask and over_tls, token=operator_token)
+        gate = AdmissionInterceptor(certificates=ask and over_tls, token=operator_token)
         server = make_server(gate, connections_of(name), process_metrics.failures.note)
         add_services(server)
         checks = health.HealthServicer()

@@ -153,7 +153,7 @@ class StateDirectory:
         """
         key, path = self._state_key(), self.path / name
         if not path.exists():
-            write_whole(path, key.seal(name, make()), _OWNER_ONLY_FILE)
+            atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
         content = _read_secret(path)
         if is_sealed(content):
             return key.open(name, content)
@@ -163,7 +163,7 @@ class StateDirectory:
                 "earlier version"
             )
         with open(path, "r+b", opener=_no_link) as plain:
-            write_whole(path, key.seal(name, content), _OWNER_ONLY_FILE)
+            atomic_write(path, key.seal(name, content), _OWNER_ONLY_FILE)
             _overwrite(plain)
         return content
 
@@ -178,7 +178,7 @@ class StateDirectory:
         """
         path = self.path / name
         if not path.exists():
-            write_whole(path, make(), _OWNER_ONLY_FILE)
+            atomic_write(path, make(), _OWNER_ONLY_FILE)
         return _read_secret(path)
 
     def _state_key(self) -> StateKey:
@@ -210,7 +210,7 @@ class StateDirectory:
     @storage_failures()
     def publish(self, name: str, content: str) -> None:
         """Write something that others may read, such as a public key or the bound address."""
-        write_whole(self.path / name, content.encode(), _PUBLIC_FILE)
+        atomic_write(self.path / name, content.encode(), _PUBLIC_FILE)
 
     def names(self, pattern: str) -> list[str]:
         """List the files whose name fits a pattern such as `*.key`."""
@@ -237,7 +237,7 @@ class StateDirectory:
         flush_directory(self.path)
 
 
-def write_whole(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
+def atomic_write(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
     """Write a file so that it is seen whole or not at all, even after a crash."""
     _write_scratch(path, content, mode).replace(path)
     flush_directory(path.parent)

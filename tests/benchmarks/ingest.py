@@ -30,7 +30,7 @@ from common.crypto.signing import SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE
 from common.messages.submission import Outcome
 from common.runtime.access import connections_of
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server, open_channel
 from common.task_digest import TaskDigest
 from common.wire.submissions import outcomes_from_wire
@@ -159,7 +159,7 @@ class RemoteCaller:
     async def start(cls, shuffler: Shuffler) -> Self:
         """Serve, and start the caller."""
         server = make_server(
-            GateInterceptor(certificates=False, token=None),
+            AdmissionInterceptor(certificates=False, token=None),
             connections_of("shuffledp.v1.Shuffler"),
         )
         inclusions = Inclusions(

@@ -12,7 +12,7 @@ import pytest
 from common.crypto.signing import SignedTask
 from common.errors import OverloadError, SettingsError, StorageError
 from common.runtime.access import connections_of
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
 from common.runtime.rpc import bind, make_server
 from common.task.task import Task
@@ -215,7 +215,7 @@ async def test_what_a_call_runs_into_is_taken_note_of(error: Exception) -> None:
     """Once a call, by the server itself."""
     noted: list[BaseException] = []
     name = "shuffledp.v1.Shuffler"
-    gate = GateInterceptor(certificates=False, token=None)
+    gate = AdmissionInterceptor(certificates=False, token=None)
     server = make_server(gate, connections_of(name), noted.append)
     shuffler_pb2_grpc.add_ShufflerServicer_to_server(_Failing(error), server)
     address = bind(server, _LISTEN, None)

@@ -11,7 +11,7 @@ from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchSt
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome
 from common.messages.task_summary import TaskState, TaskSummary
-from common.runtime.admission import read_message
+from common.runtime.admission_interceptor import read_message
 from common.task.draft import PairDraft
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
@@ -103,7 +103,7 @@ def message_parser(
         read=lambda raw: read(read_message(message.FromString, raw)),
         seeds=tuple(seed.SerializeToString() for seed in seeds),
         form="protobuf",
-        covers=("common.runtime.admission.read_message", *covers),
+        covers=("common.runtime.admission_interceptor.read_message", *covers),
         share=share,
     )
 

@@ -20,7 +20,7 @@ from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.crypto.tokens import OperatorToken
 from common.runtime import certificates, rpc
 from common.runtime import state_directory as state
-from common.runtime.admission import is_one_connection
+from common.runtime.admission_interceptor import is_one_connection
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import _check_socket, open_channel
 from common.runtime.state_directory import StateDirectory, StateKey, _read_secret, _write_scratch

@@ -1,4 +1,4 @@
-"""Places for calls: bounded memory whatever clients do, and a share that no connection exceeds.
+"""ConcurrencyLimits for calls: bounded memory whatever clients do, and a share that no connection exceeds.
 
 Connections are told apart by gRPC's name for the other end. It is held while a call of theirs is
 under way, and written nowhere. On a Unix socket all have one name: there nobody has a share, all
@@ -38,7 +38,7 @@ def is_one_connection(peer: str) -> bool:
     return not peer.startswith("unix:")
 
 
-class Places:
+class ConcurrencyLimits:
     """Calls under way, by kind and by connection."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Places:
                 del self._shares[share]
 
 
-class Line:
+class Queue:
     """Lets a few work at a time, the others wait: first come, first served, by connection."""
 
     def __init__(self, places: int, share: int) -> None:
@@ -131,7 +131,7 @@ _CAME: Final = "the request did not come whole"
 _OVER: Final = "the call was not over"
 
 
-class GateInterceptor(grpc.aio.ServerInterceptor):
+class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     """Lets calls in, by the table of calls. Stands behind what turns errors into statuses."""
 
     def __init__(self, *, certificates: bool, token: OperatorToken | None) -> None:
@@ -144,9 +144,9 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         """
         self._certificates = certificates
         self._token = token
-        self._places = Places()
+        self._places = ConcurrencyLimits()
         self._lines = {
-            kind: Line(kind.value.turns, kind.value.turns_share)
+            kind: Queue(kind.value.turns, kind.value.turns_share)
             for kind in CallKind
             if kind.value.turns
         }
