@@ -1,5 +1,5 @@
 """
-What the analyzer says it received, signed, and how anybody checks that a report is in it. Pure.
+The analyzer's signed commitment to what it received, and proofs that a report is in it. Pure.
 
 The analyzer signs the root of a batch's tree (`merkle.py`) and the tree's salt before it
 acknowledges the delivery. The shuffler relays what is signed and single buckets; a device checks

@@ -2,7 +2,6 @@
 Certificates: an authority, what it issues to parties, and what a certificate says.
 
 A certificate names a party, not a host: a caller checks that the other end *is* the analyzer.
-Development authorities and an operator's own are made by this one file.
 """
 
 import datetime
@@ -52,7 +51,7 @@ _NO_CERTIFICATE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a certificate says."""
+    """A parsed certificate."""
 
     parsed: x509.Certificate
 
@@ -102,11 +101,11 @@ class Certificate:
         return self.parsed.not_valid_after_utc
 
     def days_left(self, now: float) -> int:
-        """Give whole days until it ends; negative once it has."""
+        """Return whole days until it ends; negative once it has."""
         return (self.end - _moment(now)).days
 
     def is_by(self, authority: "Certificate") -> bool:
-        """Say whether an authority issued this certificate, itself and not through another."""
+        """Return whether an authority issued this certificate directly."""
         try:
             self.parsed.verify_directly_issued_by(authority.parsed)
         except (InvalidSignature, ValueError, TypeError):
@@ -114,7 +113,7 @@ class Certificate:
         return True
 
     def belongs_to(self, key: bytes) -> bool:
-        """Say whether a private key in PEM is this certificate's."""
+        """Return whether a private key in PEM is this certificate's."""
         try:
             private = load_pem_private_key(key, None)
         except _NO_KEY:
@@ -212,7 +211,7 @@ class Authority:
 
 
 def extra_hosts(certificate: Certificate) -> list[str]:
-    """Give the hosts that a certificate names besides its party and loopback."""
+    """Return the hosts that a certificate names besides its party and loopback."""
     usual = {certificate.name, *_LOOPBACK}
     return [name for name in certificate.names if name not in usual]
 

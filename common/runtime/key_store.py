@@ -89,16 +89,16 @@ class KeyStore:
         return self._destroy_files()
 
     def may_destroy(self, now: float) -> bool:
-        """Say whether a key would be destroyed now, unless an unfinished task needs it."""
+        """Return whether a key would be destroyed now, unless an unfinished task needs it."""
         return bool(self._ring.past_keeping(now, self._schedule))
 
     def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
-        """Give the active or the pending key of a suite; None if it has none."""
+        """Return the active or the pending key of a suite; None if it has none."""
         entry = self._ring.in_state(suite, state)
         return None if entry is None else HpkePublicKey(suite, entry.public)
 
     def public_key(self, suite: str = DEFAULT_SUITE) -> HpkePublicKey:
-        """Give the active key of a suite: what new tasks are sealed to."""
+        """Return the active key of a suite, which new tasks are sealed to."""
         key = self.find(suite, KeyState.ACTIVE)
         if key is None:
             raise WireError(f"this party has no key of the suite {suite}")
@@ -106,7 +106,7 @@ class KeyStore:
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
         """
-        Give the private half of a kept key.
+        Return the private half of a kept key.
 
         Args:
             suite: The suite that a task names.
@@ -137,7 +137,7 @@ class KeyStore:
         return ring or KeyRing()
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Take in keys that the ring does not name: an earlier version's, and a crash's."""
+        """Add keys that the ring does not name: an earlier version's, and a crash's."""
         if not self._taken_over:
             raw = self._state.secret(self._former, lambda: b"")  # its file is there
             public = self._keep(HpkePrivateKey(DEFAULT_SUITE, raw))
@@ -153,14 +153,14 @@ class KeyStore:
         return ring
 
     def _keep(self, key: HpkePrivateKey) -> HpkePublicKey:
-        """Make a private key durable, and give its public half."""
+        """Make a private key durable, and return its public half."""
         public = key.public_key()
         self._state.secret(_key_file(public.key_id), key.private_bytes)
         self._keys[public.key_id] = key
         return public
 
     def _load(self, name: str, suite: str | None) -> HpkePrivateKey:
-        """Read a key's file; the name tells the suite, and that it is this very key's."""
+        """Read a key's file; its name is the key's id, which is bound to the suite."""
 
         def missing() -> bytes:
             raise SettingsError(
@@ -207,7 +207,7 @@ TICK: Final = 600.0
 
 
 class KeyMemory(Protocol):
-    """Something that may still hold a destroyed key: an HpkePool."""
+    """Holds keys elsewhere: an HpkePool."""
 
     def forget_keys(self) -> None:
         """Drop every key that it holds."""

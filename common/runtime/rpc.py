@@ -76,7 +76,7 @@ _CONNECTIONS: Final = (
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     ("grpc.http2.bdp_probe", 0),
 )
-"""Bounds on what clients make a server hold before the gate (`gate.py`) sees a call."""
+"""Bounds on what clients make a server hold before the admission interceptor sees a call."""
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
@@ -101,12 +101,12 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """
     Turns the project's errors into their status, and anything else into a bare INTERNAL.
 
-    Stands before the gate, which makes of every method one of many requests and one answer, all of
-    them bytes; and of a conversation, one that writes its answers itself.
+    It stands before the admission interceptor, which turns every method into one of many requests
+    and one answer, all of them bytes, and a conversation into one that writes its answers itself.
     """
 
     def __init__(self, note: Callable[[BaseException], None]) -> None:
-        """Tell `note` of every error."""
+        """Call `note` with every error."""
         self._note = note
 
     async def intercept_service(
@@ -139,7 +139,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         return call
 
     def _refusal(self, error: Exception) -> tuple[grpc.StatusCode, str, Metadata]:
-        """Say what the caller is told of an error: status, sentence, and what stands beside."""
+        """Return a caller's answer to an error: status, sentence and metadata."""
         self._note(error)
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else _FORESEEN
@@ -151,25 +151,21 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         return grpc.StatusCode.INTERNAL, "internal error", ()
 
 
-def _nobody(_error: BaseException) -> None:
-    """Take note of nothing."""
-
-
 def make_server(
-    gate: AdmissionInterceptor,
+    admission: AdmissionInterceptor,
     connections: Connections,
-    note: Callable[[BaseException], None] = _nobody,
+    note: Callable[[BaseException], None] = lambda _error: None,
 ) -> grpc.aio.Server:
     """
-    Make a server with a gate, mapped errors and limits; services are added by the caller.
+    Make a server with limits and mapped errors; the caller adds services.
 
     Args:
-        gate: Lets calls in.
-        connections: What each connection may have.
-        note: Is told of every error.
+        admission: Lets calls in.
+        connections: The limits of each connection.
+        note: Called with every error.
     """
     return grpc.aio.server(
-        interceptors=[ErrorInterceptor(note), gate],
+        interceptors=[ErrorInterceptor(note), admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -191,7 +187,7 @@ def bind(
     server: grpc.aio.Server, listen: str, tls: Tls | None, *, ask_for_certificates: bool = False
 ) -> str:
     """
-    Bind a server and give the address it got.
+    Bind a server and return its address.
 
     A Unix socket needs no TLS: the kernel says who may connect. Without an identity, TCP is
     plaintext, which the settings allow on loopback only.
@@ -225,12 +221,7 @@ def bind(
 
 
 def _check_socket(path: Path) -> None:
-    """
-    Check that nobody listens on a Unix socket: gRPC would take its name away without a word.
-
-    Raises:
-        SettingsError: Somebody does, or it is another file.
-    """
+    """Refuse a Unix socket on which a process listens: gRPC would silently take its name."""
     if not path.exists():
         return
     if not path.is_socket():
@@ -291,9 +282,6 @@ async def reply(call: Awaitable[T], whom: str) -> T:
     """
     Wait for another party's reply.
 
-    What the other party says of itself is passed on: it may be one further away that does not
-    answer, and the sentences then name each on the way.
-
     Args:
         call: To it.
         whom: What errors call it, such as "the shuffler".
@@ -331,7 +319,7 @@ def _trailing(error: grpc.aio.AioRpcError) -> set[tuple[str, str | bytes]]:
 
 
 class FreshChannel:
-    """Gives a channel for the next call; calls on an earlier one are let finish."""
+    """A channel that is opened again once its certificate was renewed; earlier calls may finish."""
 
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
@@ -349,7 +337,7 @@ class FreshChannel:
         self._closing: set[asyncio.Task[None]] = set()
 
     def current(self) -> grpc.aio.Channel:
-        """Give the channel that shows the newest certificate."""
+        """Return the channel that shows the newest certificate."""
         renewed = self._renewal.take() if self._renewal else None
         if renewed is not None:
             closing = asyncio.ensure_future(self._channel.close(LONG_DEADLINE))
@@ -359,7 +347,7 @@ class FreshChannel:
         return self._channel
 
     async def close(self) -> None:
-        """Close the channel, and earlier ones whatever is under way on them."""
+        """Close the channel, and earlier ones whatever calls they have."""
         for closing in self._closing:
             closing.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)

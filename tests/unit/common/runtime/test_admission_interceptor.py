@@ -1,4 +1,4 @@
-"""How long the gate waits: in line for a turn to be read, and then for the request."""
+"""How long a call waits: in the queue for its turn, and then for its request."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,6 +54,6 @@ async def test_who_does_not_send_is_told_the_limit(gate: AdmissionInterceptor) -
 
 async def test_who_gets_no_turn_is_refused_for_lack_of_room(gate: AdmissionInterceptor) -> None:
     """Not for being slow: operators are told of an overload."""
-    async with gate._lines[CallKind.SHORT].turn("first", _SECONDS):
+    async with gate._queues[CallKind.SHORT].turn("first", _SECONDS):
         with pytest.raises(OverloadError, match=r"waited 0\.4 seconds to be read"):
             await _read(gate, "second", _sent_after(0))
