@@ -3,9 +3,9 @@ The life of encryption keys, as a table. Pure: time is an argument, keys are mad
 
     pending ─▶ active ─▶ expired ─▶ destroyed
 
-A pending key is published for the overlap, so that nobody is surprised by it. The active key of a
-suite is what new tasks are sealed to. An expired key still opens what was sealed to it; it is
-destroyed when it has been kept long enough and no unfinished task needs it.
+A pending key is published for the overlap, before its use. New tasks are sealed to the active key
+of a suite. An expired key still opens; it is destroyed when it has been kept long enough and no
+unfinished task needs it.
 """
 
 import json
@@ -26,7 +26,7 @@ _FORMAT: Final = 1
 
 
 class KeyState(Enum):
-    """Where a key is in its life."""
+    """The states of a key."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -35,7 +35,7 @@ class KeyState(Enum):
 
 
 class KeyEvent(Enum):
-    """What can happen to a key."""
+    """The events in a key's life."""
 
     ACTIVATE = "activate"
     EXPIRE = "expire"
@@ -80,7 +80,7 @@ class KeyEntry:
 
     def after(self, event: KeyEvent, now: float) -> "KeyEntry":
         """
-        Give the entry that an event leads to.
+        Return the entry that an event leads to.
 
         Raises:
             ValueError: The event cannot happen in this state.

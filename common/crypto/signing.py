@@ -36,7 +36,7 @@ class SignedTask:
     signature: bytes
 
     def digest(self) -> TaskDigest:
-        """Give the SHA-256 of the bytes, which is the task's name everywhere."""
+        """Return the SHA-256 of the bytes, which is the task's name everywhere."""
         return TaskDigest(hashlib.sha256(self.task_bytes).digest())
 
 
@@ -84,7 +84,7 @@ class PublicIdentity:
             ) from error
 
     def signed(self, label: bytes, message: bytes, signature: bytes) -> bool:
-        """Say whether this identity signed a message under a label."""
+        """Return whether this identity signed a message under a label."""
         try:
             self._key.verify(signature, label + message)
         except InvalidSignature:
@@ -111,11 +111,11 @@ class SigningIdentity:
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     def private_bytes(self) -> bytes:
-        """Give the raw key, for the key file; keep it off logs and wires."""
+        """Return the raw key, for the key file; keep it off logs and wires."""
         return self._key.private_bytes_raw()
 
     def public_identity(self) -> PublicIdentity:
-        """Give the half that devices pin."""
+        """Return the half that devices pin."""
         return PublicIdentity(self._key.public_key().public_bytes_raw())
 
     def sign(self, task_bytes: bytes) -> SignedTask:

@@ -63,7 +63,7 @@ class SuiteSpec:
         return MLKEM768X25519PrivateKey(*_hybrid_halves(raw))
 
     def public_bytes(self, raw: bytes) -> bytes:
-        """Give the public key that belongs to a raw private key."""
+        """Return the public key that belongs to a raw private key."""
         if not self.hybrid:
             return X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw()
         lattice, curve = _hybrid_halves(raw)

@@ -134,7 +134,7 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BitTable:
-    """Counts of the bits of texts' filters; candidates are decoded from them, any number of times."""
+    """Counts of the bits of texts' filters, from which candidates are decoded."""
 
     cohort_sizes: NDArray[np.int64]
     """Reports of each cohort, shape (cohorts,)."""
