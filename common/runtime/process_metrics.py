@@ -1,6 +1,8 @@
 """Processor time and memory of a process and the worker processes that it started."""
 
+import asyncio
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,6 +91,17 @@ class ProcessMetrics:
     def now(self) -> float:
         """Return the seconds since 1970 UTC."""
         return self._clock.now()
+
+    def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
+        """Fail each reading while the event loop hangs: alerts watch for failed scrapes."""
+
+        def turn() -> None:
+            turned = threading.Event()
+            loop.call_soon_threadsafe(turned.set)
+            if not turned.wait(patience):
+                raise TimeoutError(f"the service has done nothing for {patience:g} seconds")
+
+        self.metrics.ask(turn)
 
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring at each reading."""

@@ -24,7 +24,7 @@ from common.runtime import logs
 from common.runtime.access import CallKind, Connections
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.settings import is_local
-from common.runtime.tls import Renewal, ServerCertificates, Tls, TlsIdentity
+from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 
@@ -210,8 +210,8 @@ def bind(
         if tls is None:
             port = server.add_insecure_port(listen)
         else:
-            certificates = ServerCertificates(tls.files, ask_for_certificates=ask_for_certificates)
-            port = server.add_secure_port(listen, certificates.credentials())
+            credentials = server_credentials(tls.files, ask_for_certificates=ask_for_certificates)
+            port = server.add_secure_port(listen, credentials)
     except RuntimeError as error:
         raise SettingsError(
             f"cannot listen on {listen}: it is taken, or none of this machine's addresses, or a "

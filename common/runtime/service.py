@@ -129,6 +129,7 @@ def _serve_metrics(
     if tls is not None:
         process_metrics.watch_certificates(tls.files)
     process_metrics.watch_disk(settings.state_directory)
+    process_metrics.watch_loop(asyncio.get_running_loop())
     server = MetricsServer(settings.metrics_listen, process_metrics.metrics)
     StateDirectory.open(settings.state_directory).publish("metrics_address", server.address)
     return server

@@ -112,25 +112,19 @@ class Renewal:
         return renewed
 
 
-class ServerCertificates:
-    """A server's certificates, the newest at every handshake."""
+def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.ServerCredentials:
+    """Make a server's credentials, which are the newest at every handshake."""
+    renewal = Renewal(files)
 
-    def __init__(self, files: TlsFiles, *, ask_for_certificates: bool) -> None:
-        self._files = files
-        self._ask = ask_for_certificates
-        self._renewal = Renewal(files)
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        identity = renewal.take()
+        return None if identity is None else _configuration(identity)
 
-    def credentials(self) -> grpc.ServerCredentials:
-        """Make gRPC's credentials; if clients are asked for a certificate, each must show one."""
-        return grpc.dynamic_ssl_server_credentials(
-            _configuration(self._files.read()),
-            self._renewed,  # type: ignore[arg-type]  # None is allowed: gRPC then keeps what it has
-            self._ask,
-        )
-
-    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        renewed = self._renewal.take()
-        return None if renewed is None else _configuration(renewed)
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(files.read()),
+        renewed,  # type: ignore[arg-type]  # None is allowed: gRPC then keeps what it has
+        ask_for_certificates,
+    )
 
 
 def _configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration:

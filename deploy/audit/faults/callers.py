@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import grpc
 
-import common.runtime.admission
+import common.runtime.admission_interceptor
 from analyzer.servicer import AnalyzerServicer
 from common.crypto.tokens import OperatorToken
 from common.runtime import access as callers
@@ -49,7 +49,7 @@ def progress_for_anyone() -> AbstractContextManager[None]:
     table = MappingProxyType({**CALLS, _ASKING: Call(Caller.ANYONE, row.kind)})
     return planting.both(
         planting.attribute(calls, "CALLS", table),
-        planting.attribute(common.runtime.admission, "CALLS", table),
+        planting.attribute(common.runtime.admission_interceptor, "CALLS", table),
     )
 
 

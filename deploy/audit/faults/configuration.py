@@ -45,8 +45,8 @@ def default(party: type[Any], name: str, other: object) -> AbstractContextManage
 def false_is_true() -> AbstractContextManager[None]:
     """Plant settings that take every word for true."""
 
-    def other(key: str, value: Any, kind: Any) -> Any:
-        return bool(value) if kind is bool else _convert(key, value, kind)
+    def other(key: str, value: Any, kind: Any, refusal: Any) -> Any:
+        return bool(value) if kind is bool else _convert(key, value, kind, refusal)
 
     return planting.function(_convert, other)
 

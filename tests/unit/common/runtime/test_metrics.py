@@ -1,7 +1,9 @@
 import asyncio
 import re
 import socket
+import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,19 @@ async def test_clients_that_say_nothing_hold_up_neither_page_nor_stop() -> None:
         writer.close()
 
     assert "shuffledp_users_released_total" in page
+
+
+async def test_the_page_of_a_service_that_hangs_fails() -> None:
+    """The page has threads of its own, and asks the event loop for a sign of life."""
+    process = ProcessMetrics("shuffler", ManualClock())
+    process.watch_loop(asyncio.get_running_loop(), patience=0.05)
+    assert b"shuffledp_up" in await asyncio.to_thread(process.metrics.page)
+
+    with ThreadPoolExecutor(1) as reader:
+        page = reader.submit(process.metrics.page)
+        time.sleep(0.3)  # noqa: ASYNC251  # the event loop hangs
+    with pytest.raises(TimeoutError):
+        page.result()
 
 
 def test_a_taken_port_is_refused() -> None:

@@ -14,7 +14,7 @@ def _task(name: str) -> Task:
     return protocol_task(name) if name in ITEM_PROTOCOLS else kind_task(name)
 
 
-@pytest.mark.parametrize("name", (*ITEM_PROTOCOLS, *OF_OTHER_KINDS, "lasting"))
+@pytest.mark.parametrize("name", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS, "lasting"])
 def test_a_tasks_canonical_bytes_never_change(name: str, snapshot: SnapshotAssertion) -> None:
     """A task of every protocol has the digest that earlier versions published it under."""
     task_bytes = _task(name).to_bytes()
