@@ -12,119 +12,90 @@ class ShuffleDpError(Exception):
 
     status: str = "INTERNAL"
 
+    def __init_subclass__(cls, *, status: str | None = None) -> None:
+        """Take the status of a class beside its name; without one it has its base's."""
+        super().__init_subclass__()
+        cls.status = status or cls.status
 
-class TaskError(ShuffleDpError):
+
+class TaskError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A task, or a draft of one, breaks a rule."""
 
-    status = "INVALID_ARGUMENT"
 
-
-class WireError(ShuffleDpError):
+class WireError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """
     Bytes from outside are malformed: a message, a delivery, a key, or a ciphertext.
 
     A ciphertext that does not open never says why.
     """
 
-    status = "INVALID_ARGUMENT"
 
-
-class ReportError(ShuffleDpError):
+class ReportError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A report is not one that the task's mechanism can make."""
 
-    status = "INVALID_ARGUMENT"
 
-
-class ValueRangeError(ShuffleDpError):
+class ValueRangeError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A user's value lies outside the task's domain; the message never repeats the value."""
 
-    status = "INVALID_ARGUMENT"
 
-
-class PlanError(ShuffleDpError):
+class PlanError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """The requirements for a task break a rule, or nothing fits all of them."""
 
-    status = "INVALID_ARGUMENT"
 
-
-class AccountingError(ShuffleDpError):
+class AccountingError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A guarantee was asked for parameters for which there is none."""
-
-    status = "INVALID_ARGUMENT"
 
 
 class BoundRangeError(AccountingError):
     """A published theorem was asked outside the range in which it holds."""
 
 
-class SettingsError(ShuffleDpError):
+class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """A process's settings break a rule; it does not start."""
 
-    status = "FAILED_PRECONDITION"
 
-
-class ProofError(ShuffleDpError):
+class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """A task's signature does not verify, or a proof shows neither that a report came nor not."""
 
-    status = "FAILED_PRECONDITION"
 
-
-class PolicyError(ShuffleDpError):
+class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """The device refuses this task: its promise is too weak, or not what its weights deliver."""
 
-    status = "FAILED_PRECONDITION"
 
-
-class UnknownKeyError(ShuffleDpError):
+class UnknownKeyError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """A task is sealed to a key that this party does not hold: another's, or destroyed."""
 
-    status = "FAILED_PRECONDITION"
 
-
-class CredentialError(ShuffleDpError):
+class CredentialError(ShuffleDpError, status="UNAUTHENTICATED"):
     """A call or a submission came without the token that it needs, or with a wrong one."""
 
-    status = "UNAUTHENTICATED"
 
-
-class CallerError(ShuffleDpError):
+class CallerError(ShuffleDpError, status="PERMISSION_DENIED"):
     """A call came from a party that may not make it, by its certificate."""
 
-    status = "PERMISSION_DENIED"
 
-
-class UnknownTaskError(ShuffleDpError):
+class UnknownTaskError(ShuffleDpError, status="NOT_FOUND"):
     """No task has this digest."""
 
-    status = "NOT_FOUND"
 
-
-class BatchStateError(ShuffleDpError):
+class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """The batch is not in a state that allows this; its result may not be there yet."""
 
-    status = "FAILED_PRECONDITION"
 
-
-class ConflictError(ShuffleDpError):
+class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
     """What may come once came again and differs: a submission id, or a task's batch."""
-
-    status = "ALREADY_EXISTS"
 
 
 class TokenUsedError(ConflictError):
     """A user's token came a second time for a task, with another submission."""
 
 
-class DeliveryUnderWayError(ShuffleDpError):
+class DeliveryUnderWayError(ShuffleDpError, status="ABORTED"):
     """Another call is delivering the same batch; retry when it has ended."""
 
-    status = "ABORTED"
 
-
-class UnusableBatchError(ShuffleDpError):
+class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):
     """A batch arrived whole and no result can ever be made of it."""
-
-    status = "DATA_LOSS"
 
 
 class SuspectBatchError(UnusableBatchError):
@@ -136,48 +107,36 @@ class SuspectBatchError(UnusableBatchError):
         self.n_missing = n_missing
 
 
-class BudgetError(ShuffleDpError):
+class BudgetError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
     """A release, or an answer, would cost more than what is left to spend."""
 
-    status = "RESOURCE_EXHAUSTED"
 
-
-class LedgerError(ShuffleDpError):
+class LedgerError(ShuffleDpError, status="DATA_LOSS"):
     """The chain of the analyzer's ledger is broken: an entry was changed, removed or moved."""
 
-    status = "DATA_LOSS"
 
-
-class OverloadError(ShuffleDpError):
+class OverloadError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
     """There is no room for this call at the moment; retry later."""
-
-    status = "RESOURCE_EXHAUSTED"
 
 
 class ShareError(OverloadError):
     """This connection, or a minor kind of call, has used its share; the service has room."""
 
 
-class DeadlineError(ShuffleDpError):
+class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):
     """A call took longer than calls of its kind may; safe to retry."""
 
-    status = "DEADLINE_EXCEEDED"
 
-
-class StorageError(ShuffleDpError):
+class StorageError(ShuffleDpError, status="UNAVAILABLE"):
     """This party's own disk is full, read-only or failing. Nothing was stored; safe to retry."""
-
-    status = "UNAVAILABLE"
 
 
 class DamagedStorageError(StorageError):
     """What this party's disk gives back is not what was stored; nothing is made of it."""
 
 
-class PeerError(ShuffleDpError):
+class PeerError(ShuffleDpError, status="UNAVAILABLE"):
     """Another party did not answer in time, or its answer is worthless; safe to retry."""
-
-    status = "UNAVAILABLE"
 
 
 class PeerBusyError(PeerError):

@@ -34,7 +34,7 @@ Metadata = tuple[tuple[str, str], ...]
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
-"""Seconds for a call that moves many reports. How long servers work on one: calls.py."""
+"""Seconds for a call that moves many reports. How long servers work on one: access.py."""
 DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
 """Seconds for a whole batch."""
 

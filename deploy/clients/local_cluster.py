@@ -204,7 +204,7 @@ class Cluster:
 def _toml(value: str | float | bool) -> str:  # noqa: FBT001  # a value of a settings file
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, float) else f"'{value}'"
+    return f"'{value}'" if isinstance(value, str) else str(value)
 
 
 def _last_line(log: Path) -> str:

@@ -1,7 +1,6 @@
 """What the metrics of running services tell, and what they do not."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from common.crypto.signing import SignedTask
-from common.errors import OverloadError, SettingsError, StorageError
+from common.errors import OverloadError, StorageError
 from common.runtime.access import connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
@@ -185,16 +184,6 @@ async def test_the_user_agent_tells_nothing_of_what_its_person_does(measured: Se
 async def test_metrics_are_served_only_where_they_are_asked_for(services: Services) -> None:
     """No address, no port."""
     assert [] == list(services.directory.glob("*/metrics_address"))
-
-
-async def test_a_taken_port_stops_the_start(tmp_path: Path) -> None:
-    """In one sentence, before anybody is served."""
-    services = Services(tmp_path)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(SettingsError, match=r"cannot serve metrics on 127\.0\.0\.1"):
-            await services.start_analyzer(metrics_listen=f"127.0.0.1:{taken.getsockname()[1]}")
 
 
 class _Failing(ShufflerServicer):
