@@ -1,4 +1,4 @@
-"""What the analyzer's metrics tell of its batches: rows of common/runtime/metric_table.py."""
+"""What the analyzer's metrics tell of its batches: rows of common/runtime/metric_definitions.py."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,17 +6,17 @@ from typing import Literal
 
 from analyzer.storage.store import BatchEnd
 from common.messages.result import Result
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics
 from common.task_digest import TaskDigest
 
 
 class ReleaseMetrics:
     """Counts batches and what was released. Digests and populations stay in here."""
 
-    def __init__(self, vitals: Vitals) -> None:
-        self._metrics = vitals.metrics
-        self._now = vitals.now
-        self._note = vitals.incidents.note
+    def __init__(self, process_metrics: ProcessMetrics) -> None:
+        self._metrics = process_metrics.metrics
+        self._now = process_metrics.now
+        self._note = process_metrics.failures.note
         self._states: dict[TaskDigest, BatchEnd] = {}
         self._deadlines: dict[TaskDigest, int] = {}
         """Of tasks that may be open: of which no batch has come."""
@@ -46,7 +46,9 @@ class ReleaseMetrics:
         self._show()
 
     def published(self, digest: TaskDigest, deadline: int) -> None:
-        """Take note of a new task."""
+        """Take note of a new task, and forget those whose deadline has passed."""
+        now = self._now()
+        self._deadlines = {known: end for known, end in self._deadlines.items() if end > now}
         self._deadlines[digest] = deadline
 
     def staged(self, digest: TaskDigest) -> None:
@@ -107,8 +109,7 @@ class ReleaseMetrics:
             self._metrics.set("shuffledp_batches", counts[state], {"state": state})
         self._metrics.set("shuffledp_ledger_entries", self._entries)
 
-    async def _count_open_tasks(self) -> None:
-        now = self._now()
-        for digest in [digest for digest, end in self._deadlines.items() if end <= now]:
-            del self._deadlines[digest]
-        self._metrics.set("shuffledp_tasks_open", len(self._deadlines))
+    def _count_open_tasks(self) -> None:
+        """Count in the metrics page's thread, on a copy: the event loop moves tasks meanwhile."""
+        now, deadlines = self._now(), list(self._deadlines.values())
+        self._metrics.set("shuffledp_tasks_open", sum(end > now for end in deadlines))

@@ -20,8 +20,7 @@ from common.crypto.signing import SignedTask, SigningIdentity
 from common.crypto.tokens import OperatorToken
 from common.errors import TaskError, UnknownTaskError, WireError
 from common.runtime.clock import Clock
-from common.runtime.identity import load_identity
-from common.runtime.key_store import KeyStore
+from common.runtime.key_store import KeyStore, load_identity
 from common.runtime.state_directory import StateDirectory
 from common.task.draft import TaskDraft
 from common.task.task import NONCE_BYTES, Task
@@ -83,7 +82,7 @@ class Registry:
 
         Raises:
             TaskError: The draft breaks a rule.
-            KeyFormatError: It names a suite that there is not.
+            WireError: It names a suite that there is not.
             BudgetError: Its population has not enough left for its smallest batch: it could never
                 be released.
         """

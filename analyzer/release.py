@@ -24,8 +24,8 @@ from analyzer.storage.store import Store
 from common.crypto.hpke_pool import Pool
 from common.errors import (
     AccountingError,
+    BatchStateError,
     BudgetError,
-    NotReleasedError,
     ShuffleDpError,
     SuspectBatchError,
     UnknownKeyError,
@@ -101,8 +101,8 @@ class Releases:
 
         Raises:
             UnknownTaskError: There is no such task.
-            BatchConflictError: Another batch was delivered for this task.
-            ManifestError: The reports are not as many as the manifest and the task say.
+            ConflictError: Another batch was delivered for this task.
+            WireError: The reports are not as many as the manifest and the task say.
             DeliveryUnderWayError: The same batch is being delivered at this moment.
             BudgetError: Its release would exceed the budget of the population.
         """
@@ -250,7 +250,7 @@ class Releases:
 
         Raises:
             UnknownTaskError: There is no such task.
-            NotReleasedError: Its batch has not been released yet.
+            BatchStateError: Its batch has not been released yet.
             UnusableBatchError: It never will be.
         """
         await self._registry.get(digest)
@@ -260,7 +260,7 @@ class Releases:
         failure = await self._store.failure(digest)
         if failure is not None:
             raise UnusableBatchError(failure)
-        raise NotReleasedError("the task's batch has not been released yet")
+        raise BatchStateError("the task's batch has not been released yet")
 
     async def ledger(self, after: int) -> list[LedgerEntry]:
         """Give what releases cost, from the entry after `after` on."""

@@ -19,7 +19,7 @@ from common.crypto.randomness import secure_generator
 from common.errors import LedgerError
 from common.runtime.clock import SystemClock
 from common.runtime.key_store import Rotation
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
@@ -68,12 +68,12 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         LedgerError: The ledger is broken: nothing is released on it.
     """
     clock = SystemClock()
-    vitals = Vitals("analyzer", clock)
-    metrics = ReleaseMetrics(vitals)
+    process_metrics = ProcessMetrics("analyzer", clock)
+    metrics = ReleaseMetrics(process_metrics)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "analyzer", clock)
     keys = AnalyzerKeys.load(state, settings.schedule(), clock.now())
-    vitals.watch_keys(lambda: keys.reports.ring)
+    process_metrics.watch_keys(lambda: keys.reports.ring)
     store = Store(state.path / "analyzer.sqlite")
     try:
         head = await store.check_ledger()
@@ -129,7 +129,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         tls,
         "shuffledp.v1.Analyzer",
         add_services,
-        vitals,
+        process_metrics,
         operator_token=keys.operator_token,
     )
     return AnalyzerService(

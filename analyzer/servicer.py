@@ -9,19 +9,14 @@ import grpc
 from analyzer.registry import Registry, Sentinels
 from analyzer.release import Releases
 from analyzer.task_listing import Overview
-from common.wire.batches import (
-    REPORTS_WANTED,
-    chunk_from_wire,
-    digest_from_wire,
-    manifest_from_wire,
-    signed_task_to_wire,
-)
+from common.wire.batches import REPORTS_WANTED, chunk_from_wire, manifest_from_wire
 from common.wire.evidence import delivered_to_wire, sentinels_from_wire
-from common.wire.ledger import after_from_wire, ledger_to_wire
-from common.wire.results import result_to_wire
+from common.wire.fields import digest_from_wire
+from common.wire.results import after_from_wire, ledger_to_wire, result_to_wire
 from common.wire.tasks import (
     description_to_wire,
     draft_from_wire,
+    signed_task_to_wire,
     summaries_to_wire,
     tasks_after_from_wire,
 )

@@ -17,7 +17,7 @@ from analyzer.registry import Registry
 from analyzer.storage.store import Store
 from common.crypto.merkle import SALT_BYTES, Tree, leaves_of
 from common.crypto.signing import SigningIdentity
-from common.errors import BudgetError, DeliveryUnderWayError, ManifestError, UnusableBatchError
+from common.errors import BudgetError, DeliveryUnderWayError, UnusableBatchError, WireError
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.runtime import logs
@@ -107,8 +107,8 @@ class Staging:
 
         Raises:
             UnknownTaskError: There is no such task.
-            BatchConflictError: Another batch was delivered for this task.
-            ManifestError: The reports are not as many as the manifest and the task say.
+            ConflictError: Another batch was delivered for this task.
+            WireError: The reports are not as many as the manifest and the task say.
             DeliveryUnderWayError: The same batch is being received at this moment.
             BudgetError: Its release would exceed the budget of the population.
         """
@@ -153,12 +153,12 @@ class Staging:
             reports, rest = divmod(len(chunk), task.sealed_report_bytes)
             received += reports
             if rest:
-                raise ManifestError(
+                raise WireError(
                     f"a chunk has {len(chunk)} bytes; it must hold whole reports of "
                     f"{task.sealed_report_bytes}"
                 )
             if received > manifest.n_reports:
-                raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
+                raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
             leaves += leaves_of(chunk, task.sealed_report_bytes)
             staged.add(chunk)
             group.append(chunk)
@@ -167,7 +167,7 @@ class Staging:
                 position += len(group)
                 group = []
         if received != manifest.n_reports:
-            raise ManifestError(f"{received} reports came; {manifest.n_reports} were announced")
+            raise WireError(f"{received} reports came; {manifest.n_reports} were announced")
         await self._store.add_chunks(manifest.batch_id, position, group)
         # No earlier: whoever knew it could still send reports that all stand in one bucket.
         salt = self._rng.bytes(SALT_BYTES)
@@ -209,13 +209,13 @@ class Staging:
 
 def _check_manifest(manifest: BatchManifest, task: Task) -> None:
     if manifest.n_users < task.n_min:
-        raise ManifestError(
+        raise WireError(
             f"the batch has {manifest.n_users} users; the task is released from {task.n_min} on"
         )
     least, most = task.batch_reports(manifest.n_users)
     if not least <= manifest.n_reports <= most:
         wanted = str(most) if least == most else f"{least} to {most}"
-        raise ManifestError(
+        raise WireError(
             f"{manifest.n_reports} reports are announced; a batch of {manifest.n_users} users has "
             f"{wanted}"
         )

@@ -1,6 +1,7 @@
 """
 One family of errors: each says whose fault it is by naming the gRPC status its caller sees.
 
+A class exists where a caller acts on it: catches it, maps it, or tells its status from others'.
 Messages state the rule and the public number that broke it, never a user's value, a report's
 content or key bytes.
 """
@@ -11,231 +12,139 @@ class ShuffleDpError(Exception):
 
     status: str = "INTERNAL"
 
+    def __init_subclass__(cls, *, status: str | None = None) -> None:
+        """Take the status of a class beside its name; without one it has its base's."""
+        super().__init_subclass__()
+        cls.status = status or cls.status
 
-class TaskError(ShuffleDpError):
+
+class TaskError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A task, or a draft of one, breaks a rule."""
 
-    status = "INVALID_ARGUMENT"
+
+class WireError(ShuffleDpError, status="INVALID_ARGUMENT"):
+    """
+    Bytes from outside are malformed: a message, a delivery, a key, or a ciphertext.
+
+    A ciphertext that does not open never says why.
+    """
 
 
-class UnknownTaskError(ShuffleDpError):
-    """No task has this digest."""
-
-    status = "NOT_FOUND"
-
-
-class SignatureError(ShuffleDpError):
-    """A task is not signed by the analyzer's identity that this party has pinned."""
-
-    status = "FAILED_PRECONDITION"
-
-
-class WireError(ShuffleDpError):
-    """A message has a field of the wrong length or out of its range."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class SealError(ShuffleDpError):
-    """A ciphertext does not open. Why it does not is never told apart."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class KeyFormatError(ShuffleDpError):
-    """Bytes that should be a key are not one."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class UnknownKeyError(ShuffleDpError):
-    """A task is sealed to a key that this party does not hold: another's, or destroyed."""
-
-    status = "FAILED_PRECONDITION"
-
-
-class ReportError(ShuffleDpError):
+class ReportError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A report is not one that the task's mechanism can make."""
 
-    status = "INVALID_ARGUMENT"
 
-
-class ValueRangeError(ShuffleDpError):
+class ValueRangeError(ShuffleDpError, status="INVALID_ARGUMENT"):
     """A user's value lies outside the task's domain; the message never repeats the value."""
 
-    status = "INVALID_ARGUMENT"
+
+class PlanError(ShuffleDpError, status="INVALID_ARGUMENT"):
+    """The requirements for a task break a rule, or nothing fits all of them."""
 
 
-class PolicyError(ShuffleDpError):
+class AccountingError(ShuffleDpError, status="INVALID_ARGUMENT"):
+    """A guarantee was asked for parameters for which there is none."""
+
+
+class BoundRangeError(AccountingError):
+    """A published theorem was asked outside the range in which it holds."""
+
+
+class SettingsError(ShuffleDpError, status="FAILED_PRECONDITION"):
+    """A process's settings break a rule; it does not start."""
+
+
+class ProofError(ShuffleDpError, status="FAILED_PRECONDITION"):
+    """A task's signature does not verify, or a proof shows neither that a report came nor not."""
+
+
+class PolicyError(ShuffleDpError, status="FAILED_PRECONDITION"):
     """The device refuses this task: its promise is too weak, or not what its weights deliver."""
 
-    status = "FAILED_PRECONDITION"
+
+class UnknownKeyError(ShuffleDpError, status="FAILED_PRECONDITION"):
+    """A task is sealed to a key that this party does not hold: another's, or destroyed."""
 
 
-class SubmissionConflictError(ShuffleDpError):
-    """A submission id came a second time with other bytes."""
-
-    status = "ALREADY_EXISTS"
+class CredentialError(ShuffleDpError, status="UNAUTHENTICATED"):
+    """A call or a submission came without the token that it needs, or with a wrong one."""
 
 
-class BatchStateError(ShuffleDpError):
-    """The batch is not in a state that allows this."""
-
-    status = "FAILED_PRECONDITION"
+class CallerError(ShuffleDpError, status="PERMISSION_DENIED"):
+    """A call came from a party that may not make it, by its certificate."""
 
 
-class BatchConflictError(ShuffleDpError):
-    """A second batch arrived for a task: one task is one release."""
-
-    status = "ALREADY_EXISTS"
+class UnknownTaskError(ShuffleDpError, status="NOT_FOUND"):
+    """No task has this digest."""
 
 
-class ManifestError(ShuffleDpError):
-    """A delivered batch does not have the reports that its manifest announces."""
-
-    status = "INVALID_ARGUMENT"
+class BatchStateError(ShuffleDpError, status="FAILED_PRECONDITION"):
+    """The batch is not in a state that allows this; its result may not be there yet."""
 
 
-class DeliveryUnderWayError(ShuffleDpError):
-    """The same batch is being delivered by another call; try again when that has ended."""
-
-    status = "ABORTED"
+class ConflictError(ShuffleDpError, status="ALREADY_EXISTS"):
+    """What may come once came again and differs: a submission id, or a task's batch."""
 
 
-class UnusableBatchError(ShuffleDpError):
+class TokenUsedError(ConflictError):
+    """A user's token came a second time for a task, with another submission."""
+
+
+class DeliveryUnderWayError(ShuffleDpError, status="ABORTED"):
+    """Another call is delivering the same batch; retry when it has ended."""
+
+
+class UnusableBatchError(ShuffleDpError, status="DATA_LOSS"):
     """A batch arrived whole and no result can ever be made of it."""
-
-    status = "DATA_LOSS"
 
 
 class SuspectBatchError(UnusableBatchError):
     """A batch failed a check that an honest shuffler's passes: it is kept, and not estimated."""
 
     def __init__(self, message: str, *, n_missing: int = 0) -> None:
-        """Take the sentence, and how many sentinels are missing that must be there."""
+        """Take the sentence, and the number of required sentinels that are missing."""
         super().__init__(message)
         self.n_missing = n_missing
 
 
-class NotReleasedError(ShuffleDpError):
-    """The task is known, its result is not there yet."""
-
-    status = "FAILED_PRECONDITION"
+class BudgetError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
+    """A release, or an answer, would cost more than what is left to spend."""
 
 
-class CredentialError(ShuffleDpError):
-    """A call that only an operator may make came without a valid operator's token."""
-
-    status = "UNAUTHENTICATED"
+class LedgerError(ShuffleDpError, status="DATA_LOSS"):
+    """The chain of the analyzer's ledger is broken: an entry was changed, removed or moved."""
 
 
-class CallerError(ShuffleDpError):
-    """A call came from a party that may not make it, by its certificate."""
-
-    status = "PERMISSION_DENIED"
-
-
-class OverloadError(ShuffleDpError):
-    """There is no room for this call at the moment; it may be made again."""
-
-    status = "RESOURCE_EXHAUSTED"
+class OverloadError(ShuffleDpError, status="RESOURCE_EXHAUSTED"):
+    """There is no room for this call at the moment; retry later."""
 
 
 class ShareError(OverloadError):
-    """There is room, but this connection has had its share of it; others are served."""
+    """This connection, or a minor kind of call, has used its share; the service has room."""
 
 
-class SideCallError(OverloadError):
-    """There is no room for a call on which nobody's answer depends, such as reflection."""
+class DeadlineError(ShuffleDpError, status="DEADLINE_EXCEEDED"):
+    """A call took longer than calls of its kind may; safe to retry."""
 
 
-class DeadlineError(ShuffleDpError):
-    """A call took longer than calls of its kind may; it may be made again."""
-
-    status = "DEADLINE_EXCEEDED"
-
-
-class UserTokenError(ShuffleDpError):
-    """A submission came without a token of this collection, or with one that is none."""
-
-    status = "UNAUTHENTICATED"
-
-
-class TokenUsedError(ShuffleDpError):
-    """A user's token came a second time for a task, with another submission."""
-
-    status = "ALREADY_EXISTS"
-
-
-class BudgetError(ShuffleDpError):
-    """A release, or an answer, would cost more than what is left to spend."""
-
-    status = "RESOURCE_EXHAUSTED"
-
-
-class LedgerError(ShuffleDpError):
-    """The chain of the analyzer's ledger is broken: an entry was changed, removed or moved."""
-
-    status = "DATA_LOSS"
-
-
-class PeerError(ShuffleDpError):
-    """Another party could not be reached in time; the call may be made again."""
-
-    status = "UNAVAILABLE"
-
-
-class StorageError(ShuffleDpError):
-    """
-    This party's own disk is full, read-only or failing. Nothing was stored; the call may be made
-    again, and is served when the disk is well.
-    """
-
-    status = "UNAVAILABLE"
+class StorageError(ShuffleDpError, status="UNAVAILABLE"):
+    """This party's own disk is full, read-only or failing. Nothing was stored; safe to retry."""
 
 
 class DamagedStorageError(StorageError):
     """What this party's disk gives back is not what was stored; nothing is made of it."""
 
 
+class PeerError(ShuffleDpError, status="UNAVAILABLE"):
+    """Another party did not answer in time, or its answer is worthless; safe to retry."""
+
+
 class PeerBusyError(PeerError):
-    """Another party has no room for the call at the moment; it may be made again, later."""
+    """Another party has no room for the call at the moment; retry later."""
 
 
 class PeerUnableError(PeerError):
-    """Another party answers, and says why it cannot serve at the moment, such as a full disk."""
-
-
-class ReceiptError(PeerError):
-    """The shuffler's receipt does not verify: what was sent may not be stored."""
-
-
-class ProofError(ShuffleDpError):
-    """What should prove that a report was received, or was not, proves neither."""
-
-    status = "FAILED_PRECONDITION"
-
-
-class PlanError(ShuffleDpError):
-    """The wishes for a task break a rule, or nothing fits all of them."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class SettingsError(ShuffleDpError):
-    """A process's settings break a rule; it does not start."""
-
-    status = "FAILED_PRECONDITION"
-
-
-class AccountingError(ShuffleDpError):
-    """A guarantee was asked for parameters for which there is none."""
-
-    status = "INVALID_ARGUMENT"
-
-
-class BoundRangeError(AccountingError):
-    """A published theorem was asked outside the range in which it holds."""
+    """Another party answers that it cannot serve at the moment, for example for a full disk."""
 
 
 class PeerRefusalError(ShuffleDpError):

@@ -15,8 +15,8 @@ from common.errors import (
     OverloadError,
     PeerError,
     PeerRefusalError,
+    ProofError,
     SettingsError,
-    SignatureError,
     TaskError,
     UnknownTaskError,
 )
@@ -97,7 +97,7 @@ class Rounds:
 
         Raises:
             UnknownTaskError: The analyzer knows no such task.
-            SignatureError: The task is not the one asked for, or not by the pinned analyzer.
+            ProofError: The task is not the one asked for, or not by the pinned analyzer.
             TaskError: It is not valid, or asks for too many dummies.
             UnknownKeyError: It is sealed to a key that this shuffler does not hold.
             PeerError: The analyzer cannot be reached.
@@ -249,7 +249,7 @@ class Rounds:
             logs.event("analyzer does not answer", {"error": type(error).__name__}, level="WARNING")
             raise
         if signed.digest() != digest:
-            raise SignatureError("the analyzer gave another task than the one that was asked for")
+            raise ProofError("the analyzer gave another task than the one that was asked for")
         self._identity.verify(signed)
         task = Task.from_bytes(signed.task_bytes)
         self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")

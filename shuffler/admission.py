@@ -7,7 +7,7 @@ from typing import Final
 
 from common.crypto.tokens import TokenIdentity
 from common.errors import ShareError
-from common.runtime.admission import is_one_connection
+from common.runtime.admission_interceptor import is_one_connection
 
 _CONNECTIONS: Final = 100_000
 """Connections whose submissions are counted; the one heard of longest ago is forgotten."""

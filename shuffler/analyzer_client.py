@@ -11,16 +11,11 @@ from common.crypto.signing import SignedTask
 from common.errors import CallerError, PeerError, PeerRefusalError
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
-from common.runtime.fresh_channel import FreshChannel
-from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, reply
+from common.runtime.rpc import DELIVERY_DEADLINE, LONG_DEADLINE, SHORT_DEADLINE, FreshChannel, reply
 from common.task_digest import TaskDigest
-from common.wire.batches import (
-    chunk_to_wire,
-    manifest_to_wire,
-    signed_task_from_wire,
-    wants_reports,
-)
+from common.wire.batches import chunk_to_wire, manifest_to_wire, wants_reports
 from common.wire.evidence import delivered_from_wire
+from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
 _WHOM: Final = "the analyzer"

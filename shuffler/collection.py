@@ -13,11 +13,10 @@ from common.crypto.signing import SignedTask
 from common.crypto.tokens import serial_of
 from common.errors import (
     BatchStateError,
-    SealError,
+    ConflictError,
+    CredentialError,
     ShuffleDpError,
-    SubmissionConflictError,
     TokenUsedError,
-    UserTokenError,
     WireError,
 )
 from common.messages.batch import BatchProgress, BatchState, BatchStatus
@@ -39,10 +38,9 @@ _CALLS_AHEAD: Final = 3
 
 _REFUSED_AS: Final[Mapping[type[ShuffleDpError], Outcome]] = MappingProxyType(
     {
-        UserTokenError: Outcome.UNAUTHENTICATED,
+        CredentialError: Outcome.UNAUTHENTICATED,
         WireError: Outcome.MALFORMED,
-        SealError: Outcome.MALFORMED,
-        SubmissionConflictError: Outcome.CONFLICT,
+        ConflictError: Outcome.CONFLICT,
         TokenUsedError: Outcome.TOKEN_USED,
         BatchStateError: Outcome.CLOSED,
     }
@@ -96,13 +94,13 @@ class Collection:
 
         Raises:
             UnknownTaskError: The analyzer knows no such task.
-            WireError: The envelope has not the task's length, or holds another number of reports.
-            SealError: It does not open: another key, task or role, or a changed bit.
-            SubmissionConflictError: The submission id was used with other bytes.
+            WireError: The envelope does not have the task's length, does not open, or holds
+                another number of reports.
+            ConflictError: The submission id was used with other bytes.
             BatchStateError: The batch no longer collects, whatever the token is.
             UnknownKeyError: The task is sealed to a key that this shuffler does not hold.
             StorageError: It could not be stored; it may be sent again.
-            UserTokenError: A token is asked for, and this is none.
+            CredentialError: A token is asked for, and this is none.
             TokenUsedError: The token came before, with another submission to this task.
         """
         found = await self._rounds.find_or_begin(digest)
@@ -118,7 +116,7 @@ class Collection:
         if isinstance(found, PastRound):
             raise BatchStateError("the task's batch is over")
         if not all(await self._admitted([token])):
-            raise UserTokenError(
+            raise CredentialError(
                 "this shuffler takes submissions with a token of its collection only"
             )
         if len(envelope) != found.task.envelope_bytes:
@@ -132,7 +130,7 @@ class Collection:
         tokens = [] if self._tokens is None else [[token]]
         [[outcome]] = await self._store(found, found.key, [group], tokens)
         if outcome is Outcome.CONFLICT:
-            raise SubmissionConflictError("this submission id was used with other bytes")
+            raise ConflictError("this submission id was used with other bytes")
         if outcome is Outcome.TOKEN_USED:
             raise TokenUsedError("this token was used for this task, with another submission")
         if outcome is Outcome.CLOSED:

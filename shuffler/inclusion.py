@@ -23,7 +23,7 @@ from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.database import storage_failures
-from common.runtime.state_directory import write_whole
+from common.runtime.state_directory import atomic_write
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_from_bytes, commitment_to_bytes
@@ -39,7 +39,7 @@ other makes others wait only where there are more.
 _LOOK_SECONDS: Final = 3600.0
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
-"""What `write_whole` writes to."""
+"""What `atomic_write` writes to."""
 
 
 class Sent:
@@ -147,9 +147,9 @@ class Inclusions:
         """Write both files, the one that says that they are whole last. In a thread."""
         digest = commitment.task_digest
         until = int(max(deadline, self._clock.now()) + self._keep_seconds)
-        write_whole(self._file(digest, "leaves"), tree.leaves.data, _OWNER_ONLY)
+        atomic_write(self._file(digest, "leaves"), tree.leaves.data, _OWNER_ONLY)
         kept = until.to_bytes(_TIME_BYTES) + commitment_to_bytes(commitment)
-        write_whole(self._file(digest, "commitment"), kept, _OWNER_ONLY)
+        atomic_write(self._file(digest, "commitment"), kept, _OWNER_ONLY)
 
     async def relay(
         self, digest: TaskDigest, prefix: int | None

@@ -1,12 +1,12 @@
-"""What the shuffler's metrics tell of its batches: rows of common/runtime/metric_table.py."""
+"""What the shuffler's metrics tell of its batches: rows of common/runtime/metric_definitions.py."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
-from common.runtime.metric_table import REFUSALS_TOLD, STATES_TOLD
-from common.runtime.process_metrics import Vitals
+from common.runtime.metric_definitions import COUNTED_REFUSALS, COUNTED_STATES
+from common.runtime.process_metrics import ProcessMetrics
 from shuffler.states import AFTER_COLLECTING
 
 _WAITING = frozenset({BatchState.CLOSED, BatchState.PERMUTED})
@@ -19,10 +19,10 @@ class BatchMetrics:
     batch: one that collects is in no number.
     """
 
-    def __init__(self, vitals: Vitals) -> None:
-        self._metrics = vitals.metrics
-        self._now = vitals.now
-        self._note = vitals.incidents.note
+    def __init__(self, process_metrics: ProcessMetrics) -> None:
+        self._metrics = process_metrics.metrics
+        self._now = process_metrics.now
+        self._note = process_metrics.failures.note
         self._states: Counter[BatchState] = Counter()
         self._closed_at: dict[BatchId, float] = {}
         self._refused: dict[BatchId, Mapping[Outcome, int]] = {}
@@ -46,7 +46,7 @@ class BatchMetrics:
 
     def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
         """Take note of a batch's next state, once it is on the disk."""
-        if before in STATES_TOLD:
+        if before in COUNTED_STATES:
             self._states[before] -= 1
         self._states[state] += 1
         self._show_states()
@@ -72,7 +72,7 @@ class BatchMetrics:
             self._note(error)
 
     def _count_refused(self, counted: Mapping[Outcome, int]) -> None:
-        for outcome in REFUSALS_TOLD:
+        for outcome in COUNTED_REFUSALS:
             self._metrics.add(
                 "shuffledp_submissions_refused_total",
                 counted.get(outcome, 0),
@@ -80,9 +80,11 @@ class BatchMetrics:
             )
 
     def _show_states(self) -> None:
-        for state in STATES_TOLD:
+        for state in COUNTED_STATES:
             self._metrics.set("shuffledp_batches", self._states[state], {"state": state.value})
 
-    async def _measure_waiting(self) -> None:
-        waited = self._now() - min(self._closed_at.values()) if self._closed_at else 0.0
-        self._metrics.set("shuffledp_oldest_undelivered_seconds", round(max(0.0, waited)))
+    def _measure_waiting(self) -> None:
+        """Measure in the metrics page's thread, on a copy: the event loop moves batches."""
+        now = self._now()
+        oldest = min(list(self._closed_at.values()), default=now)
+        self._metrics.set("shuffledp_oldest_undelivered_seconds", round(max(0.0, now - oldest)))

@@ -13,11 +13,9 @@ from common.crypto.signing import PublicIdentity
 from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.crypto.tokens import OperatorToken, TokenIdentity
 from common.runtime.clock import SystemClock
-from common.runtime.fresh_channel import FreshChannel
-from common.runtime.identity import load_identity
-from common.runtime.key_store import KeyStore, Rotation
-from common.runtime.process_metrics import Vitals
-from common.runtime.rpc import open_channel
+from common.runtime.key_store import KeyStore, Rotation, load_identity
+from common.runtime.process_metrics import ProcessMetrics
+from common.runtime.rpc import FreshChannel, open_channel
 from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
@@ -78,13 +76,13 @@ class ShufflerService:
 async def start(settings: ShufflerSettings) -> ShufflerService:
     """Start a shuffler, and go on with the batches of an earlier run."""
     clock = SystemClock()
-    vitals = Vitals("shuffler", clock)
-    metrics = BatchMetrics(vitals)
+    process_metrics = ProcessMetrics("shuffler", clock)
+    metrics = BatchMetrics(process_metrics)
     state = StateDirectory.open(settings.state_directory, settings.state_key)
     tls = identity_for(settings, "shuffler", clock)
     keys = KeyStore(state, settings.schedule(), former="envelope.key")
     keys.rotate(clock.now())
-    vitals.watch_keys(lambda: keys.ring)
+    process_metrics.watch_keys(lambda: keys.ring)
     channel = FreshChannel(
         lambda own: open_channel(
             settings.analyzer, "analyzer", own.authority if own else None, own=own
@@ -165,7 +163,12 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
 
     listener = await Listener.start(
-        settings, tls, "shuffledp.v1.Shuffler", add_services, vitals, operator_token=operator_token
+        settings,
+        tls,
+        "shuffledp.v1.Shuffler",
+        add_services,
+        process_metrics,
+        operator_token=operator_token,
     )
     return ShufflerService(
         listener=listener,

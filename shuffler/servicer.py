@@ -7,16 +7,11 @@ from common.crypto.receipt import sign_bulk_receipt, sign_receipt
 from common.crypto.signing import SigningIdentity
 from common.messages.submission import Outcome
 from common.task_digest import TaskDigest
-from common.wire.batches import (
-    digest_from_wire,
-    envelope_from_wire,
-    envelopes_from_wire,
-    outcomes_to_wire,
-    progress_to_wire,
-    signed_task_to_wire,
-    status_to_wire,
-)
+from common.wire.batches import progress_to_wire, status_to_wire
 from common.wire.evidence import prefix_from_wire, proof_to_wire
+from common.wire.fields import digest_from_wire
+from common.wire.submissions import envelope_from_wire, envelopes_from_wire, outcomes_to_wire
+from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection

@@ -16,18 +16,18 @@ import numpy as np
 from common.crypto.receipt import envelope_hash, receipt_holds
 from common.crypto.signing import PublicIdentity
 from common.errors import (
+    CredentialError,
+    PeerError,
     PeerRefusalError,
-    ReceiptError,
     ShuffleDpError,
     UnknownTaskError,
-    UserTokenError,
     WireError,
 )
 from common.messages.value import Value
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from common.wire.evidence import AnswerRecord
+from common.wire.submissions import AnswerRecord
 from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets, TokenFile
@@ -90,10 +90,10 @@ class Agent:
             WireError: A name came to an agent of one person, or none to an agent of several.
             PolicyError: The device does not answer this task.
             BudgetError: The person has not enough left to spend.
-            SignatureError, TaskError: The task is not what the pinned analyzer signed, or invalid.
+            ProofError, TaskError: The task is not what the pinned analyzer signed, or invalid.
             ValueRangeError: The value is none that the task asks for.
             PeerError: The shuffler cannot be reached; what was saved is sent again later.
-            ReceiptError: It took it, and its receipt does not verify: the same.
+            PeerError: It took it, and its receipt does not verify: the same.
             PeerRefusalError: The shuffler does not take it.
             SettingsError: The file of tokens cannot be read, or holds none.
         """
@@ -176,7 +176,7 @@ class Agent:
             )
         except PeerRefusalError as error:
             # A token that is missing or not valid may still come; the answer is kept until then.
-            if error.status != UserTokenError.status:
+            if error.status != CredentialError.status:
                 await self._budget.refused(saved)
             raise
         verified = self._verify(saved, receipt)
@@ -187,14 +187,14 @@ class Agent:
         Check a receipt, if a shuffler is pinned.
 
         Raises:
-            ReceiptError: It does not acknowledge these bytes.
+            PeerError: It does not acknowledge these bytes.
         """
         if self._shuffler_identity is None:
             return False
         if not receipt_holds(self._shuffler_identity, saved.task_digest, saved.envelope, receipt):
             fields: dict[logs.Field, str | int] = {"task_digest": saved.task_digest.hex()}
             logs.event("receipt does not verify", fields, level="ERROR")
-            raise ReceiptError(
+            raise PeerError(
                 "the receipt is not by the shuffler identity pinned here; the answer is sent again"
             )
         return True

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from common.crypto.tokens import TOKEN_BYTES
-from common.errors import KeyFormatError, SettingsError
+from common.errors import SettingsError, WireError
 
 SECRET_BYTES: Final = 32
 _LABEL: Final = b"shuffledp v1 person\x00"
@@ -28,10 +28,10 @@ class PersonalSecrets:
         Take the device's secret.
 
         Raises:
-            KeyFormatError: It does not have 32 bytes.
+            WireError: It does not have 32 bytes.
         """
         if len(device_secret) != SECRET_BYTES:
-            raise KeyFormatError(
+            raise WireError(
                 f"the device's secret has {len(device_secret)} bytes; it must have {SECRET_BYTES}"
             )
         self._device_secret = device_secret

@@ -7,7 +7,7 @@ from typing import Self
 from common.accounting.composition import composed_claims
 from common.accounting.guarantees import delta_at_claim
 from common.crypto.signing import PublicIdentity, SignedTask
-from common.errors import AccountingError, BudgetError, PolicyError, SignatureError
+from common.errors import AccountingError, BudgetError, PolicyError, ProofError
 from common.mechanisms.registry import randomizer_of
 from common.messages.guarantee import rounded_up, sum_upper
 from common.task.task import Task
@@ -61,12 +61,12 @@ def authentic(signed: SignedTask, digest: TaskDigest, identity: PublicIdentity |
         identity: The analyzer that is pinned. A device pins one; None checks no signature.
 
     Raises:
-        SignatureError: It is not the task that was asked for, or the pinned identity did not sign
+        ProofError: It is not the task that was asked for, or the pinned identity did not sign
             it.
         TaskError: It is not a valid task.
     """
     if signed.digest() != digest:
-        raise SignatureError("the shuffler gave another task than the one that was asked for")
+        raise ProofError("the shuffler gave another task than the one that was asked for")
     if identity is not None:
         identity.verify(signed)
     return Task.from_bytes(signed.task_bytes)
@@ -96,7 +96,7 @@ def check(
     Raises:
         PolicyError: Its deadline has passed, its local ε is over the cap, or its weights do not
             keep a claim.
-        SignatureError: It is not the task that was asked for, or the pinned identity did not sign
+        ProofError: It is not the task that was asked for, or the pinned identity did not sign
             it.
         TaskError: It is not a valid task.
 

@@ -9,7 +9,7 @@ from common.crypto.randomness import secure_generator
 from common.crypto.signing import PublicIdentity
 from common.errors import SettingsError
 from common.runtime.clock import SystemClock
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.rpc import open_channel
 from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
@@ -99,7 +99,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         user_agent_pb2_grpc.add_UserAgentServicer_to_server(UserAgentServicer(agent), server)
 
     listener = await Listener.start(
-        settings, tls, "shuffledp.v1.UserAgent", add_services, Vitals("user_agent", clock)
+        settings, tls, "shuffledp.v1.UserAgent", add_services, ProcessMetrics("user_agent", clock)
     )
     running = [
         asyncio.create_task(agent.keep_resending()),

@@ -1,7 +1,10 @@
 """Wire in, core, wire out."""
 
-from common.wire.evidence import record_question_from_wire, record_to_wire
-from common.wire.values import contribution_from_wire
+from common.wire.submissions import (
+    contribution_from_wire,
+    record_question_from_wire,
+    record_to_wire,
+)
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 from user_agent.agent import Agent
 

@@ -1,18 +1,21 @@
 """Settings of the user agent."""
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.errors import SettingsError
-from common.runtime.settings import ServiceSettings, is_local
+from common.runtime.settings import FilePath, ServiceSettings, is_local
+from common.runtime.validation import STRICT
 from common.task.task import MAX_LOCAL_EPSILON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=STRICT)
 class UserAgentSettings(ServiceSettings):
-    """Of one device."""
+    """Settings of one device."""
 
     shuffler: str
     """Address of the shuffler."""
@@ -21,51 +24,32 @@ class UserAgentSettings(ServiceSettings):
     shuffler_identity: str | None = None
     """The shuffler's signing identity: 64 hexadecimal digits. Without it receipts are kept, and
     not verified."""
-    inclusion_check_seconds: float = 3600.0
+    inclusion_check_seconds: Annotated[float, Field(gt=0, lt=math.inf)] = 3600.0
     """About how often the shuffler is asked whether an answer that arrived was counted."""
     local_epsilon_cap: float = 4.0
     """The most that one answer may give away if nobody else is honest; infinite for no limit."""
-    total_local_epsilon_cap: float = 20.0
+    total_local_epsilon_cap: Annotated[float, Field(gt=0)] = 20.0
     """The most that all answers of a person together may, ever; infinite for no limit."""
-    total_central_epsilon_cap: float = 1.0
+    total_central_epsilon_cap: Annotated[float, Field(gt=0, lt=math.inf)] = 1.0
     """The most that all of them together may give away to the analyzer, at total_delta_cap."""
-    total_delta_cap: float = 1e-4
+    total_delta_cap: Annotated[float, Field(ge=MIN_COMPOSED_DELTA, lt=1)] = 1e-4
     lasting_responses: bool = False
     """Answer questions that may be asked again, with noise that lasts: their epsilon is about an
     answer that stays the same, and that it changed may show."""
-    token_file: Path | None = None
+    token_file: FilePath | None = None
     """A file with the person's token, for shufflers that ask for one."""
     several_persons: bool = False
     """Answer for several people, told apart by name. For tests and shared devices."""
 
     def __post_init__(self) -> None:
-        ServiceSettings.__post_init__(self)
+        super().__post_init__()
         if not is_local(self.listen):
             raise SettingsError(
                 "the user agent is told true values; it listens on unix: or loopback only"
-            )
-        if not 0 < self.inclusion_check_seconds < math.inf:
-            raise SettingsError(
-                f"inclusion_check_seconds is {self.inclusion_check_seconds}; "
-                "it must be above 0 and finite"
             )
         cap = self.local_epsilon_cap
         if not (0 < cap <= MAX_LOCAL_EPSILON or cap == math.inf):
             raise SettingsError(
                 f"local_epsilon_cap is {cap}; "
                 f"it must be above 0 and at most {MAX_LOCAL_EPSILON}, or infinite"
-            )
-        if not self.total_local_epsilon_cap > 0:
-            raise SettingsError(
-                f"total_local_epsilon_cap is {self.total_local_epsilon_cap}; it must be above 0"
-            )
-        if not 0 < self.total_central_epsilon_cap < math.inf:
-            raise SettingsError(
-                f"total_central_epsilon_cap is {self.total_central_epsilon_cap}; "
-                "it must be above 0 and finite"
-            )
-        if not MIN_COMPOSED_DELTA <= self.total_delta_cap < 1:
-            raise SettingsError(
-                f"total_delta_cap is {self.total_delta_cap}; "
-                f"it must be at least {MIN_COMPOSED_DELTA} and below 1"
             )

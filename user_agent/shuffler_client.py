@@ -8,8 +8,9 @@ from common.crypto.signing import SignedTask
 from common.messages.inclusion_proof import InclusionProof
 from common.runtime.rpc import SHORT_DEADLINE, reply
 from common.task_digest import TaskDigest
-from common.wire.batches import signed_task_from_wire
-from common.wire.evidence import prefix_to_wire, proof_from_wire, receipt_from_wire
+from common.wire.evidence import prefix_to_wire, proof_from_wire
+from common.wire.submissions import receipt_from_wire
+from common.wire.tasks import signed_task_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 
 _WHOM: Final = "the shuffler"

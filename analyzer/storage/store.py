@@ -9,12 +9,12 @@ from analyzer.storage import ledger, sentinel_table, task_table
 from analyzer.storage.sentinel_table import Sentinel
 from analyzer.storage.task_table import StoredTask, TaskLine
 from common.crypto.signing import SignedTask
-from common.errors import BatchConflictError
+from common.errors import ConflictError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.ledger_entry import ChainHead, LedgerEntry
 from common.runtime.database import Database
 from common.task_digest import TaskDigest
-from common.wire.ledger import MAX_LEDGER_ENTRIES
+from common.wire.results import MAX_LEDGER_ENTRIES
 
 _SCHEMA: Final = (
     task_table.SCHEMA
@@ -102,7 +102,7 @@ class Store:
             Whether it is still to be received; False if it is staged or released already.
 
         Raises:
-            BatchConflictError: Another batch was delivered for this task, or the same one under
+            ConflictError: Another batch was delivered for this task, or the same one under
                 another manifest.
         """
         return await self._database.run(_begin_batch, manifest)
@@ -205,12 +205,10 @@ def _begin_batch(connection: sqlite3.Connection, manifest: BatchManifest) -> boo
         (manifest.batch_id, manifest.task_digest),
     ).fetchone()
     if other is not None:
-        raise BatchConflictError("a batch with this batch_id was delivered for another task")
+        raise ConflictError("a batch with this batch_id was delivered for another task")
     if known is not None and known[3]:
         if tuple(known[:3]) != described:
-            raise BatchConflictError(
-                "another batch was delivered for this task: one task, one release"
-            )
+            raise ConflictError("another batch was delivered for this task: one task, one release")
         return False
     # Only a batch that came whole holds the task's place; what broke off leaves none behind.
     if known is not None:

@@ -18,10 +18,9 @@ from common.crypto.suites import suite_named
 
 def end_with_parent() -> None:
     """
-    Prepare a worker process; to be run as it starts.
+    Prepare a worker process; run as it starts.
 
-    Without it a worker waits for ever for work from a process that was killed. Interrupts are left
-    to the parent, which stops its workers.
+    Without it a worker of a killed process waits for ever. The parent handles interrupts.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_wait_for_parent, daemon=True).start()
@@ -109,24 +108,22 @@ def _kept(key: _TravellingKey) -> HpkePrivateKey:
     return HpkePrivateKey(key.suite, key.private_bytes)
 
 
+def _as_opened(opened: Opened) -> Opened:
+    return opened
+
+
 def _open_in_worker(
-    key: _TravellingKey, sealed: bytes, sealed_bytes: int, context: SealContext
-) -> Opened:
-    return open_each(_kept(key), sealed, sealed_bytes, context)
-
-
-def _open_and_work_in_worker(
     key: _TravellingKey,
     work: Callable[[Opened], T],
     sealed: bytes,
     sealed_bytes: int,
     context: SealContext,
 ) -> T:
-    return work(_open_in_worker(key, sealed, sealed_bytes, context))
+    return work(open_each(_kept(key), sealed, sealed_bytes, context))
 
 
 class Pool(Protocol):
-    """Opens and seals elsewhere: what shuffler and analyzer need of an HpkePool."""
+    """Opens and seals: the interface of an HpkePool."""
 
     @property
     def processes(self) -> int:
@@ -145,7 +142,7 @@ class Pool(Protocol):
         sealed_bytes: int,
         context: SealContext,
     ) -> Future[T]:
-        """Hand one chunk to a worker, with what is to be made of it there."""
+        """Hand one chunk to a worker, which returns work(opened)."""
 
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
@@ -171,8 +168,7 @@ class HpkePool:
         If a worker died, chunks in its hands fail with BrokenProcessPool; the next call starts
         new workers.
         """
-        travelling = _TravellingKey(key.suite, key.private_bytes())
-        return self._submit(_open_in_worker, travelling, sealed, sealed_bytes, context)
+        return self.open_and(key, _as_opened, sealed, sealed_bytes, context)
 
     def open_and(
         self,
@@ -183,16 +179,13 @@ class HpkePool:
         context: SealContext,
     ) -> Future[T]:
         """
-        Hand one chunk to a worker, with what is to be made of it there: work(opened).
+        Hand one chunk to a worker, which returns work(opened).
 
-        The plaintexts never come back to this process, and its one core is not what all wait for.
-        `work` is a function of a module, or a partial call of one. A worker's death is as for
-        `open`.
+        The plaintexts never come back to this process, whose one core is no bottleneck then. `work`
+        is a function of a module, or a partial call of one. A worker's death is as for `open`.
         """
         travelling = _TravellingKey(key.suite, key.private_bytes())
-        return self._submit(
-            _open_and_work_in_worker, travelling, work, sealed, sealed_bytes, context
-        )
+        return self._submit(_open_in_worker, travelling, work, sealed, sealed_bytes, context)
 
     def seal(
         self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
@@ -232,7 +225,7 @@ class HpkePool:
 
 
 def in_order(futures: Iterator[Future[T]], *, ahead: int) -> Iterator[T]:
-    """Give results in order, with a bounded number of chunks handed out ahead."""
+    """Return results in order, with a bounded number of chunks handed out ahead."""
     waiting: deque[Future[T]] = deque()
     for future in futures:
         waiting.append(future)

@@ -3,9 +3,9 @@ The life of encryption keys, as a table. Pure: time is an argument, keys are mad
 
     pending ─▶ active ─▶ expired ─▶ destroyed
 
-A pending key is published for the overlap, so that nobody is surprised by it. The active key of a
-suite is what new tasks are sealed to. An expired key still opens what was sealed to it; it is
-destroyed when it has been kept long enough and no unfinished task needs it.
+A pending key is published for the overlap, before its use. New tasks are sealed to the active key
+of a suite. An expired key still opens; it is destroyed when it has been kept long enough and no
+unfinished task needs it.
 """
 
 import json
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from common.crypto.hpke import HpkePublicKey, KeyId, key_id
-from common.errors import KeyFormatError, UnknownKeyError
+from common.errors import UnknownKeyError, WireError
 
 DAY: Final = 86_400.0
 """Seconds."""
@@ -26,7 +26,7 @@ _FORMAT: Final = 1
 
 
 class KeyState(Enum):
-    """Where a key is in its life."""
+    """The states of a key."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -35,7 +35,7 @@ class KeyState(Enum):
 
 
 class KeyEvent(Enum):
-    """What can happen to a key."""
+    """The events in a key's life."""
 
     ACTIVATE = "activate"
     EXPIRE = "expire"
@@ -80,7 +80,7 @@ class KeyEntry:
 
     def after(self, event: KeyEvent, now: float) -> "KeyEntry":
         """
-        Give the entry that an event leads to.
+        Return the entry that an event leads to.
 
         Raises:
             ValueError: The event cannot happen in this state.
@@ -98,14 +98,14 @@ class KeyRing:
 
     def __post_init__(self) -> None:
         if len({entry.key_id for entry in self.entries}) < len(self.entries):
-            raise KeyFormatError("a key stands in its ring twice")
+            raise WireError("a key stands in its ring twice")
         single = [
             (entry.suite, entry.state)
             for entry in self.entries
             if entry.state in {KeyState.PENDING, KeyState.ACTIVE}
         ]
         if len(set(single)) < len(single):
-            raise KeyFormatError("a suite has two active or two pending keys in its ring")
+            raise WireError("a suite has two active or two pending keys in its ring")
 
     def in_state(self, suite: str, state: KeyState) -> KeyEntry | None:
         """Find the active or the pending key of a suite; None if it has none."""
@@ -208,18 +208,18 @@ class KeyRing:
         Read a ring.
 
         Raises:
-            KeyFormatError: The text is not one.
+            WireError: The text is not one.
         """
         try:
             fields = json.loads(text)
             if fields["version"] != _FORMAT:
-                raise KeyFormatError(f"this program reads version {_FORMAT} of key rings")
+                raise WireError(f"this program reads version {_FORMAT} of key rings")
             return cls(tuple(_entry(key) for key in fields["keys"]))
         except (
             *(ValueError, TypeError, KeyError, AttributeError),
             *(RecursionError, OverflowError),  # lists in lists, and a whole number of 400 digits
         ) as error:
-            raise KeyFormatError("this is not a key ring") from error
+            raise WireError("this is not a key ring") from error
 
 
 def _renewed(

@@ -4,9 +4,9 @@ A prefix tree of hashes over a batch's sealed reports: one root for what arrived
 A leaf is SHA-256(0 ‖ sealed report). In a batch's tree stands SHA-256(3 ‖ salt ‖ leaf), once
 however often its report came. These salted leaves are sorted and put into 2^bits buckets by their
 first `bits` bits; a bucket's hash is SHA-256(1 ‖ its leaves in order), a node's SHA-256(2 ‖ left ‖
-right). Whoever knows salt and root can be shown that a leaf is in its bucket, or that it is not, by
-that bucket and `bits` hashes; a whole bucket is shown, so that asking for one's own leaf does not
-tell which it is. The first byte keeps the four kinds of hashes apart.
+right). A bucket and `bits` hashes prove to a holder of salt and root that a leaf is in its bucket,
+or is not; the whole bucket is shown, so that a question does not tell whose leaf it is about. The
+first byte keeps the four kinds of hashes apart.
 
 Senders choose their sealed reports, so a bucket that they could foresee, or fill with copies, could
 be made as long as they like. The salt is drawn when no report can come any more.
@@ -34,18 +34,18 @@ _AT_ONCE: Final = 1 << 14
 
 
 def bits_for(n_leaves: int) -> int:
-    """Give the depth of the tree over so many leaves; 0 below 2 · BUCKET_LEAVES. A public rule."""
+    """Return the depth of the tree over so many leaves; 0 below 2 · BUCKET_LEAVES."""
     return min(MAX_BITS, max(0, (n_leaves // BUCKET_LEAVES).bit_length() - 1))
 
 
 def leaf(sealed_report: bytes) -> bytes:
-    """Give a sealed report's leaf."""
+    """Return a sealed report's leaf."""
     return hashlib.sha256(_LEAF + sealed_report).digest()
 
 
 def leaves_of(sealed_reports: bytes, size: int) -> bytes:
     """
-    Give the leaves of sealed reports, one after the other.
+    Return the leaves of sealed reports, one after the other.
 
     Cost: about a microsecond each.
     """
@@ -59,31 +59,27 @@ def split(leaves: bytes) -> list[bytes]:
 
 
 def salted(salt: bytes, leaf: bytes) -> bytes:
-    """Give what stands for a leaf in a tree of this salt."""
+    """Return what stands for a leaf in a tree of this salt."""
     return hashlib.sha256(_SALTED + salt + leaf).digest()
 
 
 def prefix_of(leaf: bytes, bits: int) -> int:
-    """Give a salted leaf's first bits: the number of its bucket."""
+    """Return a salted leaf's first bits: the number of its bucket."""
     return int.from_bytes(leaf[:4]) >> (32 - bits)
 
 
 def bucket_hash(leaves: bytes) -> bytes:
-    """Give the hash of a bucket, from its sorted leaves one after the other."""
+    """Return the hash of a bucket, from its sorted leaves one after the other."""
     return hashlib.sha256(_BUCKET + leaves).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Give the hash of an inner node."""
+    """Return the hash of an inner node."""
     return hashlib.sha256(_NODE + left + right).digest()
 
 
 def salt_all(leaves: bytearray, salt: bytes) -> None:
-    """
-    Put in the place of leaves that stand one after the other what stands for them in a tree.
-
-    Cost: 10^7 in six seconds, and no memory but theirs.
-    """
+    """Salt leaves that stand one after the other, in place. Cost: 10^7 in six seconds."""
     start, step = _SALTED + salt, _AT_ONCE * HASH_BYTES
     for place in range(0, len(leaves), step):
         part = split(bytes(leaves[place : place + step]))
@@ -171,16 +167,16 @@ class Tree:
         return int(np.diff(self._edges).max())
 
     def bucket(self, prefix: int) -> bytes:
-        """Give a bucket's leaves in order, one after the other."""
+        """Return a bucket's leaves in order, one after the other."""
         return self.leaves[self._edges[prefix] : self._edges[prefix + 1]].tobytes()
 
     def path(self, prefix: int) -> list[bytes]:
-        """Give the hashes beside the way from a bucket to the root, the bucket's own first."""
+        """Return the hashes beside the way from a bucket to the root, the bucket's own first."""
         return [level[(prefix >> up) ^ 1] for up, level in enumerate(self._levels[:-1])]
 
 
 def root_of(bucket: bytes, prefix: int, path: Iterable[bytes]) -> bytes:
-    """Give the root that a bucket in this place, and the hashes beside its way, lead to."""
+    """Return the root that a bucket in this place, and the hashes beside its way, lead to."""
     found = bucket_hash(bucket)
     for beside in path:
         left, right = (beside, found) if prefix & 1 else (found, beside)

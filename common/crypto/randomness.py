@@ -53,7 +53,7 @@ def _fresh_bits() -> _SecureChaCha:
 
 
 def _rekey_after_fork() -> None:
-    """Give every generator of a forked child a new key, so that it never repeats its parent."""
+    """Return every generator of a forked child a new key, so that it never repeats its parent."""
     try:
         for generator in list(_living):
             generator.bit_generator.state = _fresh_bits().state

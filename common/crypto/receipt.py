@@ -18,7 +18,7 @@ _BULK_LABEL: Final = b"shuffledp v1 bulk receipt"
 
 
 def envelope_hash(envelope: bytes) -> bytes:
-    """Give what a receipt says of an envelope: its SHA-256."""
+    """Return what a receipt says of an envelope: its SHA-256."""
     return hashlib.sha256(envelope).digest()
 
 
@@ -35,7 +35,7 @@ def receipt_holds(
     identity: PublicIdentity, digest: TaskDigest, envelope: bytes, receipt: bytes
 ) -> bool:
     """
-    Say whether a receipt acknowledges this very envelope. Run by the user agent.
+    Return whether a receipt acknowledges this very envelope. Run by the user agent.
 
     Cost: one Ed25519 verification, some 100 µs.
     """
@@ -61,7 +61,7 @@ def sign_bulk_receipt(
 def bulk_receipt_holds(
     identity: PublicIdentity, digest: TaskDigest, stored: Iterable[bytes], receipt: bytes
 ) -> bool:
-    """Say whether a receipt acknowledges these envelopes, in this order, and no others."""
+    """Return whether a receipt acknowledges these envelopes, in this order, and no others."""
     return identity.signed(_BULK_LABEL, digest + _all_of(stored), receipt)
 
 

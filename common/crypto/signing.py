@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from common.crypto.hpke import fingerprint
-from common.errors import KeyFormatError, SignatureError
+from common.errors import ProofError, WireError
 from common.task_digest import TaskDigest
 
 SIGNATURE_BYTES: Final = 64
@@ -36,7 +36,7 @@ class SignedTask:
     signature: bytes
 
     def digest(self) -> TaskDigest:
-        """Give the SHA-256 of the bytes, which is the task's name everywhere."""
+        """Return the SHA-256 of the bytes, which is the task's name everywhere."""
         return TaskDigest(hashlib.sha256(self.task_bytes).digest())
 
 
@@ -49,7 +49,7 @@ class PublicIdentity:
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != IDENTITY_BYTES:
-            raise KeyFormatError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
+            raise WireError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
         object.__setattr__(self, "_key", Ed25519PublicKey.from_public_bytes(raw))
         object.__setattr__(self, "raw", raw)
 
@@ -59,12 +59,12 @@ class PublicIdentity:
         Read one from hexadecimal text; `whose` names it in the error.
 
         Raises:
-            KeyFormatError: It is not 64 hexadecimal digits.
+            WireError: It is not 64 hexadecimal digits.
         """
         try:
             return cls(bytes.fromhex(text))
         except ValueError as error:
-            raise KeyFormatError(
+            raise WireError(
                 f"{whose} must be {2 * IDENTITY_BYTES} hexadecimal digits, as in identity.pub"
             ) from error
 
@@ -73,18 +73,18 @@ class PublicIdentity:
         Check that this identity signed the task.
 
         Raises:
-            SignatureError: It did not.
+            ProofError: It did not.
         """
         try:
             self._key.verify(signed.signature, _TASK_LABEL + signed.task_bytes)
         except InvalidSignature as error:
-            raise SignatureError(
+            raise ProofError(
                 "the task's signature is not by the analyzer identity pinned here "
                 f"({fingerprint(self.raw)})"
             ) from error
 
     def signed(self, label: bytes, message: bytes, signature: bytes) -> bool:
-        """Say whether this identity signed a message under a label."""
+        """Return whether this identity signed a message under a label."""
         try:
             self._key.verify(signature, label + message)
         except InvalidSignature:
@@ -102,7 +102,7 @@ class SigningIdentity:
 
     def __init__(self, raw: bytes) -> None:
         if len(raw) != IDENTITY_BYTES:
-            raise KeyFormatError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
+            raise WireError(f"an identity has {len(raw)} bytes; it must have {IDENTITY_BYTES}")
         self._key = Ed25519PrivateKey.from_private_bytes(raw)
 
     @classmethod
@@ -111,11 +111,11 @@ class SigningIdentity:
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     def private_bytes(self) -> bytes:
-        """Give the raw key, for the key file; keep it off logs and wires."""
+        """Return the raw key, for the key file; keep it off logs and wires."""
         return self._key.private_bytes_raw()
 
     def public_identity(self) -> PublicIdentity:
-        """Give the half that devices pin."""
+        """Return the half that devices pin."""
         return PublicIdentity(self._key.public_key().public_bytes_raw())
 
     def sign(self, task_bytes: bytes) -> SignedTask:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hpke import (
     Suite,
 )
 
-from common.errors import KeyFormatError
+from common.errors import WireError
 
 PrivateHalf: TypeAlias = X25519PrivateKey | MLKEM768X25519PrivateKey
 PublicHalf: TypeAlias = X25519PublicKey | MLKEM768X25519PublicKey
@@ -54,18 +54,16 @@ class SuiteSpec:
         Read a private key of this suite.
 
         Raises:
-            KeyFormatError: It has another length.
+            WireError: It has another length.
         """
         if len(raw) != PRIVATE_KEY_BYTES:
-            raise KeyFormatError(
-                f"a private key has {len(raw)} bytes; it must have {PRIVATE_KEY_BYTES}"
-            )
+            raise WireError(f"a private key has {len(raw)} bytes; it must have {PRIVATE_KEY_BYTES}")
         if not self.hybrid:
             return X25519PrivateKey.from_private_bytes(raw)
         return MLKEM768X25519PrivateKey(*_hybrid_halves(raw))
 
     def public_bytes(self, raw: bytes) -> bytes:
-        """Give the public key that belongs to a raw private key."""
+        """Return the public key that belongs to a raw private key."""
         if not self.hybrid:
             return X25519PrivateKey.from_private_bytes(raw).public_key().public_bytes_raw()
         lattice, curve = _hybrid_halves(raw)
@@ -76,10 +74,10 @@ class SuiteSpec:
         Read a public key of this suite.
 
         Raises:
-            KeyFormatError: It has another length, or is no key.
+            WireError: It has another length, or is no key.
         """
         if len(raw) != self.public_key_bytes:
-            raise KeyFormatError(
+            raise WireError(
                 f"a public key has {len(raw)} bytes; in the suite {self.name} it must have "
                 f"{self.public_key_bytes}"
             )
@@ -92,7 +90,7 @@ class SuiteSpec:
                 X25519PublicKey.from_public_bytes(curve),
             )
         except ValueError as error:
-            raise KeyFormatError("these bytes are not a public key of the suite") from error
+            raise WireError("these bytes are not a public key of the suite") from error
 
 
 def suite_named(name: str) -> SuiteSpec:
@@ -100,10 +98,10 @@ def suite_named(name: str) -> SuiteSpec:
     Find a suite.
 
     Raises:
-        KeyFormatError: There is none of this name.
+        WireError: There is none of this name.
     """
     if name not in SUITES:
-        raise KeyFormatError(f"the suite must be one of {', '.join(SUITES)}")
+        raise WireError(f"the suite must be one of {', '.join(SUITES)}")
     return SUITES[name]
 
 

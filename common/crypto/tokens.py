@@ -1,4 +1,4 @@
-"""What an operator shows to a service; devices do not have it."""
+"""Tokens: an operator's, shown to a service, and users', one for each submission."""
 
 import re
 import secrets
@@ -70,7 +70,7 @@ class TokenIdentity(PublicIdentity):
     __slots__ = ()
 
     def accepts(self, token: bytes) -> bool:
-        """Say whether the issuer made this token. Run by the shuffler. Cost: about 0.1 ms."""
+        """Return whether the issuer made this token. Run by the shuffler. Cost: about 0.1 ms."""
         serial, signature = token[:SERIAL_BYTES], token[SERIAL_BYTES:]
         return len(token) == TOKEN_BYTES and self.signed(_LABEL, serial, signature)
 
@@ -79,7 +79,7 @@ class TokenIdentity(PublicIdentity):
 
 
 class TokenIssuer:
-    """The private half. Held by whoever decides who takes part; never prints."""
+    """The private half, held by the party that decides who takes part; never prints."""
 
     __slots__ = ("_identity",)
 
@@ -92,7 +92,7 @@ class TokenIssuer:
         return SigningIdentity.generate().private_bytes()
 
     def identity(self) -> TokenIdentity:
-        """Give the half that a shuffler checks by."""
+        """Return the half that a shuffler checks by."""
         return TokenIdentity(self._identity.public_identity().raw)
 
     def issue(self) -> bytes:
@@ -105,5 +105,5 @@ class TokenIssuer:
 
 
 def serial_of(token: bytes) -> bytes:
-    """Give what tells a token from all others: its serial number, not the signature over it."""
+    """Return a token's serial number, which tells it from all others."""
     return token[:SERIAL_BYTES]

@@ -1,4 +1,4 @@
-"""What shuffler and analyzer say to each other, and to operators, of a batch."""
+"""A batch's state, progress and manifest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ BATCH_ID_BYTES: Final = 16
 
 
 class BatchState(Enum):
-    """Where a batch is on its way through the shuffler."""
+    """The states of a batch at the shuffler."""
 
     COLLECTING = "collecting"
     CLOSED = "closed"
@@ -27,7 +27,7 @@ class BatchState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStatus:
-    """What the shuffler tells of a batch: nothing finer than the batch."""
+    """A batch as devices see it: nothing finer than the batch."""
 
     state: BatchState
     n_users: int
@@ -38,7 +38,7 @@ class BatchStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchProgress:
-    """How far a batch is, for the shuffler's operator."""
+    """A batch as the shuffler's operator sees it."""
 
     state: BatchState
     n_users: int
@@ -54,7 +54,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchManifest:
-    """What the shuffler says of a batch that it delivers. The analyzer trusts it for n_users."""
+    """The shuffler's announcement of a delivery. The analyzer trusts it for n_users."""
 
     task_digest: TaskDigest
     batch_id: BatchId

@@ -1,8 +1,8 @@
-"""What a batch tells, in numbers with their errors: one form for each kind of value."""
+"""Estimates with their errors: one class for each kind of value."""
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,19 @@ Interval = tuple[Vector, Vector]
 
 
 def interval_reach(confidence: float) -> float:
-    """Give how many standard errors an interval reaches to each side."""
+    """Return how many standard errors an interval reaches to each side."""
     return -NormalDist().inv_cdf((1 - confidence) / 2)  # exact in the far tail, unlike 1 - …
 
 
 def interval_around(figures: Vector, errors: Vector, confidence: float) -> Interval:
-    """Give the ends of each figure's own interval, by the normal approximation."""
+    """Return the ends of each figure's own interval, by the normal approximation."""
     reach = interval_reach(confidence) * errors
     return figures - reach, figures + reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Histogram:
-    """How often each item occurs."""
+    """The share of each item."""
 
     frequencies: Vector
     """Debiased shares, one an item; may be negative, sum to about 1."""
@@ -38,20 +38,17 @@ class Histogram:
     """Mean over items of the debiased shares' exact variance."""
 
     def __post_init__(self) -> None:
-        lengths = {len(self.frequencies), len(self.standard_errors), len(self.refined)}
-        if len(lengths) != 1:
-            _differ("a histogram", lengths)
+        _check_lengths("a histogram", self.frequencies, self.standard_errors, self.refined)
 
     def interval(self, confidence: float) -> Interval:
-        """Give the ends of each item's own interval, by the normal approximation."""
+        """Return the ends of each item's own interval."""
         return interval_around(self.frequencies, self.standard_errors, confidence)
 
     def tells_values_apart(self, confidence: float) -> bool:
         """
-        Say whether any item's share is distinguishable from none.
+        Return whether any item's share is distinguishable from 0, by simultaneous intervals.
 
-        Simultaneous intervals decide (Bonferroni): of many items that nobody holds, some have an
-        interval of their own above 0 by chance.
+        They are Bonferroni's: of many absent items, some have an own interval above 0 by chance.
         """
         size = len(self.frequencies)
         low, _ = self.interval(1 - (1 - confidence) / max(1, size))
@@ -60,7 +57,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Means:
-    """The mean of each number over the people, in the units of the task's range."""
+    """The mean of each number over all people, in the units of the task's range."""
 
     means: Vector
     """May lie outside the range."""
@@ -76,18 +73,16 @@ class Means:
     confidence."""
 
     def __post_init__(self) -> None:
-        lengths = {len(self.means), len(self.standard_errors), len(self.shrunk)}
-        if len(lengths) != 1:
-            _differ("means", lengths)
+        _check_lengths("means", self.means, self.standard_errors, self.shrunk)
 
     def interval(self, confidence: float) -> Interval:
-        """Give the ends of each mean's own interval, by the normal approximation."""
+        """Return the ends of each mean's own interval."""
         return interval_around(self.means, self.standard_errors, confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Owners:
-    """How many people own each key, and the mean of their values, in the units of the range."""
+    """The share of people who own each key, and their mean value, in the units of the range."""
 
     frequencies: Vector
     """Unbiased shares of people who own a key; may lie outside 0 .. 1."""
@@ -99,27 +94,21 @@ class Owners:
     """Their standard errors."""
 
     def __post_init__(self) -> None:
-        lengths = {
-            len(self.frequencies),
-            len(self.frequency_errors),
-            len(self.means),
-            len(self.mean_errors),
-        }
-        if len(lengths) != 1:
-            _differ("estimates of owners", lengths)
+        lists = (self.frequencies, self.frequency_errors, self.means, self.mean_errors)
+        _check_lengths("estimates of owners", *lists)
 
     def frequency_interval(self, confidence: float) -> Interval:
-        """Give the ends of each share's own interval, by the normal approximation."""
+        """Return the ends of each share's own interval."""
         return interval_around(self.frequencies, self.frequency_errors, confidence)
 
     def mean_interval(self, confidence: float) -> Interval:
-        """Give the ends of each mean's own interval, by the normal approximation."""
+        """Return the ends of each mean's own interval."""
         return interval_around(self.means, self.mean_errors, confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeyValues:
-    """What is told of each key, and of who owns it."""
+    """The mean value of each key, and its owners."""
 
     means_with_fakes: Vector
     """Of the values told of a key, in the units of the range; pulled towards the fakes that stand
@@ -134,20 +123,18 @@ class KeyValues:
     """None where reports tell nothing of who owns a key: later iterations of PrivKVM."""
 
     def __post_init__(self) -> None:
-        lengths = {len(self.means_with_fakes), len(self.errors_with_fakes), len(self.reports)}
-        if self.owners is not None:
-            lengths.add(len(self.owners.means))
-        if len(lengths) != 1:
-            _differ("key-value estimates", lengths)
+        owners = () if self.owners is None else (self.owners.means,)
+        lists = (self.means_with_fakes, self.errors_with_fakes, self.reports, *owners)
+        _check_lengths("key-value estimates", *lists)
 
     def noise_reach(self, confidence: float) -> Interval:
-        """Give how far noise alone carries the means with fakes, to each side."""
+        """Return how far noise alone carries the means with fakes, to each side."""
         return interval_around(self.means_with_fakes, self.errors_with_fakes, confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BitTable:
-    """What filters of texts come to: whoever has candidates decodes it, as often as they like."""
+    """Counts of the bits of texts' filters, from which candidates are decoded."""
 
     cohort_sizes: NDArray[np.int64]
     """Reports of each cohort, shape (cohorts,)."""
@@ -155,9 +142,9 @@ class BitTable:
     """How many of them show each bit as set, shape (cohorts, bits)."""
 
     def __post_init__(self) -> None:
-        lengths = {len(self.cohort_sizes), len(self.bit_counts)}
-        if self.bit_counts.ndim != 2 or len(lengths) != 1:  # noqa: PLR2004  # cohorts, bits
-            _differ("a table of bits", lengths)
+        _check_lengths("a table of bits", self.cohort_sizes, self.bit_counts)
+        if self.bit_counts.ndim != 2:  # noqa: PLR2004  # cohorts, bits
+            raise WireError("a table of bits has cohorts and bits")
         if (self.bit_counts > self.cohort_sizes[:, np.newaxis]).any():
             raise WireError("a bit is set in more reports than its cohort has")
 
@@ -165,5 +152,7 @@ class BitTable:
 Estimate = Histogram | Means | KeyValues | BitTable
 
 
-def _differ(what: str, lengths: set[int]) -> NoReturn:
-    raise WireError(f"{what}: its lists have different lengths: {sorted(lengths)}")
+def _check_lengths(what: str, *lists: Sized) -> None:
+    lengths = {len(each) for each in lists}
+    if len(lengths) != 1:
+        raise WireError(f"{what}: its lists have different lengths: {sorted(lengths)}")

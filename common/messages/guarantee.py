@@ -1,4 +1,4 @@
-"""What a reader is promised: never a bare number."""
+"""Guarantees of differential privacy, and rounding of privacy figures."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ class Guarantee:
 
 
 def claimed(guarantees: Sequence[Guarantee]) -> Guarantee:
-    """Give the one that a task claims and its release is charged: that of the assumed share."""
+    """Return the guarantee that a task claims, and that its release is charged."""
     by_coalition = {guarantee.coalition: guarantee for guarantee in guarantees}
     return by_coalition.get("analyzer+users") or by_coalition["analyzer"]
 
@@ -52,8 +52,7 @@ def sum_upper(figures: Iterable[float]) -> float:
     """
     Add up privacy figures: the least float that is not below their exact sum.
 
-    A figure is taken, as it is by whoever reads it, for the shortest decimal that reads as it: ten
-    times .1 is 1, and not the hair more that ten of the nearest binary fractions are.
+    Each figure counts as the shortest decimal that reads as it: ten times .1 is 1.
     """
     known = list(figures)
     if math.inf in known:
@@ -64,14 +63,14 @@ def sum_upper(figures: Iterable[float]) -> float:
 
 
 def rounded_up(figure: float) -> str:
-    """Write a privacy figure for a reader, in four digits: it may only be rounded up."""
+    """Format a privacy figure with four digits, rounded up."""
     if math.isinf(figure):
         return "inf"
     return _written(figure, ROUND_CEILING)
 
 
 def rounded_down(figure: float) -> str:
-    """Write, in four digits, what may only be rounded down: what an attack proves, what is left."""
+    """Format a lower bound, or a remaining budget, with four digits, rounded down."""
     return _written(figure, ROUND_FLOOR)
 
 

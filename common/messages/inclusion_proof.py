@@ -1,5 +1,5 @@
 """
-What the analyzer says it received, signed, and how anybody checks that a report is in it. Pure.
+The analyzer's signed commitment to what it received, and proofs that a report is in it. Pure.
 
 The analyzer signs the root of a batch's tree (`merkle.py`) and the tree's salt before it
 acknowledges the delivery. The shuffler relays what is signed and single buckets; a device checks
@@ -74,7 +74,7 @@ class BatchCommitment:
             raise ProofError("the batch commitment is not signed by the pinned analyzer")
 
     def prefix_of(self, leaf: bytes) -> int:
-        """Give the number of the bucket in which a leaf stands, if it arrived."""
+        """Return the number of the bucket in which a leaf stands, if it arrived."""
         return prefix_of(salted(self.salt, leaf), self.bits)
 
     def _message(self) -> bytes:
@@ -107,7 +107,7 @@ class InclusionProof:
 
     def holds(self, leaf: bytes, identity: PublicIdentity, digest: TaskDigest) -> bool:
         """
-        Say whether a leaf is among what the analyzer received. Run by the user agent.
+        Return whether a leaf is among what the analyzer received. Run by the user agent.
 
         Returns:
             False where the proof shows that it is not: its bucket is whole and does not hold it.

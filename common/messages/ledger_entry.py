@@ -75,7 +75,7 @@ class LedgerEntry:
         return cls(**fields, previous_hash=previous_hash, entry_hash=unsealed.expected_hash())
 
     def fields(self) -> dict[str, Any]:
-        """Give what is hashed beside the previous hash; bytes in hexadecimal, infinity as "inf"."""
+        """Return the hashed fields; bytes in hexadecimal, infinity as "inf"."""
         return {
             "entry": self.entry,
             "task_digest": self.task_digest.hex(),

@@ -18,10 +18,9 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 
 class Outcome(StrEnum):
     """
-    What became of one submission at the shuffler.
+    The shuffler's answer to one submission.
 
-    Text, because it is looked up for each of many: hashing another member of an enumeration is a
-    call of Python, which a million submissions a minute feel.
+    Text, because hashing any other enumeration is a call of Python, which millions feel.
     """
 
     STORED = "stored"
@@ -40,12 +39,12 @@ class Outcome(StrEnum):
 
 
 REFUSALS: Final = tuple(one for one in Outcome if one not in {Outcome.STORED, Outcome.REPEATED})
-"""What becomes of a submission that is not in the batch."""
+"""Outcomes of submissions that are not in the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What an envelope holds: sealed reports, under an id that makes a retry recognisable."""
+    """An envelope's content: sealed reports, and an id by which a retry is recognised."""
 
     submission_id: bytes
     sealed_reports: bytes

@@ -1,4 +1,4 @@
-"""What became of a task, as the analyzer tells its operator: of a batch, once it has arrived."""
+"""A task's state at the analyzer, for its operator."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,15 +7,12 @@ from common.task_digest import TaskDigest
 
 
 class TaskState(Enum):
-    """What became of a task at the analyzer, which does not see how far its batch is."""
+    """The states of a task at the analyzer, which does not see how far its batch is."""
 
     OPEN = "open"
     """No batch has come yet."""
     OVERDUE = "overdue"
-    """
-    The deadline has passed and no batch has come: it expired, cannot be delivered, or is on its
-    way.
-    """
+    """The deadline has passed without a batch: expired, undeliverable, or on its way."""
     STAGED = "staged"
     """The batch has come, and is being estimated."""
     RELEASED = "released"

@@ -1,4 +1,4 @@
-"""One person's value: what a device receives, and sends on only randomized."""
+"""One person's value, as a device receives it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,11 +15,11 @@ KIND_IN_WORDS: Final[Mapping[Kind, str]] = {
     "vector": "a list of numbers",
     "key-value": "pairs of a key and a number",
 }
-"""What a task of each kind asks a person for."""
+"""The value that a task of each kind asks for."""
 
 
 def kind_of(value: Value) -> Kind:
-    """Tell what kind of task a value answers."""
+    """Return the kind of task that a value answers."""
     if isinstance(value, int):
         return "categorical"
     if isinstance(value, str):

@@ -35,25 +35,22 @@ class Limits:
     share: int
     """Of them, those of one connection."""
     read_seconds: float
-    """
-    Until a request has come whole, since its turn: a client that trickles is cut off. For as long
-    again a call waits in line for its turn; then there is no room for it.
-    """
+    """Until a request has come whole, since its turn; a call waits as long for its turn at most."""
     seconds: float
     """Until the answer, waiting and reading included."""
     turns: int = 0
-    """Requests read at once; others wait in line, with nothing read of them. 0: no line."""
+    """Requests read at once; others wait in a queue, unread. 0: no queue."""
     turns_share: int = 0
     """Of them, those of one connection."""
     long_answers: bool = False
     """A turn lasts until the answer is made, and, of a long one, until it is gone."""
     aside: bool = False
-    """Nobody's answer depends on such a call: that there is no room for it is no overload."""
+    """No answer depends on such a call: no room for it is no overload."""
 
 
 @unique  # kinds of equal limits would be one kind
 class CallKind(Enum):
-    """Calls that share places. A flood of one kind takes no place from another."""
+    """Calls that share limits. A flood of one kind takes no room from another."""
 
     SHORT = Limits(places=2048, share=64, read_seconds=10, seconds=30, turns=64, turns_share=4)
     """About one user. Answers are short."""
@@ -82,8 +79,8 @@ class CallKind(Enum):
 
 
 LONG_MESSAGE: Final = MAX_ENVELOPE_BYTES // 16
-"""A longer message, in bytes, keeps its turn: a request until it is answered, an answer until it is
-gone. What calls of a kind hold is at most `places` times this and `turns` times the longest."""
+"""Bytes. A longer message keeps its turn: a request until it is answered, an answer until it is
+sent. Calls of a kind hold at most `places` times this and `turns` times the longest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +120,7 @@ CALLS: Final[Mapping[str, Call]] = MappingProxyType(
 
 
 def asks_for_certificates(service: str) -> bool:
-    """Say whether a service's server lets nobody connect without a certificate."""
+    """Return whether callers of a service need a certificate to connect."""
     return any(
         method.startswith(f"/{service}/") and call.caller in {Caller.SHUFFLER, Caller.OPERATOR}
         for method, call in CALLS.items()
@@ -132,7 +129,7 @@ def asks_for_certificates(service: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
-    """What a server lets each connection have."""
+    """The limits of each connection to a server."""
 
     streams: int
     """Calls at once, refused ones too. A gRPC client keeps further calls until it has room."""
@@ -150,7 +147,7 @@ _MARGIN: Final = 10.0
 
 
 def connections_of(service: str) -> Connections:
-    """Give the limits of a service's server: no call that the table allows is cut off by age."""
+    """Return the limits of a service's connections: their age cuts off no allowed call."""
     kinds = [call.kind.value for name, call in CALLS.items() if name.startswith(f"/{service}/")]
     return Connections(
         streams=max(kind.share for kind in kinds),
@@ -196,10 +193,9 @@ def check_caller(
 
 def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
     """
-    Give the party that a verified certificate names, from gRPC's description of the connection.
+    Return the party that a verified certificate names, from gRPC's description of the connection.
 
-    It is the common name. The alternative names also hold hosts, and a host may be called
-    anything; they count only in a certificate that has no common name.
+    The common name counts. Alternative names, which also hold hosts, count only without one.
     """
     found = [*certificate.get("x509_common_name", ())] or [
         *certificate.get("x509_subject_alternative_name", ())
@@ -208,7 +204,7 @@ def names_in(certificate: Mapping[str, Iterable[bytes]]) -> frozenset[str]:
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str | None:
-    """Find the token among what came with a call."""
+    """Return the token in a call's metadata."""
     for key, value in metadata or ():
         if key == "authorization" and isinstance(value, str) and value.startswith(_BEARER):
             return value.removeprefix(_BEARER)

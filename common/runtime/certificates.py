@@ -2,7 +2,6 @@
 Certificates: an authority, what it issues to parties, and what a certificate says.
 
 A certificate names a party, not a host: a caller checks that the other end *is* the analyzer.
-Development authorities and an operator's own are made by this one file.
 """
 
 import datetime
@@ -26,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from common.errors import SettingsError
-from common.runtime.state_directory import write_whole
+from common.runtime.state_directory import atomic_write
 
 PARTIES: Final = ("analyzer", "shuffler", "user_agent", "operator")
 """Whom a certificate may name."""
@@ -52,7 +51,7 @@ _NO_CERTIFICATE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What a certificate says."""
+    """A parsed certificate."""
 
     parsed: x509.Certificate
 
@@ -102,11 +101,11 @@ class Certificate:
         return self.parsed.not_valid_after_utc
 
     def days_left(self, now: float) -> int:
-        """Give whole days until it ends; negative once it has."""
+        """Return whole days until it ends; negative once it has."""
         return (self.end - _moment(now)).days
 
     def is_by(self, authority: "Certificate") -> bool:
-        """Say whether an authority issued this certificate, itself and not through another."""
+        """Return whether an authority issued this certificate directly."""
         try:
             self.parsed.verify_directly_issued_by(authority.parsed)
         except (InvalidSignature, ValueError, TypeError):
@@ -114,7 +113,7 @@ class Certificate:
         return True
 
     def belongs_to(self, key: bytes) -> bool:
-        """Say whether a private key in PEM is this certificate's."""
+        """Return whether a private key in PEM is this certificate's."""
         try:
             private = load_pem_private_key(key, None)
         except _NO_KEY:
@@ -142,8 +141,8 @@ class Authority:
             .add_extension(_usage(signs_certificates=True), critical=True)
             .sign(key, hashes.SHA256())
         )
-        write_whole(folder / f"{AUTHORITY}.key", _private_pem(key), _SECRET_FILE)
-        write_whole(folder / f"{AUTHORITY}.pem", _pem(certificate), _PUBLIC_FILE)
+        atomic_write(folder / f"{AUTHORITY}.key", _private_pem(key), _SECRET_FILE)
+        atomic_write(folder / f"{AUTHORITY}.pem", _pem(certificate), _PUBLIC_FILE)
         return cls(Certificate(certificate), key)
 
     @classmethod
@@ -203,8 +202,8 @@ class Authority:
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        write_whole(folder / f"{party}.key", _private_pem(key), _SECRET_FILE)
-        write_whole(folder / f"{party}.pem", _pem(certificate), _PUBLIC_FILE)
+        atomic_write(folder / f"{party}.key", _private_pem(key), _SECRET_FILE)
+        atomic_write(folder / f"{party}.pem", _pem(certificate), _PUBLIC_FILE)
         return Certificate(certificate)
 
     def __repr__(self) -> str:
@@ -212,7 +211,7 @@ class Authority:
 
 
 def extra_hosts(certificate: Certificate) -> list[str]:
-    """Give the hosts that a certificate names besides its party and loopback."""
+    """Return the hosts that a certificate names besides its party and loopback."""
     usual = {certificate.name, *_LOOPBACK}
     return [name for name in certificate.names if name not in usual]
 

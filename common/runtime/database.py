@@ -1,4 +1,4 @@
-"""What a disk can do to a process, as errors of ours: full, read-only, failing, damaged."""
+"""SQLite in a thread, and a failing disk's errors in one sentence each."""
 
 import asyncio
 import errno
@@ -34,7 +34,7 @@ _PRIMARY: Final = 0xFF
 @contextmanager
 def storage_failures() -> Generator[None]:
     """
-    Say in one sentence what the disk did not do; any other failure passes as it is.
+    Turn a disk's failures into one sentence; any other error passes as it is.
 
     Raises:
         StorageError: It is full, read-only, or fails.

@@ -1,5 +1,5 @@
 """
-Asks the service of this very machine whether it serves: what a container's engine runs.
+Ask this machine's own service whether it serves. Run by a container's engine.
 
 Run as `python -m common.runtime.health_check PARTY --settings FILE`, with the settings and the
 environment of the service. Where it listens stands in STATE/address.
@@ -50,7 +50,7 @@ async def check(settings: ServiceSettings, party: str) -> None:
 
 
 def _address(file: Path) -> str:
-    """Give the address to call."""
+    """Return the address to call."""
     try:
         return file.read_text(encoding="ascii").strip()  # 0.0.0.0 and [::] reach this machine too
     except (OSError, UnicodeDecodeError) as error:
@@ -58,7 +58,7 @@ def _address(file: Path) -> str:
 
 
 def _own_identity(settings: ServiceSettings, party: str) -> TlsIdentity | None:
-    """Read what the service itself shows; None for plaintext."""
+    """Read the service's own certificate; None for plaintext."""
     if settings.tls_directory is not None:
         return files_in(settings.tls_directory, party).read()
     if settings.tls_authority is None:

@@ -1,9 +1,10 @@
 """
-A party's key ring on disk, and its rotation: the ring is open, each private key has a file.
+A party's keys on disk: its ring of encryption keys with their rotation, and its signing identity.
 
-A crash at any moment leaves a valid ring: a private key is durable before the ring names it, the
-ring is replaced as a whole, and a key's file is removed after the ring records its destruction.
-A key file that no ring names is taken in as an expired key, which opens but never seals.
+The ring is open, each private key has a file of its own. A crash at any moment leaves a valid ring:
+a private key is durable before the ring names it, the ring is replaced as a whole, and a key's file
+is removed after the ring records its destruction. A key file that no ring names is taken in as an
+expired key, which opens but never seals.
 """
 
 import asyncio
@@ -12,8 +13,9 @@ from typing import Final, Protocol
 
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId
 from common.crypto.key_ring import KeyEntry, KeyRing, KeyState, Schedule
+from common.crypto.signing import SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.errors import KeyFormatError, SettingsError
+from common.errors import SettingsError, WireError
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.runtime.database import storage_failures
@@ -87,24 +89,24 @@ class KeyStore:
         return self._destroy_files()
 
     def may_destroy(self, now: float) -> bool:
-        """Say whether a key would be destroyed now, unless an unfinished task needs it."""
+        """Return whether a key would be destroyed now, unless an unfinished task needs it."""
         return bool(self._ring.past_keeping(now, self._schedule))
 
     def find(self, suite: str, state: KeyState) -> HpkePublicKey | None:
-        """Give the active or the pending key of a suite; None if it has none."""
+        """Return the active or the pending key of a suite; None if it has none."""
         entry = self._ring.in_state(suite, state)
         return None if entry is None else HpkePublicKey(suite, entry.public)
 
     def public_key(self, suite: str = DEFAULT_SUITE) -> HpkePublicKey:
-        """Give the active key of a suite: what new tasks are sealed to."""
+        """Return the active key of a suite, which new tasks are sealed to."""
         key = self.find(suite, KeyState.ACTIVE)
         if key is None:
-            raise KeyFormatError(f"this party has no key of the suite {suite}")
+            raise WireError(f"this party has no key of the suite {suite}")
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
         """
-        Give the private half of a kept key.
+        Return the private half of a kept key.
 
         Args:
             suite: The suite that a task names.
@@ -127,7 +129,7 @@ class KeyStore:
             with storage_failures():
                 content = path.read_bytes() if path.exists() else None
             ring = None if content is None else KeyRing.from_json(content.decode("ascii"))
-        except (KeyFormatError, UnicodeDecodeError) as error:
+        except (WireError, UnicodeDecodeError) as error:
             raise SettingsError(
                 f"{RING_FILE} in the state directory is not a key ring: put it back from a backup, "
                 "or remove it: every key whose file is there then still opens, and none is used"
@@ -135,7 +137,7 @@ class KeyStore:
         return ring or KeyRing()
 
     def _with_strays(self, ring: KeyRing, now: float) -> KeyRing:
-        """Take in keys that the ring does not name: an earlier version's, and a crash's."""
+        """Add keys that the ring does not name: an earlier version's, and a crash's."""
         if not self._taken_over:
             raw = self._state.secret(self._former, lambda: b"")  # its file is there
             public = self._keep(HpkePrivateKey(DEFAULT_SUITE, raw))
@@ -151,14 +153,14 @@ class KeyStore:
         return ring
 
     def _keep(self, key: HpkePrivateKey) -> HpkePublicKey:
-        """Make a private key durable, and give its public half."""
+        """Make a private key durable, and return its public half."""
         public = key.public_key()
         self._state.secret(_key_file(public.key_id), key.private_bytes)
         self._keys[public.key_id] = key
         return public
 
     def _load(self, name: str, suite: str | None) -> HpkePrivateKey:
-        """Read a key's file; the name tells the suite, and that it is this very key's."""
+        """Read a key's file; its name is the key's id, which is bound to the suite."""
 
         def missing() -> bytes:
             raise SettingsError(
@@ -170,7 +172,7 @@ class KeyStore:
         for candidate in SUITES if suite is None else (suite,):
             try:
                 key = HpkePrivateKey(candidate, raw)
-            except KeyFormatError:
+            except WireError:
                 break
             if _key_file(key.public_key().key_id) == name:
                 return key
@@ -205,7 +207,7 @@ TICK: Final = 600.0
 
 
 class KeyMemory(Protocol):
-    """Something that may still hold a destroyed key: an HpkePool."""
+    """Holds keys elsewhere: an HpkePool."""
 
     def forget_keys(self) -> None:
         """Drop every key that it holds."""
@@ -256,3 +258,34 @@ class Rotation:
                 await self.do_what_is_due()
             except Exception as error:  # noqa: BLE001  # whatever it is, it is tried again
                 logs.event("keys not rotated yet", {"error": type(error).__name__}, level="ERROR")
+
+
+_IDENTITY_FILE: Final = "identity.key"
+_PUBLIC_IDENTITY_FILE: Final = "identity.pub"
+
+
+def load_identity(state: StateDirectory) -> SigningIdentity:
+    """
+    Read a party's identity, make it if there is none, and publish what others pin.
+
+    Raises:
+        SettingsError: Its file is open to others, damaged, or sealed under another state key.
+        StorageError: The disk does not keep it.
+    """
+    raw = state.secret(_IDENTITY_FILE, lambda: SigningIdentity.generate().private_bytes())
+    identity = SigningIdentity(raw)
+    state.publish(_PUBLIC_IDENTITY_FILE, identity.public_identity().raw.hex())
+    return identity
+
+
+def renew_identity(state: StateDirectory) -> SigningIdentity:
+    """
+    Destroy a party's identity and make another. Run by an operator, while no service holds `state`.
+
+    A party that pins the old one takes nothing that the new one signs.
+
+    Raises:
+        SettingsError, StorageError: As `load_identity`.
+    """
+    state.destroy(_IDENTITY_FILE)
+    return load_identity(state)

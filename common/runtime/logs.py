@@ -32,7 +32,7 @@ _LOGGER: Final = logging.getLogger("shuffledp")
 
 
 def batch_fields(task_digest: bytes, batch_id: bytes) -> dict[Field, str | int]:
-    """Give the fields by which an operator finds a batch again in the logs of both services."""
+    """Return the fields that identify a batch in the logs of both services."""
     return {"task_digest": task_digest.hex(), "batch_id": batch_id.hex()}
 
 
@@ -50,11 +50,7 @@ class _JsonLines(logging.Formatter):
 
 
 class _Library(logging.Formatter):
-    """
-    What a library records, such as asyncio of a task that failed: what kind of error, and where.
-
-    Its text is left out. It may name a peer, or repeat what a user sent.
-    """
+    """A library's record: the kind of error and its place. Its text may hold what a user sent."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = {"where": f"{record.filename}:{record.lineno}"}
@@ -68,12 +64,7 @@ class _Library(logging.Formatter):
 
 
 def configure(level: Level) -> None:
-    """
-    Send events of at least this level to standard error, a line each.
-
-    Libraries' warnings and errors go there too; without a word from here, Python would print them
-    as they are.
-    """
+    """Send events of at least this level, and libraries' warnings, to standard error."""
     libraries = logging.StreamHandler()
     libraries.setFormatter(_Library())
     libraries.setLevel(logging.WARNING)

@@ -1,90 +1,137 @@
-"""The metrics of one process: numbers for the rows of `metric_table.py`, and for nothing else."""
+"""The metrics of one process: a collector for prometheus_client, and the page that serves it."""
 
-from collections.abc import Awaitable, Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client import CollectorRegistry, Metric, generate_latest, start_wsgi_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from common.runtime.metric_table import TABLE, Labels, MetricKind, MetricName, Party
+from common.errors import SettingsError
+from common.runtime.metric_definitions import DEFINITIONS, MetricDefinition, Party
 
 
 class Metrics(Collector):
-    """The metrics of one process, for a registry of its own. Used by one thread, the event loop."""
+    """
+    Numbers for the party's definitions, and for nothing else.
+
+    The event loop sets them; threads of the metrics page read them.
+    """
 
     def __init__(self, party: Party) -> None:
-        self._rows = {row.name: row for row in TABLE if party in row.parties}
-        self._values: dict[MetricName, dict[tuple[str, ...], float]] = {
-            name: {} if row.absent else dict.fromkeys(row.series(), 0.0)
-            for name, row in self._rows.items()
+        self._definitions = {metric.name: metric for metric in DEFINITIONS[party]}
+        self._values: dict[str, dict[tuple[str, ...], float]] = {
+            name: {} if metric.absent else dict.fromkeys(metric.series(), 0.0)
+            for name, metric in self._definitions.items()
         }
-        self._sources: list[Callable[[], Awaitable[None]]] = []
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
+        self._sources: list[Callable[[], None]] = []
+        self._one_reader = threading.Lock()
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
 
-    def tells(self, name: MetricName) -> bool:
-        """Say whether the table gives this party a metric."""
-        return name in self._rows
+    def has(self, name: str) -> bool:
+        """Return whether this party has a metric."""
+        return name in self._definitions
 
-    def set(self, name: MetricName, value: float, labels: Labels | None = None) -> None:
+    def set(self, name: str, value: float, labels: Mapping[str, str] | None = None) -> None:
         """
-        Say how large a gauge is.
+        Set a gauge.
 
         Raises:
-            ValueError: The table has no such series, or it is a counter's.
+            ValueError: The party has no such series, or it is a counter's.
         """
-        values, series = self._known(name, labels, MetricKind.GAUGE)
+        values, series = self._find(name, labels or {}, counter=False)
         values[series] = value
 
-    def add(self, name: MetricName, by: float = 1.0, labels: Labels | None = None) -> None:
+    def add(self, name: str, by: float = 1.0, labels: Mapping[str, str] | None = None) -> None:
         """
         Advance a counter.
 
         Raises:
-            ValueError: The table has no such series, it is a gauge's, or the counter would fall.
+            ValueError: The party has no such series, it is a gauge's, or the counter would fall.
         """
-        values, series = self._known(name, labels, MetricKind.COUNTER)
+        values, series = self._find(name, labels or {}, counter=True)
         if not by >= 0:
             raise ValueError(f"{name} only grows, and was to grow by {by}")
         values[series] += by
 
-    def advance_to(self, name: MetricName, total: float) -> None:
+    def advance_to(self, name: str, total: float) -> None:
         """
         Advance a counter that something else counts; it never falls.
 
         Raises:
-            ValueError: The table has no such counter.
+            ValueError: The party has no such counter.
         """
-        values, series = self._known(name, None, MetricKind.COUNTER)
+        values, series = self._find(name, {}, counter=True)
         values[series] = max(total, values[series])
 
-    def ask(self, source: Callable[[], Awaitable[None]]) -> None:
-        """Let what changes by itself be set before the metrics are read."""
+    def ask(self, source: Callable[[], None]) -> None:
+        """Call `source` before each reading, in the reader's thread, to set what has changed."""
         self._sources.append(source)
 
-    async def page(self) -> bytes:
-        """Give all of them in Prometheus's text format."""
-        for source in self._sources:
-            await source()
-        return generate_latest(self._registry)
+    def page(self) -> bytes:
+        """Return all metrics in Prometheus's text format."""
+        return generate_latest(self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Give all of them to the registry."""
-        for row in self._rows.values():
-            family = row.kind.value(row.name, row.help, labels=[label for label, _ in row.labels])
-            for values, value in self._values[row.name].items():
-                family.add_metric(values, value)
-            yield family
+        """Yield all metrics, for the registry."""
+        with self._one_reader:
+            for source in self._sources:
+                source()
+            for name, metric in self._definitions.items():
+                yield _family(metric, dict(self._values[name]))
 
-    def _known(
-        self, name: MetricName, labels: Labels | None, kind: MetricKind
+    def _find(
+        self, name: str, labels: Mapping[str, str], *, counter: bool
     ) -> tuple[dict[tuple[str, ...], float], tuple[str, ...]]:
-        """Find where a series is kept."""
-        row, labels = self._rows.get(name), labels or {}
-        if row is None:
+        """Return the metric's values, and the key of one series."""
+        metric = self._definitions.get(name)
+        if metric is None:
             raise ValueError(f"this party has no metric {name}")
-        series = tuple(labels.get(label, "") for label, _ in row.labels)
-        if len(labels) != len(series) or series not in row.series():
+        series = tuple(labels.get(label, "") for label in metric.labels)
+        if len(labels) != len(series) or series not in metric.series():
             raise ValueError(f"{name} has no series {dict(labels)}")
-        if row.kind is not kind:
-            raise ValueError(f"{name} is no {kind.name.lower()}")
+        if metric.is_counter is not counter:
+            raise ValueError(f"{name} is no {'counter' if counter else 'gauge'}")
         return self._values[name], series
+
+
+def _family(metric: MetricDefinition, values: Mapping[tuple[str, ...], float]) -> Metric:
+    kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=list(metric.labels))
+    for series, value in values.items():
+        family.add_metric(series, value)
+    return family
+
+
+class MetricsServer:
+    """
+    prometheus_client's HTTP server, in threads of its own.
+
+    It has no TLS, no password and no limit on connections: serve it on a private network only.
+    """
+
+    def __init__(self, listen: str, metrics: Metrics) -> None:
+        """
+        Listen on host:port; port 0 takes a free one, which `address` then names.
+
+        Raises:
+            SettingsError: The address is taken or not one.
+        """
+        host, _, port = listen.rpartition(":")
+        try:
+            self._server, self._thread = start_wsgi_server(
+                int(port), host.strip("[]"), metrics.registry
+            )
+        except OSError as error:
+            raise SettingsError(
+                f"cannot serve metrics on {listen}: it is taken, or none of this machine's "
+                "addresses"
+            ) from error
+        self.address = f"{host}:{self._server.server_port}"
+
+    def stop(self) -> None:
+        """Stop listening. Blocks for up to half a second: not for the event loop."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from common.crypto.key_ring import KeyRing, KeyState
 from common.errors import SettingsError
 from common.runtime.certificates import Certificate
 from common.runtime.clock import Clock
-from common.runtime.failure_counters import Incidents
-from common.runtime.metric_table import Party
+from common.runtime.failure_counters import FailureCounters
+from common.runtime.metric_definitions import Party
 from common.runtime.metrics import Metrics
 from common.runtime.tls import TlsFiles
 from common.version import VERSION
@@ -25,11 +26,11 @@ _CONTAINER_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was taken, at one moment."""
+    """Processor time and memory at one moment."""
 
     cpu_seconds: float
-    """Of all workers there ever were. May be short of what was read before by what a worker took
-    that ended in between: whoever counts it does not let it fall."""
+    """Of all workers there ever were. May fall a little when a worker ends between two readings:
+    a counter must not follow."""
     resident_bytes: int
 
 
@@ -63,7 +64,7 @@ def _cpu_seconds(process: psutil.Process) -> float:
 
 
 def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
-    """Give how much memory there is: the machine's, or the container's if that is less."""
+    """Return the memory of the machine, or of the container if that has less, in bytes."""
     machine = psutil.virtual_memory().total
     try:
         container = container_limit.read_text(encoding="ascii").strip()
@@ -73,32 +74,39 @@ def memory_limit(container_limit: Path = _CONTAINER_LIMIT) -> int:
 
 
 _DISK_STEPS: Final = 100
-"""Free space is told in so many steps: a submission would move it otherwise."""
+"""Free space is rounded to such a share of the disk: a submission would move it otherwise."""
 
 
-class Vitals:
-    """The metrics of one process, with those filled in that all services have."""
+class ProcessMetrics:
+    """The metrics of one process, with those that all services have."""
 
     def __init__(self, party: Party, clock: Clock) -> None:
         self._clock = clock
         self.metrics: Final = Metrics(party)
-        self.incidents: Final = Incidents(self.metrics, clock)
+        self.failures: Final = FailureCounters(self.metrics, clock)
         self.metrics.set("shuffledp_up", 1, {"party": party, "version": VERSION})
         self.metrics.set("shuffledp_memory_limit_bytes", memory_limit())
         self.metrics.ask(self._measure_processes)
 
     def now(self) -> float:
-        """Seconds since 1970 UTC."""
+        """Return the seconds since 1970 UTC."""
         return self._clock.now()
 
-    def elapsed(self) -> float:
-        """Seconds since some moment."""
-        return self._clock.elapsed()
+    def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
+        """Fail each reading while the event loop hangs: alerts watch for failed scrapes."""
+
+        def turn() -> None:
+            turned = threading.Event()
+            loop.call_soon_threadsafe(turned.set)
+            if not turned.wait(patience):
+                raise TimeoutError(f"the service has done nothing for {patience:g} seconds")
+
+        self.metrics.ask(turn)
 
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
-        """Count the keys of a ring whenever the metrics are read."""
+        """Count the keys of a ring at each reading."""
 
-        async def count() -> None:
+        def count() -> None:
             states = [entry.state for entry in ring().entries]
             for state in KeyState:
                 self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
@@ -106,15 +114,14 @@ class Vitals:
         self.metrics.ask(count)
 
     def watch_certificates(self, files: TlsFiles) -> None:
-        """Look whenever the metrics are read how long the certificates last: they are renewed."""
+        """Read at each reading how long the certificates last: they may be renewed."""
 
-        async def look() -> None:
+        def look() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
-                # What cannot be read is told as it was; the log says so when it is used.
+                # An unreadable file leaves the last figure; the log tells of it when it is used.
                 with suppress(SettingsError):
                     if path is not None:
-                        certificate = await asyncio.to_thread(Certificate.read, path)
-                        days = certificate.days_left(self._clock.now())
+                        days = Certificate.read(path).days_left(self._clock.now())
                         self.metrics.set(
                             "shuffledp_certificate_days_left", days, {"certificate": name}
                         )
@@ -122,20 +129,20 @@ class Vitals:
         self.metrics.ask(look)
 
     def watch_disk(self, directory: Path) -> None:
-        """Look whenever the metrics are read how much room there is."""
-        if not self.metrics.tells("shuffledp_state_free_bytes"):
+        """Measure the disk's room at each reading."""
+        if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 
-        async def look() -> None:
+        def look() -> None:
             with suppress(OSError):
-                found = await asyncio.to_thread(shutil.disk_usage, directory)
+                found = shutil.disk_usage(directory)
                 step = max(1, found.total // _DISK_STEPS)
                 self.metrics.set("shuffledp_state_free_bytes", found.free // step * step)
                 self.metrics.set("shuffledp_state_size_bytes", found.total)
 
         self.metrics.ask(look)
 
-    async def _measure_processes(self) -> None:
-        usage = await asyncio.to_thread(measure)
+    def _measure_processes(self) -> None:
+        usage = measure()
         self.metrics.advance_to("shuffledp_process_cpu_seconds_total", usage.cpu_seconds)
         self.metrics.set("shuffledp_process_resident_memory_bytes", usage.resident_bytes)

@@ -1,5 +1,6 @@
 """Calls between parties: limits and deadlines on every one, errors mapped in one place."""
 
+import asyncio
 import json
 import socket
 import traceback
@@ -21,10 +22,10 @@ from common.errors import (
 )
 from common.runtime import logs
 from common.runtime.access import CallKind, Connections
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.settings import is_local
-from common.runtime.tls import ServerCertificates, Tls, TlsIdentity
-from common.wire.batches import MAX_MESSAGE_BYTES
+from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
+from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ Metadata = tuple[tuple[str, str], ...]
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
 LONG_DEADLINE: Final = 600.0
-"""Seconds for a call that moves many reports. How long servers work on one: calls.py."""
+"""Seconds for a call that moves many reports. How long servers work on one: access.py."""
 DELIVERY_DEADLINE: Final = CallKind.DELIVERY.value.seconds
 """Seconds for a whole batch."""
 
@@ -75,7 +76,7 @@ _CONNECTIONS: Final = (
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     ("grpc.http2.bdp_probe", 0),
 )
-"""Bounds on what clients make a server hold before the gate (`gate.py`) sees a call."""
+"""Bounds on what clients make a server hold before the admission interceptor sees a call."""
 _RETRIES: Final = json.dumps(
     {
         "methodConfig": [
@@ -100,12 +101,12 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """
     Turns the project's errors into their status, and anything else into a bare INTERNAL.
 
-    Stands before the gate, which makes of every method one of many requests and one answer, all of
-    them bytes; and of a conversation, one that writes its answers itself.
+    It stands before the admission interceptor, which turns every method into one of many requests
+    and one answer, all of them bytes, and a conversation into one that writes its answers itself.
     """
 
     def __init__(self, note: Callable[[BaseException], None]) -> None:
-        """Tell `note` of every error."""
+        """Call `note` with every error."""
         self._note = note
 
     async def intercept_service(
@@ -138,7 +139,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         return call
 
     def _refusal(self, error: Exception) -> tuple[grpc.StatusCode, str, Metadata]:
-        """Say what the caller is told of an error: status, sentence, and what stands beside."""
+        """Return a caller's answer to an error: status, sentence and metadata."""
         self._note(error)
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else _FORESEEN
@@ -150,25 +151,21 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         return grpc.StatusCode.INTERNAL, "internal error", ()
 
 
-def _nobody(_error: BaseException) -> None:
-    """Take note of nothing."""
-
-
 def make_server(
-    gate: GateInterceptor,
+    admission: AdmissionInterceptor,
     connections: Connections,
-    note: Callable[[BaseException], None] = _nobody,
+    note: Callable[[BaseException], None] = lambda _error: None,
 ) -> grpc.aio.Server:
     """
-    Make a server with a gate, mapped errors and limits; services are added by the caller.
+    Make a server with limits and mapped errors; the caller adds services.
 
     Args:
-        gate: Lets calls in.
-        connections: What each connection may have.
-        note: Is told of every error.
+        admission: Lets calls in.
+        connections: The limits of each connection.
+        note: Called with every error.
     """
     return grpc.aio.server(
-        interceptors=[ErrorInterceptor(note), gate],
+        interceptors=[ErrorInterceptor(note), admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -190,7 +187,7 @@ def bind(
     server: grpc.aio.Server, listen: str, tls: Tls | None, *, ask_for_certificates: bool = False
 ) -> str:
     """
-    Bind a server and give the address it got.
+    Bind a server and return its address.
 
     A Unix socket needs no TLS: the kernel says who may connect. Without an identity, TCP is
     plaintext, which the settings allow on loopback only.
@@ -213,8 +210,8 @@ def bind(
         if tls is None:
             port = server.add_insecure_port(listen)
         else:
-            certificates = ServerCertificates(tls.files, ask_for_certificates=ask_for_certificates)
-            port = server.add_secure_port(listen, certificates.credentials())
+            credentials = server_credentials(tls.files, ask_for_certificates=ask_for_certificates)
+            port = server.add_secure_port(listen, credentials)
     except RuntimeError as error:
         raise SettingsError(
             f"cannot listen on {listen}: it is taken, or none of this machine's addresses, or a "
@@ -224,12 +221,7 @@ def bind(
 
 
 def _check_socket(path: Path) -> None:
-    """
-    Check that nobody listens on a Unix socket: gRPC would take its name away without a word.
-
-    Raises:
-        SettingsError: Somebody does, or it is another file.
-    """
+    """Refuse a Unix socket on which a process listens: gRPC would silently take its name."""
     if not path.exists():
         return
     if not path.is_socket():
@@ -290,9 +282,6 @@ async def reply(call: Awaitable[T], whom: str) -> T:
     """
     Wait for another party's reply.
 
-    What the other party says of itself is passed on: it may be one further away that does not
-    answer, and the sentences then name each on the way.
-
     Args:
         call: To it.
         whom: What errors call it, such as "the shuffler".
@@ -327,3 +316,39 @@ def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:
 
 def _trailing(error: grpc.aio.AioRpcError) -> set[tuple[str, str | bytes]]:
     return {(key, value) for key, value in error.trailing_metadata() or ()}
+
+
+class FreshChannel:
+    """A channel that is opened again once its certificate was renewed; earlier calls may finish."""
+
+    def __init__(
+        self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
+    ) -> None:
+        """
+        Open a channel.
+
+        Args:
+            open_with: Opens a channel that shows an identity.
+            tls: Whose; None for plaintext, which is never renewed.
+        """
+        self._open = open_with
+        self._renewal = Renewal(tls.files) if tls else None
+        self._channel = open_with(tls.identity if tls else None)
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def current(self) -> grpc.aio.Channel:
+        """Return the channel that shows the newest certificate."""
+        renewed = self._renewal.take() if self._renewal else None
+        if renewed is not None:
+            closing = asyncio.ensure_future(self._channel.close(LONG_DEADLINE))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self._channel = self._open(renewed)
+        return self._channel
+
+    async def close(self) -> None:
+        """Close the channel, and earlier ones whatever calls they have."""
+        for closing in self._closing:
+            closing.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._channel.close()

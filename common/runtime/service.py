@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, Protocol, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -20,10 +20,9 @@ from common.crypto.tokens import OperatorToken
 from common.errors import ShuffleDpError
 from common.runtime import logs
 from common.runtime.access import asks_for_certificates, connections_of
-from common.runtime.admission import GateInterceptor
-from common.runtime.logs import Level
-from common.runtime.metrics_endpoint import MetricsEndpoint
-from common.runtime.process_metrics import Vitals
+from common.runtime.admission_interceptor import AdmissionInterceptor
+from common.runtime.metrics import MetricsServer
+from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import KeyHolderSettings, ServiceSettings, load
 from common.runtime.state_directory import StateDirectory
@@ -58,7 +57,7 @@ class Listener:
         server: grpc.aio.Server,
         address: str,
         checks: health.HealthServicer,
-        metrics: MetricsEndpoint | None,
+        metrics: MetricsServer | None,
     ) -> None:
         self._server = server
         self._checks = checks
@@ -72,7 +71,7 @@ class Listener:
         tls: Tls | None,
         name: str,
         add_services: Callable[[grpc.aio.Server], None],
-        vitals: Vitals,
+        process_metrics: ProcessMetrics,
         *,
         operator_token: OperatorToken | None = None,
     ) -> "Listener":
@@ -84,7 +83,7 @@ class Listener:
             tls: The process's certificates.
             name: The service's full name.
             add_services: Adds it to the server.
-            vitals: What is told in the metrics.
+            process_metrics: The process's metrics, and where its failures are counted.
             operator_token: What an operator shows, if there is one.
 
         Raises:
@@ -92,21 +91,21 @@ class Listener:
         """
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
-        gate = GateInterceptor(certificates=ask and over_tls, token=operator_token)
-        server = make_server(gate, connections_of(name), vitals.incidents.note)
+        admission = AdmissionInterceptor(certificates=ask and over_tls, token=operator_token)
+        server = make_server(admission, connections_of(name), process_metrics.failures.note)
         add_services(server)
         checks = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         if isinstance(settings, KeyHolderSettings) and settings.reflection:
             names = (name, HEALTH, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, server)
-        metrics = await _serve_metrics(settings, tls, vitals)
+        metrics = _serve_metrics(settings, tls, process_metrics)
         try:
             address = bind(server, settings.listen, tls, ask_for_certificates=ask)
             await server.start()
         except BaseException:
             if metrics is not None:
-                await metrics.stop()
+                await asyncio.to_thread(metrics.stop)
             raise
         for service in ("", name):
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
@@ -119,22 +118,21 @@ class Listener:
         await self._checks.enter_graceful_shutdown()
         await self._server.stop(GRACE)
         if self._metrics is not None:
-            await self._metrics.stop()
+            await asyncio.to_thread(self._metrics.stop)
 
 
-async def _serve_metrics(
-    settings: ServiceSettings, tls: Tls | None, vitals: Vitals
-) -> MetricsEndpoint | None:
+def _serve_metrics(
+    settings: ServiceSettings, tls: Tls | None, process_metrics: ProcessMetrics
+) -> MetricsServer | None:
     if settings.metrics_listen is None:
         return None
     if tls is not None:
-        vitals.watch_certificates(tls.files)
-    vitals.watch_disk(settings.state_directory)
-    endpoint = await MetricsEndpoint.start(
-        settings.metrics_listen, vitals.metrics.page, vitals.elapsed
-    )
-    StateDirectory.open(settings.state_directory).publish("metrics_address", endpoint.address)
-    return endpoint
+        process_metrics.watch_certificates(tls.files)
+    process_metrics.watch_disk(settings.state_directory)
+    process_metrics.watch_loop(asyncio.get_running_loop())
+    server = MetricsServer(settings.metrics_listen, process_metrics.metrics)
+    StateDirectory.open(settings.state_directory).publish("metrics_address", server.address)
+    return server
 
 
 def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Service]]) -> None:
@@ -151,7 +149,7 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
     _silence_grpc(party)
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
-        logs.configure(cast("Level", settings.log_level))
+        logs.configure(settings.log_level)
         _allow_connections()
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:

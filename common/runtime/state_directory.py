@@ -1,8 +1,9 @@
-"""The key that the secrets of a state directory are encrypted under; its file lies outside of it.
+"""
+A party's state directory, and the key that its secrets are encrypted under.
 
-A copy of the directory alone, such as a backup or a disk that was thrown away, opens nothing.
-Whoever can also read the key's file, or the memory of the running process, reads everything; and
-whoever can write to the directory can put secrets of their own in it.
+The key's file lies outside of the directory: a copy of the directory alone, such as a backup or a
+discarded disk, opens nothing. A reader of the key's file, or of the running process's memory, reads
+everything; a writer to the directory can put secrets of their own in it.
 """
 
 import errno
@@ -29,7 +30,7 @@ _NONCE_BYTES: Final = 12
 
 
 class StateKey:
-    """Seals secrets, each bound to the name of its file. Shows nothing."""
+    """Seals secrets, each bound to the name of its file. Never prints."""
 
     __slots__ = ("_aead", "_where")
 
@@ -57,8 +58,13 @@ class StateKey:
         Decrypt what `seal` made for a file of this very name.
 
         Raises:
-            SettingsError: It does not open.
+            SettingsError: It does not open, or is not encrypted.
         """
+        if not is_sealed(sealed):
+            raise SettingsError(
+                f"the key file {name} is damaged, or of a version that did not encrypt secrets: "
+                "put it back from a backup, or move it away to begin with a new one"
+            )
         body = sealed.removeprefix(_MARK)
         nonce, encrypted = body[:_NONCE_BYTES], body[_NONCE_BYTES:]
         try:
@@ -77,7 +83,7 @@ class StateKey:
 
 
 def is_sealed(content: bytes) -> bool:
-    """Say whether a file's content is a sealed secret, or one of an earlier version, in plain."""
+    """Return whether a file's content is a sealed secret."""
     return content.startswith(_MARK)
 
 
@@ -86,8 +92,6 @@ _OWNER_ONLY_FILE: Final = 0o600
 _PUBLIC_FILE: Final = 0o644
 _WRITABLE_BY_OTHERS: Final = 0o022
 _SCRATCH_BITS: Final = 64
-_FORMER_SECRET_BYTES: Final = 32
-"""Length of every secret that an earlier version kept in plain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class StateDirectory:
 
     @storage_failures()
     def is_open_to_others(self) -> bool:
-        """Say whether anybody but the owner may put files here, and so keys of their own."""
+        """Return whether others than the owner may put files here, and so keys of their own."""
         return bool(stat.S_IMODE(self.path.stat().st_mode) & _WRITABLE_BY_OTHERS)
 
     @contextmanager
@@ -125,8 +129,8 @@ class StateDirectory:
         """
         Keep every other process out for as long as the block runs.
 
-        Two of one party on one directory would each charge a ledger that the other does not see.
-        The system lets go when the process ends, however it ends; spawned workers do not inherit.
+        Two processes on one directory would each charge a ledger that the other does not see. The
+        system lets go when the process ends, however it ends; spawned workers do not inherit.
 
         Raises:
             SettingsError: Another process holds it.
@@ -145,27 +149,14 @@ class StateDirectory:
         """
         Read a secret; on first start make and keep it.
 
-        One that an earlier version kept in plain is encrypted, and the plain file overwritten.
-
         Raises:
             SettingsError: Others may read the file, it is a link, or it does not open under the
                 state key.
         """
         key, path = self._state_key(), self.path / name
         if not path.exists():
-            write_whole(path, key.seal(name, make()), _OWNER_ONLY_FILE)
-        content = _read_secret(path)
-        if is_sealed(content):
-            return key.open(name, content)
-        if len(content) != _FORMER_SECRET_BYTES:
-            raise SettingsError(
-                f"the key file {name} is damaged: it is neither a sealed secret nor one of an "
-                "earlier version"
-            )
-        with open(path, "r+b", opener=_no_link) as plain:
-            write_whole(path, key.seal(name, content), _OWNER_ONLY_FILE)
-            _overwrite(plain)
-        return content
+            atomic_write(path, key.seal(name, make()), _OWNER_ONLY_FILE)
+        return key.open(name, _read_secret(path))
 
     @storage_failures()
     def plain_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
@@ -178,7 +169,7 @@ class StateDirectory:
         """
         path = self.path / name
         if not path.exists():
-            write_whole(path, make(), _OWNER_ONLY_FILE)
+            atomic_write(path, make(), _OWNER_ONLY_FILE)
         return _read_secret(path)
 
     def _state_key(self) -> StateKey:
@@ -210,7 +201,7 @@ class StateDirectory:
     @storage_failures()
     def publish(self, name: str, content: str) -> None:
         """Write something that others may read, such as a public key or the bound address."""
-        write_whole(self.path / name, content.encode(), _PUBLIC_FILE)
+        atomic_write(self.path / name, content.encode(), _PUBLIC_FILE)
 
     def names(self, pattern: str) -> list[str]:
         """List the files whose name fits a pattern such as `*.key`."""
@@ -222,8 +213,7 @@ class StateDirectory:
         Destroy a secret: overwrite, flush, unlink. Doing it again does nothing.
 
         A file system that copies on write, a snapshot, or a disk that spreads its wear may keep the
-        old block: that is encrypted under the state key, and no safer than this. An operator who
-        needs more puts the state directory on one that does not, or on memory.
+        old block, encrypted under the state key. For more, use another disk, or memory.
 
         Raises:
             SettingsError: It is a link: what it leads to is not overwritten.
@@ -237,14 +227,14 @@ class StateDirectory:
         flush_directory(self.path)
 
 
-def write_whole(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
-    """Write a file so that it is seen whole or not at all, even after a crash."""
+def atomic_write(path: Path, content: bytes | bytearray | memoryview, mode: int) -> None:
+    """Write a file so that readers see it whole or not at all, even after a crash."""
     _write_scratch(path, content, mode).replace(path)
     flush_directory(path.parent)
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """Write a secret whole, unless somebody else has in the meantime: then theirs is the one."""
+    """Write a secret whole, unless another process has in the meantime: then keep that one."""
     scratch = _write_scratch(path, content, _OWNER_ONLY_FILE)
     try:
         path.hardlink_to(scratch)
@@ -259,8 +249,8 @@ def _write_scratch(path: Path, content: bytes | bytearray | memoryview, mode: in
     """
     Write a file beside `path`, and flush it.
 
-    Under a name that nobody can foretell, and only if nothing is there, not even a link: whoever
-    else may write to the directory could have another file written over.
+    The name is random, and nothing may be there, not even a link: another writer to the directory
+    could have another file written over.
     """
     scratch = path.with_name(f".{path.name}.{secrets.randbits(_SCRATCH_BITS)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW

@@ -1,8 +1,4 @@
-"""
-TLS between processes: a process's own certificate, found or made, checked, and read again.
-
-What a certificate is stands in `certificates.py`.
-"""
+"""TLS between processes: a process's own certificate, found or made, checked, and read again."""
 
 import fcntl
 import os
@@ -25,11 +21,7 @@ _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TlsIdentity:
-    """
-    A process's certificate chain, key, and the authority that it trusts; all PEM.
-
-    Certificate and key are empty for a process that shows none.
-    """
+    """PEM of a process's certificate chain and key, empty if it shows none, and its authority."""
 
     certificate: bytes
     key: bytes
@@ -38,7 +30,7 @@ class TlsIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """Where a process's TLS identity is kept. Renewed files are read again."""
+    """The files of a process's TLS identity. Renewed files are read again."""
 
     certificate: Path | None
     key: Path | None
@@ -66,8 +58,7 @@ class TlsFiles:
 
     def check(self, party: str, now: float) -> None:
         """
-        Check that the certificate is one that others will take; say if it ends soon, or if the
-        authority has not issued it itself.
+        Check that others will take the certificate; log if it ends soon, or is not the authority's.
 
         Raises:
             SettingsError: It has ended, or names another party.
@@ -92,7 +83,7 @@ class TlsFiles:
             logs.event("certificate ends soon", {"party": party, "days": days}, level="WARNING")
 
     def version(self) -> tuple[tuple[int, int], ...]:
-        """Give what changes when a file is replaced."""
+        """Return a value that changes when a file is replaced."""
         found = []
         for path in (self.certificate, self.key, self.authority):
             if path is not None:
@@ -109,7 +100,7 @@ class Renewal:
         self._version = files.version()
 
     def take(self) -> TlsIdentity | None:
-        """Give what is new since the last time; None if nothing is, or only a half of it yet."""
+        """Return the new identity since the last call; None if none is, or only half of it yet."""
         try:
             version = self._files.version()
             if version == self._version:
@@ -121,25 +112,19 @@ class Renewal:
         return renewed
 
 
-class ServerCertificates:
-    """Gives a server its certificates, the newest at every handshake."""
+def server_credentials(files: TlsFiles, *, ask_for_certificates: bool) -> grpc.ServerCredentials:
+    """Make a server's credentials, which are the newest at every handshake."""
+    renewal = Renewal(files)
 
-    def __init__(self, files: TlsFiles, *, ask_for_certificates: bool) -> None:
-        self._files = files
-        self._ask = ask_for_certificates
-        self._renewal = Renewal(files)
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        identity = renewal.take()
+        return None if identity is None else _configuration(identity)
 
-    def credentials(self) -> grpc.ServerCredentials:
-        """Make gRPC's credentials; a client without a certificate is shut out if asked for one."""
-        return grpc.dynamic_ssl_server_credentials(
-            _configuration(self._files.read()),
-            self._renewed,  # type: ignore[arg-type]  # None is allowed: gRPC then keeps what it has
-            self._ask,
-        )
-
-    def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        renewed = self._renewal.take()
-        return None if renewed is None else _configuration(renewed)
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(files.read()),
+        renewed,  # type: ignore[arg-type]  # None is allowed: gRPC then keeps what it has
+        ask_for_certificates,
+    )
 
 
 def _configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration:
@@ -149,7 +134,7 @@ def _configuration(identity: TlsIdentity) -> grpc.ServerCertificateConfiguration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """What a started process has: its files, and what was in them."""
+    """The TLS files of a started process, and their content at the start."""
 
     files: TlsFiles
     identity: TlsIdentity
@@ -211,7 +196,7 @@ def development_files(directory: Path, party: str, clock: Clock) -> TlsFiles:
 
 
 def files_in(directory: Path, party: str) -> TlsFiles:
-    """Give where a party's files are in a folder that was made here."""
+    """Return a party's files in a development folder."""
     return TlsFiles(
         certificate=directory / f"{party}.pem",
         key=directory / f"{party}.key",

@@ -1,26 +1,26 @@
-"""What of a task fits together: its protocol with its mechanism, its dummies and its shuffler."""
+"""The rules that tie a task's protocol to its mechanism, its dummies and its shuffler."""
 
 import math
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from common.errors import TaskError
-from common.protocols import Kind, protocol_named
-from common.protocols import Protocol as Composition
-from common.task.dummy_spec import DummySpec
+from common.protocols import Kind, Protocol, protocol_named
 from common.task.ranges import one_of, within
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from common.task.shuffler_spec import KEEP_SUM
 from common.task.specs import (
     MAX_DIMENSIONS,
     MAX_DOMAIN_SIZE,
     MAX_KEYS,
-    AnySpec,
     KeyValueSpec,
     MechanismSpec,
     NumberSpec,
     RapporSpec,
 )
 from common.task.text import normalised
+
+if TYPE_CHECKING:
+    from common.task.task import Task
 
 MAX_SHUFFLER_DUMMIES: Final = 10**9
 """Most dummies that the shuffler may have to expect to make for one batch."""
@@ -36,38 +36,6 @@ _SIZES: Final[dict[Kind, tuple[int, int]]] = {
 }
 
 
-class Composed(Protocol):
-    """The fields of a task that must fit together."""
-
-    @property
-    def protocol(self) -> str:
-        """Name of its protocol."""
-
-    @property
-    def domain_size(self) -> int:
-        """Items, numbers or keys."""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Their names, or nothing."""
-
-    @property
-    def mechanism(self) -> AnySpec:
-        """Its mechanism's integers."""
-
-    @property
-    def dummies(self) -> DummySpec:
-        """The users' dummies."""
-
-    @property
-    def shuffler(self) -> ShufflerSpec:
-        """What the shuffler drops and adds."""
-
-    @property
-    def local_epsilon(self) -> float:
-        """The claim."""
-
-
 def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
     """
     Check how many items, numbers or keys a task may ask about.
@@ -78,7 +46,7 @@ def check_domain_size(domain_size: int, kind: Kind = "categorical") -> None:
     within("domain_size", domain_size, *_SIZES[kind])
 
 
-def check_composition(task: Composed) -> None:
+def check_composition(task: "Task") -> None:
     """
     Check that a task is one that its protocol may have.
 
@@ -101,7 +69,7 @@ def check_composition(task: Composed) -> None:
         _check_other_kinds(task, spec)
 
 
-def _check_noise(task: Composed, protocol: Composition) -> None:
+def _check_noise(task: "Task", protocol: Protocol) -> None:
     spec = task.mechanism
     if spec.noiseless and protocol.local_noise == "required":
         raise TaskError(
@@ -116,7 +84,7 @@ def _check_noise(task: Composed, protocol: Composition) -> None:
         )
 
 
-def _check_dummies(task: Composed, protocol: Composition) -> None:
+def _check_dummies(task: "Task", protocol: Protocol) -> None:
     dummies = task.dummies
     if dummies.maximum > 0:
         if not protocol.dummy_laws:
@@ -132,7 +100,7 @@ def _check_dummies(task: Composed, protocol: Composition) -> None:
         )
 
 
-def _check_shuffler(task: Composed, protocol: Composition) -> None:
+def _check_shuffler(task: "Task", protocol: Protocol) -> None:
     spec = task.shuffler
     one_of("the law of this protocol's shuffler", spec.law, (protocol.shuffler_law,))
     if spec.kept < 1 and not protocol.samples:
@@ -146,7 +114,7 @@ def _check_shuffler(task: Composed, protocol: Composition) -> None:
     within("draws expected of the shuffler", draws, 0, MAX_SHUFFLER_DRAWS)
 
 
-def _check_items(task: Composed, spec: MechanismSpec, protocol: Composition) -> None:
+def _check_items(task: "Task", spec: MechanismSpec, protocol: Protocol) -> None:
     if protocol.domain == "binary" and task.domain_size != 2:  # noqa: PLR2004  # a bit
         raise TaskError(
             f"the protocol {protocol.name} collects a bit; domain_size is {task.domain_size}, "
@@ -188,7 +156,7 @@ def _check_texts(labels: Sequence[str], most_bytes: int) -> None:
             )
 
 
-def _check_other_kinds(task: Composed, spec: RapporSpec | NumberSpec | KeyValueSpec) -> None:
+def _check_other_kinds(task: "Task", spec: RapporSpec | NumberSpec | KeyValueSpec) -> None:
     size = task.domain_size
     if isinstance(spec, RapporSpec):
         if spec.encoding == "labels" and (len(task.labels), spec.bits) != (size, size):

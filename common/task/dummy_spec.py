@@ -104,7 +104,7 @@ class DummySpec:
             )
 
     def _log_chance_of_most(self) -> float:
-        """Give ln P(drawing `most`) where the mean lies above it: no more than ln P(X ≤ most)."""
+        """Return ln P(drawing `most`) where the mean lies above it: no more than ln P(X ≤ most)."""
         n, k, chance = self.trials, self.most, self.extra_chance
         if self.expected_per_user - self.per_user <= k:
             return 0.0
@@ -117,7 +117,7 @@ class DummySpec:
     @classmethod
     def averaging(cls, dummies_per_user: float) -> Self:
         """
-        Give the law with this mean and the least spread. Run by the analyzer.
+        Return the law with this mean and the least spread. Run by the analyzer.
 
         Args:
             dummies_per_user: 0 .. MAX_DUMMIES; 1.3 is one for certain and one more with

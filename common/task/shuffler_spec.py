@@ -118,7 +118,7 @@ class ShufflerSpec:
 
     def batch_reports(self, sent: int, domain_size: int) -> tuple[int, int]:
         """
-        Give the fewest and the most reports that leave the shuffler of so many that users sent.
+        Return the fewest and the most reports that leave the shuffler of so many that users sent.
 
         Where their number is drawn, all but what happens once in 10^12 batches at most: sums that
         lie ten standard deviations off, and some, mean that dummies were lost or made twice.
@@ -134,7 +134,7 @@ class ShufflerSpec:
 
     def probabilities(self) -> NDArray[np.float64]:
         """
-        Give P(z) for z = 0 .. most, for a geometric law.
+        Return P(z) for z = 0 .. most, for a geometric law.
 
         Raises:
             ValueError: The law is another one.
@@ -149,7 +149,7 @@ class ShufflerSpec:
         return law
 
     def moments(self) -> tuple[float, float]:
-        """Give the mean and the variance of z."""
+        """Return the mean and the variance of z."""
         if self.law == "none":
             return 0.0, 0.0
         if self.law == "binomial":

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Final, Literal, TypeVar, get_args
 
 from common.errors import TaskError
 from common.protocols import (
@@ -13,7 +12,7 @@ from common.protocols import (
     NumberMechanismName,
     RapporMechanismName,
 )
-from common.task.ranges import between, one_of, real, within
+from common.task.ranges import between, one_of, printable, real, within
 
 MAX_DOMAIN_SIZE: Final = 2**24
 MAX_WEIGHT_SUM: Final = 2**63 - 1
@@ -83,6 +82,8 @@ class NumberSpec:
     so that its mean stays. What a mechanism does not use is 0, and 1 of `sampled`.
     """
 
+    noiseless: ClassVar[Literal[False]] = False
+
     name: NumberMechanismName
     low: float
     high: float
@@ -119,11 +120,6 @@ class NumberSpec:
         within("sampled", self.sampled, 1, MAX_DIMENSIONS)
         within("projected", self.projected, 0, MAX_DIMENSIONS)
         within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
-
-    @property
-    def noiseless(self) -> bool:
-        """Never: a number always goes with noise."""
-        return False
 
 
 def check_range(low: float, high: float) -> None:
@@ -205,17 +201,8 @@ class RapporSpec:
         within("unset_weight", self.unset_weight, 0, INSTANT_SUM - 1)
         within("set_weight", self.set_weight, self.unset_weight + 1, INSTANT_SUM)
         within("most_bytes", self.most_bytes, 1, MAX_TEXT_BYTES)
-        name = self.question
-        if type(name) is not str or not (name.isascii() and name.isprintable()):
-            raise TaskError("question must be printable ASCII text")
-        if len(name) > MAX_QUESTION_CHARACTERS:
-            raise TaskError(
-                f"question has {len(name)} characters; "
-                f"it may have at most {MAX_QUESTION_CHARACTERS}"
-            )
-        if name != name.strip():
-            raise TaskError("question begins or ends with a blank")
-        if name and self.permanent_weight == 0:
+        printable("question", self.question, MAX_QUESTION_CHARACTERS)
+        if self.question and self.permanent_weight == 0:
             raise TaskError(
                 "permanent_weight is 0, and question is named: there is no permanent noise "
                 "that its tasks could share"
@@ -244,6 +231,8 @@ MAX_KEYS: Final = 65536
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValueSpec:
     """Whether a key is owned, with one pair of weights, and its value with another [YHMZ19]."""
+
+    noiseless: ClassVar[Literal[False]] = False
 
     name: KeyValueMechanismName
     low: float
@@ -282,41 +271,30 @@ class KeyValueSpec:
                 )
         within("report_bytes", self.report_bytes, 1, MAX_REPORT_BYTES)
 
-    @property
-    def noiseless(self) -> bool:
-        """Never: both bits go with noise."""
-        return False
-
 
 AnySpec = MechanismSpec | RapporSpec | NumberSpec | KeyValueSpec
 
-_FORMS: Final[Mapping[str, type[AnySpec]]] = MappingProxyType(
-    {
-        **dict.fromkeys(get_args(MechanismName), MechanismSpec),
-        **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
-        **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
-        **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
-    }
-)
+_FORMS: Final[Mapping[str, type[AnySpec]]] = {
+    **dict.fromkeys(get_args(MechanismName), MechanismSpec),
+    **dict.fromkeys(get_args(RapporMechanismName), RapporSpec),
+    **dict.fromkeys(get_args(NumberMechanismName), NumberSpec),
+    **dict.fromkeys(get_args(KeyValueMechanismName), KeyValueSpec),
+}
 MECHANISMS: Final = tuple(_FORMS)
 """Names of all mechanisms."""
-
-
-_WORDS: Final[Mapping[type[AnySpec], str]] = MappingProxyType(
-    {
-        MechanismSpec: "items",
-        RapporSpec: "texts",
-        NumberSpec: "numbers",
-        KeyValueSpec: "pairs of a key and a number",
-    }
-)
+_WORDS: Final[Mapping[type[AnySpec], str]] = {
+    MechanismSpec: "items",
+    RapporSpec: "texts",
+    NumberSpec: "numbers",
+    KeyValueSpec: "pairs of a key and a number",
+}
 
 S = TypeVar("S", MechanismSpec, RapporSpec, NumberSpec, KeyValueSpec)
 
 
 def spec_as(spec: AnySpec, form: type[S]) -> S:
     """
-    Give a mechanism's integers in the form of one kind of value.
+    Return a mechanism's integers as the spec of one kind of value.
 
     Raises:
         TaskError: They are of another kind.

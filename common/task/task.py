@@ -18,10 +18,10 @@ from common.errors import TaskError
 from common.protocols import Kind, Protocol, Refinement, protocol_named
 from common.task.composition import check_composition, check_domain_size
 from common.task.dummy_spec import DummySpec
-from common.task.labels import check_labels
-from common.task.ranges import between, one_of, real, within
+from common.task.ranges import between, one_of, printable, real, within
 from common.task.shuffler_spec import ShufflerSpec
 from common.task.specs import AnySpec, MechanismSpec, RapporSpec, spec_as, spec_from_fields
+from common.task.text import check_labels
 
 FORMAT_VERSION: Final = 1
 NONCE_BYTES: Final = 32
@@ -39,7 +39,7 @@ MAX_POPULATION_CHARACTERS: Final = 64
 _NO_TASK: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
 """What reading fields of any kind and size may raise."""
 _INFINITE: Final = "inf"
-"""How the canonical bytes say that a number is infinite; JSON has no number for it."""
+"""Infinity in the canonical bytes; JSON has no number for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,21 +116,12 @@ class Task:
         self._check_budget()
 
     def _check_budget(self) -> None:
-        name = self.population
-        if type(name) is not str or not (name.isascii() and name.isprintable()):
-            raise TaskError("population must be printable ASCII text")
-        if name != name.strip():
-            raise TaskError("population begins or ends with a blank")
-        if len(name) > MAX_POPULATION_CHARACTERS:
-            raise TaskError(
-                f"population has {len(name)} characters; "
-                f"it may have at most {MAX_POPULATION_CHARACTERS}"
-            )
+        printable("population", self.population, MAX_POPULATION_CHARACTERS)
         if not 0 < real("budget_epsilon", self.budget_epsilon) < math.inf:
             raise TaskError(
                 f"budget_epsilon is {self.budget_epsilon}; it must be above 0 and finite"
             )
-        if self.lasting and not name:
+        if self.lasting and not self.population:
             raise TaskError(
                 "a question that may be asked again needs a population: what its tasks cost adds up"
             )
@@ -168,8 +159,7 @@ class Task:
             lasting = " for a question that lasts" * self.composition.amplified
             raise TaskError(
                 f"the protocol {self.protocol}{lasting} relies on no shuffler; central_epsilon is "
-                f"{claimed} "
-                f"and must be the local_epsilon, {self.local_epsilon}"
+                f"{claimed} and must be the local_epsilon, {self.local_epsilon}"
             )
         if not 0 <= self.central_epsilon <= self.local_epsilon:
             raise TaskError(
@@ -251,16 +241,16 @@ class Task:
         return envelope_bytes(self.mechanism.report_bytes, self.reports_per_user, self.suite)
 
     def batch_reports(self, n_users: int) -> tuple[int, int]:
-        """Give the fewest and the most reports that the shuffler delivers for so many users."""
+        """Return the fewest and the most reports that the shuffler delivers for n_users."""
         return self.shuffler.batch_reports(n_users * self.reports_per_user, self.domain_size)
 
     def honest_users(self, n_users: int) -> int:
-        """Give how many of n_users a guarantee may take for honest: ⌊n · fraction⌋."""
+        """Return how many of n_users a guarantee takes for honest: ⌊n · fraction⌋."""
         return honest_share(n_users, self.assumed_honest_fraction)
 
     def to_bytes(self) -> bytes:
         """
-        Give the canonical bytes, to be signed and published.
+        Return the canonical bytes, to be signed and published.
 
         Raises:
             TaskError: There are more than MAX_TASK_BYTES of them.
@@ -325,7 +315,7 @@ class Task:
 
 
 def envelope_bytes(report_bytes: int, reports_per_user: int, suite: str = DEFAULT_SUITE) -> int:
-    """Give the length of a submission's envelope: sealed reports, their number's padding too."""
+    """Return the length of a submission's envelope, in bytes."""
     overhead = suite_named(suite).overhead_bytes
     return SUBMISSION_ID_BYTES + reports_per_user * (report_bytes + overhead) + overhead
 
@@ -348,7 +338,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
 
 def honest_share(n_users: int, fraction: float) -> int:
     """
-    Give ⌊n_users · fraction⌋.
+    Return ⌊n_users · fraction⌋.
 
     The fraction is the shortest decimal that prints as it, which is what a task's bytes show, so
     that .9 of 10 is 9.

@@ -1,7 +1,7 @@
-"""Receipts, commitments, proofs and sentinels: protocol buffers to values and back."""
+"""Commitments, proofs and sentinels: protocol buffers to values and back."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -9,13 +9,18 @@ from google.protobuf.message import DecodeError
 from common.crypto.merkle import HASH_BYTES, MAX_BITS, SALT_BYTES, split
 from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import WireError
-from common.messages.batch import BATCH_ID_BYTES, BatchId
+from common.messages.batch import BATCH_ID_BYTES
 from common.messages.inclusion_proof import PREFIX_BYTES, BatchCommitment, InclusionProof
 from common.task_digest import TaskDigest
-from common.wire.batches import MAX_MESSAGE_BYTES, digest_from_wire
-from common.wire.fields import at_most, count, exactly, short
-from common.wire.values import MAX_PERSON_CHARACTERS
-from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
+from common.wire.fields import (
+    MAX_MESSAGE_BYTES,
+    Codec,
+    at_most,
+    count,
+    digest_from_wire,
+    exactly,
+)
+from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2
 
 MAX_SENTINELS: Final = 10_000
 """In one call."""
@@ -26,38 +31,22 @@ _FIELD_BYTES: Final = 8
 _COUNT_BYTES: Final = 4
 
 
-def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
-    """Read a receipt; empty where a shuffler gives none. Run by the user agent."""
-    return at_most("receipt", message.receipt, SIGNATURE_BYTES)
-
-
 # --- what the analyzer received ------------------------------------------------------------------
 
 
-def commitment_to_wire(commitment: BatchCommitment) -> inclusion_pb2.BatchCommitment:
-    """Write a commitment."""
-    return inclusion_pb2.BatchCommitment(
-        task_digest=commitment.task_digest,
-        batch_id=commitment.batch_id,
-        n_leaves=commitment.n_leaves,
-        bits=commitment.bits,
-        salt=commitment.salt,
-        root=commitment.root,
-        signature=commitment.signature,
-    )
-
-
-def commitment_from_wire(message: inclusion_pb2.BatchCommitment) -> BatchCommitment:
-    """Read a commitment; who signed it is for the caller to check."""
-    return BatchCommitment(
-        task_digest=digest_from_wire(message.task_digest),
-        batch_id=BatchId(exactly("batch_id", message.batch_id, BATCH_ID_BYTES)),
-        n_leaves=message.n_leaves,
-        bits=count("bits", message.bits, MAX_BITS),
-        salt=exactly("salt", message.salt, SALT_BYTES),
-        root=exactly("root", message.root, HASH_BYTES),
-        signature=exactly("signature", message.signature, SIGNATURE_BYTES),
-    )
+_COMMITMENT: Final = Codec(
+    BatchCommitment,
+    inclusion_pb2.BatchCommitment,
+    {
+        "batch_id": partial(exactly, length=BATCH_ID_BYTES),
+        "bits": partial(count, most=MAX_BITS),
+        "salt": partial(exactly, length=SALT_BYTES),
+        "root": partial(exactly, length=HASH_BYTES),
+        "signature": partial(exactly, length=SIGNATURE_BYTES),
+    },
+)
+commitment_to_wire, commitment_from_wire = _COMMITMENT.to_wire, _COMMITMENT.from_wire
+"""Who signed a commitment is for the caller to check."""
 
 
 def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
@@ -190,36 +179,3 @@ def sentinels_from_wire(
                 f"a sentinel has {len(leaves)} bytes of leaves; each leaf has {HASH_BYTES}"
             )
     return digest_from_wire(message.task_digest), list(message.sentinels), message.acknowledged
-
-
-# --- what a person is told -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRecord:
-    """What a device knows of an answer that it gave."""
-
-    state: str
-    inclusion: str
-    envelope_hash: bytes
-    receipt: bytes
-    receipt_verified: bool
-
-
-def record_to_wire(record: AnswerRecord) -> user_agent_pb2.GetReceiptResponse:
-    """Write what is known of an answer."""
-    return user_agent_pb2.GetReceiptResponse(
-        state=record.state,
-        inclusion=record.inclusion,
-        envelope_hash=record.envelope_hash,
-        receipt=record.receipt,
-        receipt_verified=record.receipt_verified,
-    )
-
-
-def record_question_from_wire(
-    message: user_agent_pb2.GetReceiptRequest,
-) -> tuple[TaskDigest, str]:
-    """Read whose answer to which task is asked about."""
-    person = short("person", message.person, MAX_PERSON_CHARACTERS)
-    return digest_from_wire(message.task_digest), person

@@ -1,14 +1,30 @@
-"""Single fields of a message: each check names the field and the public number that broke it."""
+"""
+Single fields of a message, and whole messages whose fields are those of a dataclass.
 
-from collections.abc import Sequence
-from typing import TypeVar
+Nothing incoming is read outside this package. Lengths are checked here, and ranges that do not
+depend on a task: each check names the field and the public number that broke it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
+from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from common.errors import WireError
+from common.task_digest import DIGEST_BYTES, TaskDigest
+
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Largest message that any service takes."""
 
 W = TypeVar("W", bound=str)
+E = TypeVar("E", bound=Enum)
+V = TypeVar("V")
+M = TypeVar("M", bound=Message)
 
 
 def word(name: str, field: str, allowed: Sequence[W]) -> W:
@@ -62,9 +78,106 @@ def whole(name: str, field: int, most: int) -> int:
 
 
 def figures(name: str, fields: Sequence[float], least: float, most: float) -> NDArray[np.float64]:
-    """Read many numbers from least to most; what is none is outside."""
+    """Read many numbers from least to most; NaN is outside."""
     read = np.array(fields, dtype=np.float64)
     outside = read[~((least <= read) & (read <= most))]
     if len(outside):
-        raise WireError(f"{name} is {outside[0]}; it must lie between {least} and {most}")
+        raise WireError(f"{name} holds {outside[0]}; each must lie between {least} and {most}")
     return read
+
+
+def digest_from_wire(field: bytes) -> TaskDigest:
+    """Read a task digest."""
+    return TaskDigest(exactly("task_digest", field, DIGEST_BYTES))
+
+
+class EnumCodec(Generic[E]):
+    """Members of an enumeration as the numbers of a protobuf enumeration of the same names."""
+
+    def __init__(self, noun: str, members: type[E], numbers: EnumDescriptor, prefix: str) -> None:
+        self._noun = noun
+        self._numbers = {one: numbers.values_by_name[prefix + one.name].number for one in members}
+        self._members = {number: member for member, number in self._numbers.items()}
+
+    def write(self, member: E) -> Any:  # noqa: ANN401  # each enumeration's own kind of number
+        """Return a member's number."""
+        return self._numbers[member]
+
+    def read(self, _name: str, number: int) -> E:
+        """Return the member of a number."""
+        if number not in self._members:
+            raise WireError(f"{self._noun} {number} is not one that this program knows")
+        return self._members[number]
+
+
+Reader = Callable[[str, Any], Any]
+"""Checks a field: its name, then what came."""
+READERS: Final[Mapping[str, Reader]] = {"task_digest": lambda _, field: digest_from_wire(field)}
+"""Of fields that mean the same everywhere."""
+
+
+class Codec(Generic[V, M]):
+    """
+    A dataclass and a message with the same fields.
+
+    A field without a reader is taken as it came; lists become tuples. An optional field that did
+    not come has the dataclass's default, or is None.
+    """
+
+    def __init__(
+        self,
+        value: type[V],
+        message: type[M],
+        readers: Mapping[str, Reader] | None = None,
+        writers: Mapping[str, Callable[[Any], Any]] | None = None,
+        *,
+        apart: frozenset[str] = frozenset(),
+    ) -> None:
+        """
+        Match fields by name.
+
+        Args:
+            value: The dataclass.
+            message: The message.
+            readers: Checks of single fields.
+            writers: Conversions of single fields, None excepted.
+            apart: Fields of the dataclass that the message does not have; given to `from_wire`.
+        """
+        known = message.DESCRIPTOR.fields_by_name
+        self._value, self._message = value, message
+        self._readers = {**READERS, **(readers or {})}
+        self._writers = writers or {}
+        self._fields = [
+            (field.name, known[field.name], field.default is not MISSING)
+            for field in fields(value)  # type: ignore[arg-type]  # a dataclass
+            if field.name not in apart
+        ]
+
+    def to_wire(self, value: V) -> M:
+        """Write a value."""
+        found = {name: getattr(value, name) for name, _, _ in self._fields}
+        for name, write in self._writers.items():
+            if found[name] is not None:
+                found[name] = write(found[name])
+        return self._message(**found)
+
+    def from_wire(self, message: M, **apart: Any) -> V:  # noqa: ANN401  # as declared
+        """
+        Read a value.
+
+        Raises:
+            WireError: A field breaks its rule.
+        """
+        found = dict(apart)
+        for name, known, has_default in self._fields:
+            if known.has_presence and not message.HasField(name):
+                if not has_default:
+                    found[name] = None
+                continue
+            field = getattr(message, name)
+            reader = self._readers.get(name)
+            if reader is not None:
+                found[name] = reader(name, field)
+            else:
+                found[name] = tuple(field) if known.is_repeated else field
+        return self._value(**found)

@@ -1,9 +1,12 @@
-"""A question to the accountant, put together from numbers that are typed in or read."""
+"""A query to the accountant: a mechanism, a population, and the figure that is asked for."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BeforeValidator, Field
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from common.accounting.amplification import delta_upper, epsilon_upper
 from common.accounting.anonymity_set import Crowd
@@ -33,6 +36,7 @@ from common.accounting.reference.randomizers import (
 from common.errors import AccountingError, TaskError
 from common.mechanisms.reduction import MatchCountReduction
 from common.messages.guarantee import REPLACE_ONE, Guarantee
+from common.runtime.validation import STRICT, validated
 from common.task.dummy_spec import DummySpec
 
 Subject = MatchCountReduction | BlanketPair
@@ -53,161 +57,63 @@ _RAPPOR: Final = "rappor"
 MECHANISMS: Final = (*WITH_ALPHABET, *_OF_EPSILON, _RAPPOR)
 
 
-_LAWS: Final = (
+KINDS: Final[Mapping[str, str]] = {"olh": "local-hashing", **{name: name for name in MECHANISMS}}
+LAWS: Final = {
+    "M_binom": "binomial",
+    "M_negbin": "negative-binomial",
+    "M_poisson": "poisson",
+    "M_groups": "groups",
+}
+"""Keys of random numbers of dummies, and the names that the command line has for them."""
+_LAWS_IN_WORDS: Final = (
     "a law of random dummies is binomial:TRIALS,CHANCE, poisson:MEAN, negative-binomial:R,MEAN "
     "or groups:SIZE,TRIALS,CHANCE"
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rappor:
-    """RAPPOR's numbers for one report and one cohort, with its own letters [EPK14]."""
-
-    f: float
-    p: float
-    q: float
-    hashes: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """
-        Read `F,P,Q,HASHES`.
-
-        Raises:
-            AccountingError: It is not four numbers, the last one whole.
-        """
-        try:
-            f, p, q, hashes = text.split(",")
-            return cls(f=float(f), p=float(p), q=float(q), hashes=int(hashes))
-        except ValueError as error:
-            raise AccountingError("RAPPOR has four numbers: F,P,Q,HASHES") from error
-
-
-def subject_of(
-    mechanism: str,
-    local_epsilon: float | None,
-    alphabet: int | None = None,
-    collision: float | None = None,
-    rappor: Rappor | None = None,
-) -> Subject:
+def numbers_in(text: str) -> tuple[float, ...]:
     """
-    Describe a mechanism by name.
+    Parse numbers that commas separate.
 
     Raises:
-        AccountingError: There is no such mechanism, or a number is missing or does not fit it.
+        AccountingError: One is no number.
     """
-    if mechanism not in MECHANISMS:
-        raise AccountingError(f"the mechanism must be one of {', '.join(MECHANISMS)}")
-    if mechanism not in WITH_ALPHABET and (alphabet is not None or collision is not None):
-        raise AccountingError(f"{mechanism} has neither an alphabet nor a collision probability")
-    if (mechanism == _RAPPOR) != (rappor is not None):
-        raise AccountingError(
-            "rappor needs its four numbers: --rappor F,P,Q,HASHES"
-            if rappor is None
-            else f"--rappor is for the mechanism rappor; this one is {mechanism}"
-        )
-    if rappor is not None:
-        if local_epsilon is not None:
-            raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
-        return rappor_pair(rappor.f, rappor.p, rappor.q, hashes=rappor.hashes)
-    if local_epsilon is None:
-        raise AccountingError(
-            f"{mechanism} needs a local epsilon: --local-epsilon, or eps_l in a file"
-        )
-    if mechanism in _OF_EPSILON:
-        return _OF_EPSILON[mechanism](local_epsilon)
-    if alphabet is None:
-        raise AccountingError(
-            f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
-        )
-    return MatchCountReduction.for_epsilon(
-        answers=alphabet,
-        local_epsilon=local_epsilon,
-        hashed=WITH_ALPHABET[mechanism],
-        collision=collision,
-    )
-
-
-def crowd_of(
-    *,
-    users: int,
-    dummies: int = 0,
-    random_dummies: CountLaw | None = None,
-    known_dummies: int = 0,
-    colluders: int = 0,
-    dummies_per_user: float = 0.0,
-    skippers: int = 0,
-    shuffler_dummies: int = 0,
-) -> Crowd:
-    """
-    Put a crowd together.
-
-    Args:
-        users: In the batch, the victim too.
-        dummies: Honest dummies in the batch, whoever made them.
-        random_dummies: Law of further ones.
-        known_dummies: Of all these, those that the adversary can drop.
-        colluders: Users whose reports, and whose dummies_per_user, the adversary knows.
-        dummies_per_user: What each honest user adds; a fraction is the chance of one more.
-        skippers: Honest users who add none.
-        shuffler_dummies: Those that the shuffler adds.
-
-    Raises:
-        AccountingError: A number breaks a rule.
-    """
-    for name, value in (("skippers", skippers), ("shuffler dummies", shuffler_dummies)):
-        if value < 0:
-            raise AccountingError(f"{name} is {value}; it must be at least 0")
-    adding = users - colluders - skippers
-    if users > 0 > adding:
-        raise AccountingError(
-            f"{colluders} colluders and {skippers} skippers are more than the {users} users"
-        )
     try:
-        each = DummySpec.averaging(dummies_per_user)
-    except TaskError as error:
-        raise AccountingError(str(error)) from error
-    if each.law == "fractional" and adding > 0:
-        if random_dummies is not None:
-            raise AccountingError(
-                f"dummies per user is {dummies_per_user}: a fraction is a law of random dummies, "
-                "and another one is given"
-            )
-        random_dummies = Binomial(adding, each.extra_chance)
-    return Crowd(
-        users=users,
-        dummies=dummies + shuffler_dummies + adding * each.per_user,
-        random_dummies=random_dummies,
-        known_dummies=known_dummies,
-        colluders=colluders,
-    )
+        return tuple(float(number) for number in text.split(","))
+    except ValueError as error:
+        raise AccountingError(f"{text!r} must be numbers with commas between them") from error
 
 
-def parse_law(text: str) -> CountLaw:
+def parse_law(text: str) -> dict[str, Any]:
     """
-    Read a law of a random number of dummies.
-
-    Args:
-        text: `binomial:TRIALS,CHANCE`, `poisson:MEAN`, `negative-binomial:R,MEAN`, or
-            `groups:SIZE,TRIALS,CHANCE` for dummies that are there SIZE at a time.
+    Parse a distribution of a random number of dummies: its key in a file, and its numbers.
 
     Raises:
-        AccountingError: It is none of these.
+        AccountingError: It is not one of the known distributions, such as `poisson:MEAN`.
     """
     name, _, rest = text.partition(":")
-    try:
-        numbers = [float(number) for number in rest.split(",")]
-        if name == "binomial" and numbers[0].is_integer():
-            return Binomial(int(numbers[0]), *numbers[1:])
-        if name == "poisson":
-            return Poisson(*numbers)
-        if name == "negative-binomial":
-            return NegativeBinomial(*numbers)
-        if name == "groups" and numbers[0].is_integer() and numbers[1].is_integer():
-            return Groups(Binomial(int(numbers[1]), *numbers[2:]), int(numbers[0]))
-    except (ValueError, TypeError, IndexError) as error:
-        raise AccountingError(_LAWS) from error
-    raise AccountingError(_LAWS)
+    for key, known in LAWS.items():
+        if name == known and rest:
+            numbers = numbers_in(rest)
+            _law(key, numbers)
+            return {key: numbers[0] if key == "M_poisson" else numbers}
+    raise AccountingError(_LAWS_IN_WORDS)
+
+
+def _law(key: str, numbers: Sequence[float]) -> CountLaw:
+    """Make the distribution of a random number of dummies; groups come SIZE at a time."""
+    match key, [*numbers]:
+        case "M_binom", [trials, chance] if float(trials).is_integer():
+            return Binomial(int(trials), chance)
+        case "M_poisson", [mean]:
+            return Poisson(mean)
+        case "M_negbin", [r, mean]:
+            return NegativeBinomial(r, mean)
+        case "M_groups", [size, trials, chance] if (
+            float(size).is_integer() and float(trials).is_integer()
+        ):
+            return Groups(Binomial(int(trials), chance), int(size))
+    raise AccountingError(_LAWS_IN_WORDS)
 
 
 def parse_epsilon(value: object) -> float:
@@ -224,6 +130,143 @@ def parse_epsilon(value: object) -> float:
     if not epsilon > 0:
         raise AccountingError("the local epsilon must be a number above 0, or inf")
     return epsilon
+
+
+def _integral(number: object) -> object:
+    """Take 1e6 for a whole number, as JSON does."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+_Whole = Annotated[int, BeforeValidator(_integral)]
+_Real = Annotated[float, Field(ge=-1e300, le=1e300)]
+
+
+@pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
+class QuestionFields:
+    """One query, with the keys of the file: common/accounting/README.md, Questions in a file."""
+
+    kind: str
+    n: _Whole
+    k: _Whole | None = None
+    eps_l: object = None
+    coll: _Real | None = None
+    rappor: tuple[_Real, ...] | None = None
+    """RAPPOR's F, P, Q and HASHES for one report [EPK14]."""
+    M: _Whole = 0
+    m: _Real | None = None
+    M_shuffler: _Whole = 0
+    M_binom: tuple[_Real, ...] | None = None
+    M_negbin: tuple[_Real, ...] | None = None
+    M_poisson: _Real | None = None
+    M_groups: tuple[_Real, ...] | None = None
+    known_dummies: _Whole = 0
+    colluders: _Whole = 0
+    skippers: _Whole = 0
+    eps: _Real | None = None
+    delta: _Real | None = None
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Self:
+        """
+        Check a query's keys.
+
+        Raises:
+            AccountingError: A key is unknown, missing, of the wrong type, or breaks a rule.
+        """
+        return validated(cls, fields, AccountingError, "key")
+
+    def question(self) -> "Question":
+        """
+        Make the query.
+
+        Raises:
+            AccountingError: A number breaks a rule, or the numbers do not fit together.
+        """
+        return Question(
+            subject=self._subject(),
+            crowd=self._crowd(),
+            delta=self.delta,
+            central_epsilon=self.eps,
+        )
+
+    def _subject(self) -> Subject:
+        if self.kind not in KINDS:
+            raise AccountingError(f"the mechanism must be one of {', '.join(KINDS)}")
+        mechanism = KINDS[self.kind]
+        if mechanism not in WITH_ALPHABET and (self.k is not None or self.coll is not None):
+            raise AccountingError(
+                f"{mechanism} has neither an alphabet nor a collision probability"
+            )
+        if mechanism == _RAPPOR:
+            return self._rappor()
+        if self.rappor is not None:
+            raise AccountingError(f"rappor is for the mechanism rappor; this one is {mechanism}")
+        if self.eps_l is None:
+            raise AccountingError(
+                f"{mechanism} needs a local epsilon: --local-epsilon, or eps_l in a file"
+            )
+        local_epsilon = parse_epsilon(self.eps_l)
+        if mechanism in _OF_EPSILON:
+            return _OF_EPSILON[mechanism](local_epsilon)
+        if self.k is None:
+            raise AccountingError(
+                f"{mechanism} needs the size of its alphabet: --alphabet, or k in a file"
+            )
+        return MatchCountReduction.for_epsilon(
+            answers=self.k,
+            local_epsilon=local_epsilon,
+            hashed=WITH_ALPHABET[mechanism],
+            collision=self.coll,
+        )
+
+    def _rappor(self) -> Subject:
+        if self.eps_l is not None:
+            raise AccountingError("RAPPOR's local epsilon follows from its four numbers")
+        match self.rappor or ():
+            case (f, p, q, hashes) if float(hashes).is_integer():
+                return rappor_pair(f, p, q, hashes=int(hashes))
+        raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
+
+    def _crowd(self) -> Crowd:
+        for name, value in (("skippers", self.skippers), ("shuffler dummies", self.M_shuffler)):
+            if value < 0:
+                raise AccountingError(f"{name} is {value}; it must be at least 0")
+        adding = self.n - self.colluders - self.skippers
+        if self.n > 0 > adding:
+            raise AccountingError(
+                f"{self.colluders} colluders and {self.skippers} skippers are more than the "
+                f"{self.n} users"
+            )
+        try:
+            each = DummySpec.averaging(self.m or 0.0)
+        except TaskError as error:
+            raise AccountingError(str(error)) from error
+        random_dummies = self._random_dummies()
+        if each.law == "fractional" and adding > 0:
+            if random_dummies is not None:
+                raise AccountingError(
+                    f"dummies per user is {self.m}: a fraction is a law of random dummies, and "
+                    "another one is given"
+                )
+            random_dummies = Binomial(adding, each.extra_chance)
+        return Crowd(
+            users=self.n,
+            dummies=self.M + self.M_shuffler + adding * each.per_user,
+            random_dummies=random_dummies,
+            known_dummies=self.known_dummies,
+            colluders=self.colluders,
+        )
+
+    def _random_dummies(self) -> CountLaw | None:
+        given = {key: numbers for key in LAWS if (numbers := getattr(self, key)) is not None}
+        if len(given) > 1:
+            raise AccountingError(f"{' and '.join(given)} are two laws of random dummies; give one")
+        for key, numbers in given.items():
+            try:
+                return _law(key, numbers if isinstance(numbers, tuple) else [numbers])
+            except AccountingError as error:
+                raise AccountingError(f"{key}: {error}") from error
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

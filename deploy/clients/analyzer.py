@@ -9,10 +9,9 @@ import grpc
 
 from common.crypto.signing import SignedTask
 from common.errors import (
-    KeyFormatError,
-    NotReleasedError,
+    BatchStateError,
     PeerRefusalError,
-    SignatureError,
+    ProofError,
     UnknownTaskError,
     WireError,
 )
@@ -24,11 +23,14 @@ from common.runtime.rpc import LONG_DEADLINE, open_channel
 from common.runtime.tls import client_identity
 from common.task.draft import TaskDraft
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from common.wire.batches import signed_task_from_wire
 from common.wire.evidence import sentinel_parts, sentinels_to_wire
-from common.wire.ledger import ledger_from_wire
-from common.wire.results import MAX_RESULT_BYTES, result_from_wire
-from common.wire.tasks import description_from_wire, draft_to_wire, summaries_from_wire
+from common.wire.results import MAX_RESULT_BYTES, ledger_from_wire, result_from_wire
+from common.wire.tasks import (
+    description_from_wire,
+    draft_to_wire,
+    signed_task_from_wire,
+    summaries_from_wire,
+)
 from deploy.clients.base import ServiceClient, read_token
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc
 
@@ -104,15 +106,15 @@ class OperatorClient(ServiceClient):
         Read a released result.
 
         Raises:
-            NotReleasedError: It is not there yet.
+            BatchStateError: It is not there yet.
             WireError: It is of another task.
         """
         request = analyzer_pb2.GetResultRequest(task_digest=digest)
         try:
             answer = await self._call(self._stub.GetResult, request, LONG_DEADLINE)
         except PeerRefusalError as error:
-            if error.status == NotReleasedError.status:
-                raise NotReleasedError(str(error)) from error
+            if error.status == BatchStateError.status:
+                raise BatchStateError(str(error)) from error
             raise
         found = result_from_wire(answer)
         if found.task_digest != digest:
@@ -138,13 +140,13 @@ class OperatorClient(ServiceClient):
         Read a task as it was signed, and its state. The signature is not checked.
 
         Raises:
-            SignatureError: It is another one than was asked for.
+            ProofError: It is another one than was asked for.
         """
         request = analyzer_pb2.DescribeTaskRequest(task_digest=digest)
         answer = await self._call(self._stub.DescribeTask, request)
         signed, summary = description_from_wire(answer)
         if signed.digest() != digest:
-            raise SignatureError("the analyzer gave another task than the one that was asked for")
+            raise ProofError("the analyzer gave another task than the one that was asked for")
         return signed, summary
 
     async def find(self, digits: str) -> TaskDigest:
@@ -152,13 +154,13 @@ class OperatorClient(ServiceClient):
         Find the task whose digest begins with some hexadecimal digits.
 
         Raises:
-            KeyFormatError: The digits are not hexadecimal.
+            WireError: The digits are not hexadecimal.
             UnknownTaskError: No task has such a digest, or several have.
 
         Cost: reads every task, unless the digest is whole.
         """
         if not (digits and all(digit in _HEXADECIMAL for digit in digits.lower())):
-            raise KeyFormatError("a task's digest is written in hexadecimal digits")
+            raise WireError("a task's digest is written in hexadecimal digits")
         if len(digits) == 2 * DIGEST_BYTES:
             return TaskDigest(bytes.fromhex(digits))
         found = [task.task_digest for task in await self.tasks()]
@@ -193,5 +195,5 @@ class OperatorClient(ServiceClient):
         while True:
             try:
                 return await self.result(digest)
-            except NotReleasedError:
+            except BatchStateError:
                 await asyncio.sleep(pause)

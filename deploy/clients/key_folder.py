@@ -22,7 +22,7 @@ from common.runtime.certificates import (
     Certificate,
     extra_hosts,
 )
-from common.runtime.state_directory import write_whole
+from common.runtime.state_directory import atomic_write
 
 _NAME: Final = "shuffledp authority"
 _OWNER_ONLY: Final = 0o700
@@ -129,7 +129,7 @@ class KeyFolder:
         authority.issue(folder, party, now, hosts)
         if folder != self.path:
             trusted = (self.path / f"{AUTHORITY}.pem").read_bytes()
-            write_whole(folder / f"{AUTHORITY}.pem", trusted, 0o644)
+            atomic_write(folder / f"{AUTHORITY}.pem", trusted, 0o644)
 
 
 def _shown(party: str, file: Path, now: float) -> Shown:

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from common.errors import PeerRefusalError, SettingsError, UserTokenError
+from common.errors import CredentialError, PeerRefusalError, SettingsError
 from common.messages.value import Value
 from common.runtime.rpc import LONG_DEADLINE, open_channel, reply
 from common.task_digest import TaskDigest
-from common.wire.values import contribution_to_wire
+from common.wire.submissions import contribution_to_wire
 from protos.shuffledp.v1 import user_agent_pb2, user_agent_pb2_grpc
 
 _REFUSED_ENTRY: Final = (
@@ -33,7 +33,7 @@ async def send(
         try:
             return await reply(stub.Contribute(request, timeout=LONG_DEADLINE), _whom(agent))
         except PeerRefusalError as error:
-            if error.status != UserTokenError.status:
+            if error.status != CredentialError.status:
                 raise
             raise PeerRefusalError(error.status, f"{error}. {_REFUSED_ENTRY}") from error
 

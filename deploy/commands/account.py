@@ -114,27 +114,24 @@ def account(
         return
     if users is None:
         raise SettingsError("give --users and a mechanism's numbers, or --batch FILE")
-    question = questions.Question(
-        subject=questions.subject_of(
-            mechanism,
-            None if local_epsilon is None else questions.parse_epsilon(local_epsilon),
-            alphabet,
-            collision,
-            None if rappor is None else questions.Rappor.parse(rappor),
-        ),
-        crowd=questions.crowd_of(
-            users=users,
-            dummies=dummies,
-            random_dummies=None if random_dummies is None else questions.parse_law(random_dummies),
-            known_dummies=known_dummies,
-            colluders=colluders,
-            dummies_per_user=dummies_per_user,
-            skippers=skippers,
-            shuffler_dummies=shuffler_dummies,
-        ),
-        delta=delta,
-        central_epsilon=central_epsilon,
-    )
+    fields = {
+        "kind": mechanism,
+        "n": users,
+        "k": alphabet,
+        "eps_l": local_epsilon,
+        "coll": collision,
+        "rappor": None if rappor is None else questions.numbers_in(rappor),
+        "M": dummies,
+        "m": dummies_per_user,
+        "M_shuffler": shuffler_dummies,
+        "known_dummies": known_dummies,
+        "colluders": colluders,
+        "skippers": skippers,
+        "eps": central_epsilon,
+        "delta": delta,
+    }
+    random = {} if random_dummies is None else questions.parse_law(random_dummies)
+    question = questions.QuestionFields.read(fields | random).question()
     guarantee = question.answer()
     answer = question_file.answer_fields(question, guarantee, comparing=compare)
     if json:

@@ -12,7 +12,7 @@ from rich.table import Table
 from common.crypto.hpke import fingerprint
 from common.runtime.certificates import PARTIES, WARN_DAYS
 from common.runtime.clock import SystemClock
-from common.runtime.identity import load_identity, renew_identity
+from common.runtime.key_store import load_identity, renew_identity
 from common.runtime.state_directory import StateDirectory
 from deploy.clients.key_folder import KeyFolder, Shown
 from deploy.commands.example import example

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from common.crypto.signing import PublicIdentity
-from common.errors import KeyFormatError, SettingsError
+from common.errors import SettingsError, WireError
 from common.task_digest import DIGEST_BYTES, TaskDigest
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
@@ -45,14 +45,14 @@ def hexadecimal(name: str, text: str, length: int) -> bytes:
     Read an option that is so many bytes in hexadecimal digits.
 
     Raises:
-        KeyFormatError: It is not.
+        WireError: It is not.
     """
     try:
         value = bytes.fromhex(text)
     except ValueError as error:
-        raise KeyFormatError(f"{name} must be {2 * length} hexadecimal digits") from error
+        raise WireError(f"{name} must be {2 * length} hexadecimal digits") from error
     if len(value) != length:
-        raise KeyFormatError(f"{name} has {len(text)} digits; it must have {2 * length}")
+        raise WireError(f"{name} has {len(text)} digits; it must have {2 * length}")
     return value
 
 
@@ -61,10 +61,10 @@ def task_digest(text: str) -> TaskDigest:
     Read a task's whole digest.
 
     Raises:
-        KeyFormatError: It is not; of a beginning, with the command that knows the rest.
+        WireError: It is not; of a beginning, with the command that knows the rest.
     """
     if _BEGINNING.fullmatch(text) and len(text) < 2 * DIGEST_BYTES:
-        raise KeyFormatError(
+        raise WireError(
             f"the task's digest has {len(text)} digits; it must have {2 * DIGEST_BYTES} here: "
             f"`shuffledp task show {text}` prints it whole"
         )
@@ -77,7 +77,7 @@ def read_identity(file: Path) -> PublicIdentity:
 
     Raises:
         SettingsError: The file cannot be read.
-        KeyFormatError: It does not hold an identity.
+        WireError: It does not hold an identity.
     """
     try:
         return PublicIdentity.from_hex(
@@ -86,4 +86,4 @@ def read_identity(file: Path) -> PublicIdentity:
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise KeyFormatError(f"{file} does not hold an identity") from error
+        raise WireError(f"{file} does not hold an identity") from error

@@ -12,7 +12,7 @@ import typer
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey
 from common.crypto.signing import SignedTask
 from common.crypto.suites import DEFAULT_SUITE
-from common.errors import KeyFormatError, SettingsError
+from common.errors import SettingsError, WireError
 from common.messages.batch import BatchStatus
 from common.messages.task_summary import TaskSummary
 from common.runtime.clock import SystemClock
@@ -317,7 +317,7 @@ def _hexadecimal_file(path: Path) -> bytes:
 
     Raises:
         SettingsError: It cannot be read, or is a link.
-        KeyFormatError: It does not hold hexadecimal digits.
+        WireError: It does not hold hexadecimal digits.
     """
     try:
         with open(path, encoding="ascii", opener=_no_link) as file:
@@ -329,11 +329,11 @@ def _hexadecimal_file(path: Path) -> bytes:
             ) from error
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
+        raise WireError(f"{path} must hold hexadecimal digits") from error
     try:
         return bytes.fromhex(text)
     except ValueError as error:
-        raise KeyFormatError(f"{path} must hold hexadecimal digits") from error
+        raise WireError(f"{path} must hold hexadecimal digits") from error
 
 
 def _no_link(path: str, flags: int) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from common.crypto.tokens import TokenIssuer
 from common.errors import SettingsError
-from common.runtime.state_directory import StateDirectory, write_whole
+from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.terminal.console import terminal
@@ -55,7 +55,7 @@ def make(
     )
     lines = "".join(f"{issuer.issue().hex()}\n" for _ in range(count))
     try:
-        write_whole(out, lines.encode(), 0o600)
+        atomic_write(out, lines.encode(), 0o600)
     except OSError as error:
         raise SettingsError(f"{out} cannot be written: {error.strerror}") from error
     identity = issuer.identity().raw.hex()

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from common.errors import TaskError
-from common.task.labels import MAX_LABEL_CHARACTERS
 from common.task.specs import MAX_DOMAIN_SIZE
+from common.task.text import MAX_LABEL_CHARACTERS
 from deploy.datasets.catalogue import Dataset, dataset_of
 from deploy.datasets.table import VALUE, Table, check_columns, of_items, of_people, read_csv
 

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import Final
 
 from common.errors import TaskError
-from common.task.labels import MAX_LABEL_CHARACTERS
 from common.task.specs import MAX_DOMAIN_SIZE
+from common.task.text import MAX_LABEL_CHARACTERS
 
 VALUE: Final = "value"
 COUNT: Final = "count"

@@ -21,8 +21,8 @@ from typing import Final
 from common.crypto.tokens import OperatorToken
 from common.errors import ShuffleDpError
 from common.runtime.clock import SystemClock
-from common.runtime.identity import load_identity
-from common.runtime.state_directory import StateDirectory, write_whole
+from common.runtime.key_store import load_identity
+from common.runtime.state_directory import StateDirectory, atomic_write
 from deploy.clients.key_folder import KeyFolder
 
 USER: Final = 10001
@@ -75,8 +75,8 @@ def prepare_party(secrets: Path, state: Path) -> None:
     identity = load_identity(directory).public_identity()
     token = directory.plain_secret("operator.token", OperatorToken.generate)
     OperatorToken(token)  # nothing else is handed out
-    write_whole(secrets / "operator.token", token, _OWNER_ONLY)
-    write_whole(secrets / IDENTITY_FILE, identity.raw.hex().encode("ascii"), _PUBLIC)
+    atomic_write(secrets / "operator.token", token, _OWNER_ONLY)
+    atomic_write(secrets / IDENTITY_FILE, identity.raw.hex().encode("ascii"), _PUBLIC)
 
 
 def _become_user(folder: Path) -> None:

@@ -31,7 +31,8 @@ from common.runtime.access import CallKind
 from common.runtime.rpc import LONG_DEADLINE, reply
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.wire.batches import MAX_BULK_ENVELOPES, MAX_MESSAGE_BYTES, outcomes_from_wire
+from common.wire.fields import MAX_MESSAGE_BYTES
+from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 from user_agent.encoding import layout_of

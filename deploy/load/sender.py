@@ -24,7 +24,8 @@ from common.runtime.access import CallKind
 from common.runtime.rpc import reply
 from common.runtime.settings import is_local
 from common.task.task import Task
-from common.wire.batches import MAX_MESSAGE_BYTES, outcomes_from_wire
+from common.wire.fields import MAX_MESSAGE_BYTES
+from common.wire.submissions import outcomes_from_wire
 from deploy.load.behaviour import COUNTED, Behaviour
 from deploy.load.people import submissions_of_a_call
 from deploy.load.plan import LoadPlan

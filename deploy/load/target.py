@@ -27,7 +27,9 @@ from common.runtime.tls import Tls, development_files
 from common.task.draft import TaskDraft
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest
-from common.wire.batches import MAX_MESSAGE_BYTES, outcomes_to_wire, signed_task_to_wire
+from common.wire.fields import MAX_MESSAGE_BYTES
+from common.wire.submissions import outcomes_to_wire
+from common.wire.tasks import signed_task_to_wire
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.base import read_authority
 from deploy.clients.local_cluster import Cluster

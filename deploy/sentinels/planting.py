@@ -19,7 +19,6 @@ from common.errors import (
     BatchStateError,
     PeerError,
     PeerRefusalError,
-    ReceiptError,
     SettingsError,
 )
 from common.runtime.rpc import open_channel
@@ -104,12 +103,12 @@ class SentinelRun:
 
         Raises:
             SettingsError: There are fewer tokens than sentinels, or the file cannot be continued.
-            SignatureError: The shuffler gave another task, or one of another signer.
+            ProofError: The shuffler gave another task, or one of another signer.
             BatchStateError: There is no room for so many below the task's target size.
             PeerRefusalError: There is no such task, its batch has arrived already, or earlier
                 sentinels have taken the room; nothing was sent then.
             PeerError: Shuffler or analyzer cannot be reached, and nothing was sent.
-            ReceiptError: The shuffler's receipt does not verify; no more were sent.
+            PeerError: The shuffler's receipt does not verify; no more were sent.
         """
         if self._tokens is not None and len(self._tokens) < count:
             raise SettingsError(
@@ -163,7 +162,7 @@ class SentinelRun:
         pinned = self._shuffler_identity
         if pinned is not None and not receipt_holds(pinned, self.digest, envelope, receipt):
             journal.record(number, SentinelState.UNKNOWN)
-            raise ReceiptError(
+            raise PeerError(
                 "the shuffler's receipt is not by the identity that was given for it; no more "
                 "sentinels are sent"
             )

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from common.crypto.signing import SignedTask
-from common.runtime.state_directory import write_whole
+from common.runtime.state_directory import atomic_write
 from deploy.terminal.output_file import cannot_write
 
 NAMES: Final = ("task.json", "task.sig")
@@ -29,6 +29,6 @@ def save(folder: Path, signed: SignedTask) -> None:
     for name, content in zip(NAMES, (signed.task_bytes, signed.signature), strict=True):
         try:
             folder.mkdir(exist_ok=True)
-            write_whole(folder / name, content, _READABLE)
+            atomic_write(folder / name, content, _READABLE)
         except OSError as error:
             raise cannot_write(folder / name, error) from error

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from common.runtime.metric_table import TABLE
+from common.runtime.metric_definitions import DEFINITIONS
 from tests.support.tools import tool
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -73,10 +73,10 @@ def test_an_alert_asks_for_metrics_that_there_are(alert: dict[str, Any]) -> None
     for name, matchers in selected:
         if name in _PROMETHEUS_OWN:
             continue
-        rows = [row for row in TABLE if row.name == name]
-        assert rows, name
+        found = [one for each in DEFINITIONS.values() for one in each if one.name == name]
+        assert found, name
         for label, texts in re.findall(r'(\w+)=~?"([^"]*)"', matchers):
-            known = {text for row in rows for text in dict(row.labels)[label]}
+            known = {text for metric in found for text in metric.labels[label]}
             assert set(texts.split("|")) <= known
 
 

@@ -157,6 +157,8 @@ def _readers(source: str, module: str) -> set[str]:
             for child in ast.iter_child_nodes(node):
                 visit(child, where, inner)
             return
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and function is None:
+            found.update({f"{where}.{node.id}"} if node.id.endswith(_ENDINGS) else ())
         if isinstance(node, ast.Call) and _reads(node):
             found.add(function or where)
         inside = f"{where}.{node.name}" if isinstance(node, ast.ClassDef) else where
@@ -208,6 +210,7 @@ def test_the_registry_names_what_there_is() -> None:
     [
         ("def thing_from_wire(message): return message.field", {"m.thing_from_wire"}),
         ("class A:\n    def from_bytes(cls, raw): return cls()", {"m.A.from_bytes"}),
+        ("to_wire, thing_from_wire = codec.pair", {"m.thing_from_wire"}),
         ("def f(path):\n    return json.loads(path.read_text())", {"m.f"}),
         ("def f(raw):\n    def g(): return np.frombuffer(raw)\n    return g", {"m.f"}),
         ("def f(raw): return struct.unpack('<I', raw)", {"m.f"}),

@@ -28,10 +28,10 @@ from common.crypto.signing import SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE
 from common.messages.submission import Outcome
 from common.runtime.access import connections_of
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server, open_channel
 from common.task_digest import TaskDigest
-from common.wire.batches import outcomes_from_wire
+from common.wire.submissions import outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions
@@ -118,7 +118,7 @@ def _store_bare(connection: sqlite3.Connection, row: bytes) -> None:
 @asynccontextmanager
 async def _served(shuffler: Shuffler) -> AsyncIterator[str]:
     """Serve the shuffler over the loopback; yield where."""
-    gate = GateInterceptor(certificates=False, token=None)
+    gate = AdmissionInterceptor(certificates=False, token=None)
     server = make_server(gate, connections_of("shuffledp.v1.Shuffler"))
     inclusions = Inclusions(
         directory=shuffler.path / "inclusion",

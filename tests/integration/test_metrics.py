@@ -1,8 +1,7 @@
 """What the metrics of running services tell, and what they do not."""
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import grpc
@@ -10,10 +9,10 @@ import numpy as np
 import pytest
 
 from common.crypto.signing import SignedTask
-from common.errors import OverloadError, SettingsError, StorageError
+from common.errors import OverloadError, StorageError
 from common.runtime.access import connections_of
-from common.runtime.admission import GateInterceptor
-from common.runtime.metric_table import PARTIES, TABLE, Party
+from common.runtime.admission_interceptor import AdmissionInterceptor
+from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
 from common.runtime.rpc import bind, make_server
 from common.task.task import Task
 from common.version import VERSION
@@ -29,9 +28,8 @@ _LISTEN = "127.0.0.1:0"
 
 
 @pytest.fixture
-async def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Services]:
-    """The three services, all with their metrics, made anew for each scrape."""
-    monkeypatch.setattr("common.runtime.metrics_endpoint.PAGE_SECONDS", 0.0)
+async def measured(tmp_path: Path) -> AsyncIterator[Services]:
+    """The three services, all with their metrics."""
     started = Services(tmp_path)
     await started.start_analyzer(metrics_listen=_LISTEN)
     await started.start_shuffler(metrics_listen=_LISTEN)
@@ -69,8 +67,8 @@ async def _released(services: Services, signed: SignedTask) -> None:
             await asyncio.sleep(0.02)
 
 
-def _allowed(party: Party) -> dict[str, dict[str, tuple[str, ...]]]:
-    return {row.name: dict(row.labels) for row in TABLE if party in row.parties}
+def _allowed(party: Party) -> dict[str, Mapping[str, tuple[str, ...]]]:
+    return {metric.name: metric.labels for metric in DEFINITIONS[party]}
 
 
 async def test_names_and_labels_are_those_of_the_table(measured: Services) -> None:
@@ -188,16 +186,6 @@ async def test_metrics_are_served_only_where_they_are_asked_for(services: Servic
     assert [] == list(services.directory.glob("*/metrics_address"))
 
 
-async def test_a_taken_port_stops_the_start(tmp_path: Path) -> None:
-    """In one sentence, before anybody is served."""
-    services = Services(tmp_path)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(SettingsError, match=r"cannot serve metrics on 127\.0\.0\.1"):
-            await services.start_analyzer(metrics_listen=f"127.0.0.1:{taken.getsockname()[1]}")
-
-
 class _Failing(ShufflerServicer):
     """The shuffler's own, with no core: every submission meets with the same error."""
 
@@ -216,7 +204,7 @@ async def test_what_a_call_runs_into_is_taken_note_of(error: Exception) -> None:
     """Once a call, by the server itself."""
     noted: list[BaseException] = []
     name = "shuffledp.v1.Shuffler"
-    gate = GateInterceptor(certificates=False, token=None)
+    gate = AdmissionInterceptor(certificates=False, token=None)
     server = make_server(gate, connections_of(name), noted.append)
     shuffler_pb2_grpc.add_ShufflerServicer_to_server(_Failing(error), server)
     address = bind(server, _LISTEN, None)

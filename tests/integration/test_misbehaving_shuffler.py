@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from common.crypto.hpke import HpkePrivateKey
-from common.errors import ReceiptError, UnusableBatchError
+from common.errors import PeerError, UnusableBatchError
 from common.messages.result import Result
 from deploy.results.verification import check_fits, check_guarantees
 from tests.support.analyzer_core import AnalyzerCore
@@ -223,7 +223,7 @@ async def test_copies_of_a_sentinel_are_counted(line: Line) -> None:
 async def test_a_shuffler_that_denies_what_it_took_is_held_to_its_receipt(line: Line) -> None:
     """Another key's receipt is none: the answer stays pending, and is sent again."""
     line.agent._shuffler_identity = line.analyzer.keys.identity.public_identity()
-    with pytest.raises(ReceiptError, match="not by the shuffler identity"):
+    with pytest.raises(PeerError, match="not by the shuffler identity"):
         await line.agent.contribute(line.digest, 0, "person 0")
     saved = await line.budget.find("person 0", line.digest)
 

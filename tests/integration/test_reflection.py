@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 
 from common.errors import SettingsError
 from common.runtime.access import LONG_MESSAGE, CallKind, connections_of
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import load
 from tests.support.services import Services
@@ -119,7 +119,7 @@ async def test_a_conversation_whose_answers_nobody_takes_is_ended(
     """At its time limit: its place is another's, and the caller, who set no deadline, is told."""
     short = replace(CallKind.REFLECTION.value, seconds=0.5)
     monkeypatch.setattr(CallKind.REFLECTION, "_value_", short)
-    gate = GateInterceptor(certificates=False, token=None)
+    gate = AdmissionInterceptor(certificates=False, token=None)
     server = make_server(gate, connections_of(_SHUFFLER))
     reflection.enable_server_reflection((reflection.SERVICE_NAME,), server)
     address = bind(server, "127.0.0.1:0", None)

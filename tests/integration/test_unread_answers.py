@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from common.runtime.access import CALLS, CallKind, Connections, connections_of
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server, open_channel, reply
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, task_pb2
 from shuffler.servicer import ShufflerServicer
@@ -52,7 +52,7 @@ class _Running:
 @asynccontextmanager
 async def _server(connections: Connections = _LIMITS) -> AsyncIterator[_Running]:
     """Run a plaintext server behind the gate."""
-    server = make_server(GateInterceptor(certificates=False, token=None), connections)
+    server = make_server(AdmissionInterceptor(certificates=False, token=None), connections)
     servicer = Answering()
     shuffler_pb2_grpc.add_ShufflerServicer_to_server(servicer, server)
     address = bind(server, "127.0.0.1:0", None)

@@ -20,7 +20,7 @@ from common.crypto.hpke_pool import Opened
 from common.crypto.signing import SignedTask
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from tests.support.clocks import ManualClock
@@ -59,8 +59,8 @@ class AnalyzerCore:
         self.store = Store(self.path / "analyzer.sqlite")
         head = await self.store.check_ledger()
         self.spending = Spending(self.store)
-        self.vitals = Vitals("analyzer", self.clock)
-        self.metrics = ReleaseMetrics(self.vitals)
+        self.process_metrics = ProcessMetrics("analyzer", self.clock)
+        self.metrics = ReleaseMetrics(self.process_metrics)
         self.registry = Registry(
             store=self.store,
             spending=self.spending,

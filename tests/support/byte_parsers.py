@@ -1,6 +1,5 @@
 """Tasks, keys, ciphertexts and reports: what is read as fixed or canonical bytes."""
 
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +12,6 @@ from common.crypto.tokens import TokenIssuer, serial_of
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import unpack
-from common.runtime.metrics_endpoint import parse_request
 from common.task.task import Task
 from shuffler.dummies import draw_kept
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -184,18 +182,6 @@ BYTE_PARSERS: Final = (
         seeds=(bytes(_CASE.task.sealed_report_bytes * 3), bytes(range(_SEALED)) * 2),
         form="binary",
         covers=("analyzer.deduplication.Repeats.without",),
-    ),
-    Parser(
-        name="request for metrics",
-        read=partial(parse_request, from_here=True),
-        seeds=(
-            b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
-            b"GET /metrics HTTP/1.1\r\nHost: [::1]:9464\r\n\r\n",
-            b"GET / HTTP/1.0\r\n\r\n",
-        ),
-        form="text",
-        covers=("common.runtime.metrics_endpoint.parse_request",),
-        share=4,
     ),
     *(_of_mechanism(name) for name in EXAMPLES),
 )

@@ -11,7 +11,8 @@ from common.crypto.receipt import receipt_holds, sign_receipt
 from common.crypto.signing import SigningIdentity
 from common.messages.inclusion_proof import InclusionProof
 from common.task_digest import TaskDigest
-from common.wire import evidence as evidence_wire
+from common.wire import evidence as wire_evidence
+from common.wire import submissions as wire_submissions
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import Inclusions
 from tests.support.clocks import ManualClock
@@ -39,38 +40,38 @@ _REPORT_BYTES: Final = 60
 
 def _acknowledged(message: shuffler_pb2.SubmitResponse) -> bool:
     """Read a receipt as a device does: to whether it holds."""
-    return receipt_holds(_PINNED, _DIGEST, b"sealed", evidence_wire.receipt_from_wire(message))
+    return receipt_holds(_PINNED, _DIGEST, b"sealed", wire_submissions.receipt_from_wire(message))
 
 
 def _checked(message: inclusion_pb2.BatchCommitment) -> None:
-    evidence_wire.commitment_from_wire(message).check(_PINNED, _DIGEST)
+    wire_evidence.commitment_from_wire(message).check(_PINNED, _DIGEST)
 
 
 def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
     """Read the answer to a delivery as the shuffler does before it keeps it."""
-    commitment = evidence_wire.delivered_from_wire(message)
+    commitment = wire_evidence.delivered_from_wire(message)
     if commitment is not None:
         commitment.check(_PINNED, _DIGEST)
 
 
 def _concluded(message: shuffler_pb2.GetInclusionResponse) -> Inclusion:
     """Read a proof as a device does: to what it proves of its own leaf."""
-    proof = evidence_wire.proof_from_wire(message)
+    proof = wire_evidence.proof_from_wire(message)
     return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, _DIGEST)])
 
 
 def _shown(message: shuffler_pb2.GetInclusionRequest) -> bytes:
     """Read which bucket is asked for as the shuffler does: to the answer."""
-    digest, prefix = evidence_wire.prefix_from_wire(message)
+    digest, prefix = wire_evidence.prefix_from_wire(message)
     folder = directory() / "asked"
     _lay_out(folder)
     relayed = asyncio.run(_inclusions(folder).relay(digest, prefix))
-    return evidence_wire.proof_to_wire(*relayed).SerializeToString()
+    return wire_evidence.proof_to_wire(*relayed).SerializeToString()
 
 
 def _looked_out_for(message: analyzer_pb2.RegisterSentinelsRequest) -> Sightings:
     """Read sentinels as the analyzer does: to those that it finds in a batch."""
-    _, sentinels, acknowledged = evidence_wire.sentinels_from_wire(message)
+    _, sentinels, acknowledged = wire_evidence.sentinels_from_wire(message)
     wanted = [
         Sentinel(leaves=tuple(split(leaves)), acknowledged=acknowledged) for leaves in sentinels
     ]
@@ -90,7 +91,7 @@ def _lay_out(folder: Path) -> None:
     """Put there what is kept of a task, unless it is there."""
     folder.mkdir(exist_ok=True)
     kept = {
-        "commitment": _UNTIL + evidence_wire.commitment_to_bytes(_COMMITMENT),
+        "commitment": _UNTIL + wire_evidence.commitment_to_bytes(_COMMITMENT),
         "leaves": _TREE.leaves.tobytes(),
     }
     for kind, content in kept.items():
@@ -106,7 +107,7 @@ def _relayed(path: Path) -> bytes:
     try:
         relayed = [asyncio.run(inclusions.relay(_DIGEST, prefix)) for prefix in (None, 0)]
         return b"".join(
-            evidence_wire.proof_to_wire(*shown).SerializeToString() for shown in relayed
+            wire_evidence.proof_to_wire(*shown).SerializeToString() for shown in relayed
         )
     finally:
         inclusions.forget()
@@ -125,8 +126,8 @@ def _kept(name: str, kind: str, seeds: tuple[bytes, ...], *covers: str) -> Parse
 
 
 def _kept_by_the_analyzer(raw: bytes) -> bytes:
-    commitment = evidence_wire.commitment_from_bytes(raw)
-    return evidence_wire.delivered_to_wire(commitment).SerializeToString()
+    commitment = wire_evidence.commitment_from_bytes(raw)
+    return wire_evidence.delivered_to_wire(commitment).SerializeToString()
 
 
 EVIDENCE_PARSERS: Final = (
@@ -138,20 +139,20 @@ EVIDENCE_PARSERS: Final = (
             shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, _DIGEST, b"sealed")),
             shuffler_pb2.SubmitResponse(repeated=True),
         ],
-        "common.wire.evidence.receipt_from_wire",
+        "common.wire.submissions.receipt_from_wire",
     ),
     message_parser(
         "commitment",
         inclusion_pb2.BatchCommitment,
         _checked,
-        [evidence_wire.commitment_to_wire(_COMMITMENT)],
+        [wire_evidence.commitment_to_wire(_COMMITMENT)],
         "common.wire.evidence.commitment_from_wire",
     ),
     message_parser(
         "answer to a delivery",
         analyzer_pb2.DeliverBatchResponse,
         _delivered,
-        [evidence_wire.delivered_to_wire(_COMMITMENT), evidence_wire.delivered_to_wire(None)],
+        [wire_evidence.delivered_to_wire(_COMMITMENT), wire_evidence.delivered_to_wire(None)],
         "common.wire.evidence.delivered_from_wire",
     ),
     message_parser(
@@ -159,8 +160,8 @@ EVIDENCE_PARSERS: Final = (
         shuffler_pb2.GetInclusionResponse,
         _concluded,
         [
-            evidence_wire.proof_to_wire(_PROOF, _TREE.largest_bucket),
-            evidence_wire.proof_to_wire(_SMALL_PROOF, _SMALL_TREE.largest_bucket),
+            wire_evidence.proof_to_wire(_PROOF, _TREE.largest_bucket),
+            wire_evidence.proof_to_wire(_SMALL_PROOF, _SMALL_TREE.largest_bucket),
         ],
         "common.wire.evidence.proof_from_wire",
         "common.crypto.merkle.prefix_of",
@@ -170,8 +171,8 @@ EVIDENCE_PARSERS: Final = (
         shuffler_pb2.GetInclusionRequest,
         _shown,
         [
-            evidence_wire.prefix_to_wire(_DIGEST, None),
-            evidence_wire.prefix_to_wire(_DIGEST, _PREFIX),
+            wire_evidence.prefix_to_wire(_DIGEST, None),
+            wire_evidence.prefix_to_wire(_DIGEST, _PREFIX),
         ],
         "common.wire.evidence.prefix_from_wire",
         share=4,
@@ -181,32 +182,32 @@ EVIDENCE_PARSERS: Final = (
         analyzer_pb2.RegisterSentinelsRequest,
         _looked_out_for,
         [
-            evidence_wire.sentinels_to_wire(_DIGEST, [bytes(64), bytes(32)], acknowledged=False),
-            evidence_wire.sentinels_to_wire(_DIGEST, [], acknowledged=True),
+            wire_evidence.sentinels_to_wire(_DIGEST, [bytes(64), bytes(32)], acknowledged=False),
+            wire_evidence.sentinels_to_wire(_DIGEST, [], acknowledged=True),
         ],
         "common.wire.evidence.sentinels_from_wire",
     ),
     message_parser(
         "question for a receipt",
         user_agent_pb2.GetReceiptRequest,
-        evidence_wire.record_question_from_wire,
+        wire_submissions.record_question_from_wire,
         [
             user_agent_pb2.GetReceiptRequest(task_digest=_DIGEST),
             user_agent_pb2.GetReceiptRequest(task_digest=_DIGEST, person="Ada"),
         ],
-        "common.wire.evidence.record_question_from_wire",
+        "common.wire.submissions.record_question_from_wire",
     ),
     Parser(
         name="commitment kept by the analyzer",
         read=_kept_by_the_analyzer,
-        seeds=(evidence_wire.commitment_to_bytes(_COMMITMENT),),
+        seeds=(wire_evidence.commitment_to_bytes(_COMMITMENT),),
         form="protobuf",
         covers=("common.wire.evidence.commitment_from_bytes",),
     ),
     _kept(
         "commitment kept by the shuffler",
         "commitment",
-        (_UNTIL + evidence_wire.commitment_to_bytes(_COMMITMENT),),
+        (_UNTIL + wire_evidence.commitment_to_bytes(_COMMITMENT),),
         "shuffler.inclusion.Inclusions._read",
         "shuffler.inclusion.Inclusions.forget",
     ),

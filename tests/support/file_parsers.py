@@ -188,7 +188,8 @@ FILE_PARSERS: Final = (
         (_DRAFT, _DRAFT_WITH_TABLES),
         "toml",
         "deploy.tasks.drafts.read",
-        "common.runtime.settings.read_toml",
+        "common.runtime.validation.read_toml",
+        "common.runtime.validation.validated",
     ),
     file_parser(
         "questions file",

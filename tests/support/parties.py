@@ -20,7 +20,7 @@ from common.crypto.signing import SignedTask, SigningIdentity
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.runtime.key_store import KeyStore
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics
 from common.task_digest import TaskDigest
 from common.wire.evidence import proof_from_wire, proof_to_wire
 from shuffler.active_batches import Rounds
@@ -80,7 +80,7 @@ class AnalyzerParty:
         self.store._database = FaultyDatabase(self.store._database, self.life)
         await self.store.check_ledger()
         self.spending = Spending(self.store)
-        metrics = ReleaseMetrics(Vitals("analyzer", self._around.clock))
+        metrics = ReleaseMetrics(ProcessMetrics("analyzer", self._around.clock))
         self.registry = Registry(
             store=self.store,
             spending=self.spending,
@@ -148,7 +148,7 @@ class ShufflerParty:
         state = FaultyState.of(self.path, self.life)
         self.keys = KeyStore(state, _SCHEDULE, former="envelope.key")
         self.keys.rotate(self._around.clock.now())
-        metrics = BatchMetrics(Vitals("shuffler", self._around.clock))
+        metrics = BatchMetrics(ProcessMetrics("shuffler", self._around.clock))
         self.spool = Spool(self.path / "spool.sqlite", metrics)
         self.spool._database = FaultyDatabase(self.spool._database, self.life)
         rng, pool = self._around.rng(), InlinePool()

@@ -9,7 +9,7 @@ from common.crypto.hpke_pool import Pool
 from common.crypto.tokens import TokenIdentity
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from shuffler.active_batches import Rounds
 from shuffler.admission import TokenCheck
@@ -52,8 +52,8 @@ class Shuffler:
         """Start, or start again after a crash."""
         state = StateDirectory.open(self.path)
         self.keys = store_holding(state, self.case.shuffler_key, now=self.clock.now())
-        self.vitals = Vitals("shuffler", self.clock)
-        self.metrics = BatchMetrics(self.vitals)
+        self.process_metrics = ProcessMetrics("shuffler", self.clock)
+        self.metrics = BatchMetrics(self.process_metrics)
         self.spool = Spool(self.path / "spool.sqlite", self.metrics)
         self.rounds = Rounds(
             spool=self.spool,

@@ -27,7 +27,7 @@ from tests.support.children import publish
 from tests.support.markers import ITEMS, Markers
 from tests.support.recording import RecordingContributor
 from tests.support.relays import AnalyzerRelay, Client
-from tests.support.scrapes import ask, series_in
+from tests.support.scrapes import fetch, series_in
 
 USERS: Final = 288
 _LABELLED_USERS: Final = 12
@@ -218,9 +218,8 @@ async def _metrics(cluster: Cluster, moment: str) -> dict[str, bytes]:
     found = {}
     for party in (cluster.shuffler, cluster.analyzer):
         address = (party.state / "metrics_address").read_text(encoding="ascii")
-        line, body = await ask(address)
-        assert line == "HTTP/1.1 200 OK"
-        found[f"{moment} {party.party}"] = body.encode()
+        page = await asyncio.to_thread(fetch, address)
+        found[f"{moment} {party.party}"] = page.encode()
     return found
 
 

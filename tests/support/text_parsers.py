@@ -9,7 +9,7 @@ from common.crypto.signing import PublicIdentity
 from common.errors import TaskError
 from common.protocols import Kind
 from common.runtime.settings import load
-from deploy.accountant.query import Rappor, parse_epsilon, parse_law
+from deploy.accountant.query import numbers_in, parse_epsilon, parse_law
 from deploy.commands.options import hexadecimal
 from deploy.datasets.choice import dataset
 from deploy.planning.plan_view import parse_cap, parse_head, parse_trust
@@ -94,7 +94,7 @@ TEXT_PARSERS: Final = (
         _environment,
         (_ENVIRONMENT.decode(),),
         "common.runtime.settings.load",
-        "common.runtime.settings._convert",
+        "common.runtime.validation.from_text",
     ),
     _typed("epsilon", parse_epsilon, ("1.5", "inf"), "deploy.accountant.query.parse_epsilon"),
     _typed(
@@ -103,9 +103,7 @@ TEXT_PARSERS: Final = (
         ("binomial:10,0.5", "poisson:3", "negative-binomial:2,5.5", "groups:2,10,0.5"),
         "deploy.accountant.query.parse_law",
     ),
-    _typed(
-        "RAPPOR's numbers", Rappor.parse, ("0.5,0.3,0.7,2",), "deploy.accountant.query.Rappor.parse"
-    ),
+    _typed("numbers", numbers_in, ("0.5,0.3,0.7,2",), "deploy.accountant.query.numbers_in"),
     _typed("head", parse_head, ("0.05,0.03",), "deploy.planning.plan_view.parse_head"),
     _typed("cap", parse_cap, ("3", "none", "inf"), "deploy.planning.plan_view.parse_cap"),
     _typed("trust", parse_trust, ("anonymity",), "deploy.planning.plan_view.parse_trust"),

@@ -11,17 +11,19 @@ from common.messages.batch import BatchId, BatchManifest, BatchProgress, BatchSt
 from common.messages.ledger_entry import verify
 from common.messages.submission import Outcome
 from common.messages.task_summary import TaskState, TaskSummary
-from common.runtime.admission import read_message
+from common.runtime.admission_interceptor import read_message
 from common.task.draft import PairDraft
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire import batches as wire
-from common.wire import ledger as ledger_wire
+from common.wire import batches as wire_batches
+from common.wire import fields as wire_fields
 from common.wire import results as result_wire
+from common.wire import results as wire_results
+from common.wire import submissions as wire_submissions
 from common.wire import tasks as draft_wire
 from common.wire import tasks as task_summary_wire
-from common.wire import values as value_wire
+from common.wire import tasks as wire_tasks
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.results.result_json import as_json
 from deploy.terminal.json_output import dumps
@@ -101,7 +103,7 @@ def message_parser(
         read=lambda raw: read(read_message(message.FromString, raw)),
         seeds=tuple(seed.SerializeToString() for seed in seeds),
         form="protobuf",
-        covers=("common.runtime.admission.read_message", *covers),
+        covers=("common.runtime.admission_interceptor.read_message", *covers),
         share=share,
     )
 
@@ -113,7 +115,7 @@ def _shown(message: analyzer_pb2.GetResultResponse) -> str:
 
 def _verified(message: analyzer_pb2.GetLedgerResponse) -> str:
     """Read a ledger as an operator does: verified, and written as JSON."""
-    entries = ledger_wire.ledger_from_wire(message)
+    entries = wire_results.ledger_from_wire(message)
     return dumps(ledger_as_json(entries, verify(entries), []))
 
 
@@ -126,56 +128,61 @@ def _completed(message: analyzer_pb2.CreateTaskRequest) -> bytes:
 WIRE_PARSERS: Final = (
     Parser(
         name="task digest",
-        read=wire.digest_from_wire,
+        read=wire_fields.digest_from_wire,
         seeds=(bytes(32), b"d" * 32),
         form="binary",
-        covers=("common.wire.batches.digest_from_wire",),
+        covers=("common.wire.fields.digest_from_wire",),
     ),
     message_parser(
         "signed task",
         task_pb2.SignedTask,
-        wire.signed_task_from_wire,
-        [wire.signed_task_to_wire(published().signed)],
-        "common.wire.batches.signed_task_from_wire",
+        wire_tasks.signed_task_from_wire,
+        [wire_tasks.signed_task_to_wire(published().signed)],
+        "common.wire.tasks.signed_task_from_wire",
     ),
     message_parser(
         "contribution",
         user_agent_pb2.ContributeRequest,
-        value_wire.contribution_from_wire,
+        wire_submissions.contribution_from_wire,
         [
             user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=0),
             user_agent_pb2.ContributeRequest(task_digest=_DIGEST, value=2**63, person="Ada"),
-            *(value_wire.contribution_to_wire(_DIGEST, value, "") for value in VALUES.values()),
+            *(
+                wire_submissions.contribution_to_wire(_DIGEST, value, "")
+                for value in VALUES.values()
+            ),
         ],
-        "common.wire.values.contribution_from_wire",
+        "common.wire.submissions.contribution_from_wire",
     ),
     message_parser(
         "envelope",
         shuffler_pb2.SubmitRequest,
-        wire.envelope_from_wire,
+        wire_submissions.envelope_from_wire,
         [shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=bytes(184))],
-        "common.wire.batches.envelope_from_wire",
+        "common.wire.submissions.envelope_from_wire",
     ),
     message_parser(
         "envelopes",
         shuffler_pb2.SubmitBulkRequest,
-        wire.envelopes_from_wire,
+        wire_submissions.envelopes_from_wire,
         [shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[bytes(184)] * 3)],
-        "common.wire.batches.envelopes_from_wire",
+        "common.wire.submissions.envelopes_from_wire",
     ),
     message_parser(
         "outcomes",
         shuffler_pb2.SubmitBulkResponse,
-        wire.outcomes_from_wire,
-        [wire.outcomes_to_wire(list(Outcome))],
-        "common.wire.batches.outcomes_from_wire",
+        wire_submissions.outcomes_from_wire,
+        [wire_submissions.outcomes_to_wire(list(Outcome))],
+        "common.wire.submissions.outcomes_from_wire",
     ),
     message_parser(
         "batch status",
         shuffler_pb2.GetBatchStatusResponse,
-        wire.status_from_wire,
+        wire_batches.status_from_wire,
         [
-            wire.status_to_wire(BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5))
+            wire_batches.status_to_wire(
+                BatchStatus(state=state, n_users=5, n_min=2, shuffle_seconds=0.5)
+            )
             for state in BatchState
         ],
         "common.wire.batches.status_from_wire",
@@ -183,9 +190,9 @@ WIRE_PARSERS: Final = (
     message_parser(
         "batch progress",
         shuffler_pb2.GetBatchProgressResponse,
-        wire.progress_from_wire,
+        wire_batches.progress_from_wire,
         [
-            wire.progress_to_wire(
+            wire_batches.progress_to_wire(
                 BatchProgress(
                     state=BatchState.COLLECTING,
                     n_users=5,
@@ -212,7 +219,6 @@ WIRE_PARSERS: Final = (
         task_summary_wire.summaries_from_wire,
         [task_summary_wire.summaries_to_wire([_summary(state) for state in TaskState][:1])],
         "common.wire.tasks.summaries_from_wire",
-        "common.wire.tasks._from_wire",
     ),
     message_parser(
         "description of a task",
@@ -228,15 +234,15 @@ WIRE_PARSERS: Final = (
     message_parser(
         "manifest",
         analyzer_pb2.DeliverBatchRequest,
-        wire.manifest_from_wire,
-        [wire.manifest_to_wire(_MANIFEST)],
+        wire_batches.manifest_from_wire,
+        [wire_batches.manifest_to_wire(_MANIFEST)],
         "common.wire.batches.manifest_from_wire",
     ),
     message_parser(
         "chunk",
         analyzer_pb2.DeliverBatchRequest,
-        wire.chunk_from_wire,
-        [wire.chunk_to_wire(bytes(60)), wire.chunk_to_wire(bytes(6000))],
+        wire_batches.chunk_from_wire,
+        [wire_batches.chunk_to_wire(bytes(60)), wire_batches.chunk_to_wire(bytes(6000))],
         "common.wire.batches.chunk_from_wire",
     ),
     message_parser(
@@ -249,9 +255,6 @@ WIRE_PARSERS: Final = (
         ],
         "common.wire.results.result_from_wire",
         "common.wire.results.estimate_from_wire",
-        "common.wire.results._means_from_wire",
-        "common.wire.results._key_values_from_wire",
-        "common.wire.results._owners_from_wire",
         "common.wire.results._bit_table_from_wire",
         share=8,
     ),
@@ -266,16 +269,16 @@ WIRE_PARSERS: Final = (
     message_parser(
         "ledger page",
         analyzer_pb2.GetLedgerRequest,
-        ledger_wire.after_from_wire,
+        wire_results.after_from_wire,
         [analyzer_pb2.GetLedgerRequest(after=3)],
-        "common.wire.ledger.after_from_wire",
+        "common.wire.results.after_from_wire",
     ),
     message_parser(
         "ledger",
         analyzer_pb2.GetLedgerResponse,
         _verified,
-        [ledger_wire.ledger_to_wire([first_entry()]), ledger_wire.ledger_to_wire([])],
-        "common.wire.ledger.ledger_from_wire",
+        [wire_results.ledger_to_wire([first_entry()]), wire_results.ledger_to_wire([])],
+        "common.wire.results.ledger_from_wire",
     ),
     message_parser(
         "draft",
@@ -283,11 +286,6 @@ WIRE_PARSERS: Final = (
         draft_wire.draft_from_wire,
         [draft_wire.draft_to_wire(wanted) for wanted in (*_DRAFTS, *_OTHER_DRAFTS)],
         "common.wire.tasks.draft_from_wire",
-        "common.wire.tasks._dummies_from_wire",
-        "common.wire.tasks._shuffler_from_wire",
-        "common.wire.tasks._numbers_from_wire",
-        "common.wire.tasks._texts_from_wire",
-        "common.wire.tasks._pairs_from_wire",
     ),
     message_parser(
         "draft to a task",

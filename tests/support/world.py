@@ -19,7 +19,7 @@ import numpy as np
 from common.crypto.hpke import envelope_context, report_context
 from common.crypto.signing import SignedTask
 from common.errors import (
-    NotReleasedError,
+    BatchStateError,
     ShuffleDpError,
     UnknownTaskError,
 )
@@ -268,7 +268,7 @@ class World:
     async def _released_cells(self, digest: TaskDigest) -> np.ndarray | None:
         try:
             await self.analyzer.releases.result(digest)
-        except NotReleasedError:
+        except BatchStateError:
             return None
         return np.frombuffer(
             await self.analyzer.store._database.run(_cells, digest), dtype=np.int64

@@ -17,7 +17,7 @@ import pytest
 from common.messages.submission import Outcome
 from common.runtime.rpc import open_channel
 from common.task.task import Task
-from common.wire.batches import outcomes_from_wire
+from common.wire.submissions import outcomes_from_wire
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from tests.support.children import publish

@@ -25,8 +25,8 @@ from common.mechanisms.rappor import permanent_response as permanent
 from common.mechanisms.rappor.permanent_response import Packed
 from common.mechanisms.rappor.probabilities import Chance, RapporChances
 from common.mechanisms.reduction import PureReduction, Reduction
-from common.task.labels import check_labels
 from common.task.specs import INSTANT_SUM, Encoding, RapporSpec
+from common.task.text import check_labels
 
 _DEFAULT_BYTES: Final = 256
 _CHUNK_BITS: Final = 1 << 22

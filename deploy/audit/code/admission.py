@@ -8,9 +8,11 @@ import asyncio
 from contextlib import AsyncExitStack, ExitStack
 from typing import Final
 
-from common.errors import OverloadError, ShareError, SideCallError
+from common.errors import OverloadError, ShareError
+from common.errors import ShareError as SideCallError
 from common.runtime.access import CallKind
-from common.runtime.admission import Line, Places
+from common.runtime.admission_interceptor import ConcurrencyLimits as Places
+from common.runtime.admission_interceptor import Queue as Line
 from deploy.audit.checks import Checks
 from shuffler.admission import ConnectionCount
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.crypto.hpke import HpkePrivateKey, Sealer, envelope_context
-from common.errors import SealError, WireError
+from common.errors import WireError
+from common.errors import WireError as SealError
 from common.messages.submission import unpack
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import DIGEST_BYTES, TaskDigest

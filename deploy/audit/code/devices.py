@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
-from common.errors import SealError, WireError
+from common.errors import WireError
+from common.errors import WireError as SealError
 from common.mechanisms.base import Reports, is_null
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing

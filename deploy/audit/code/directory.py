@@ -14,7 +14,8 @@ from typing import Final
 from unittest.mock import patch
 
 from common.errors import SettingsError, ShuffleDpError
-from common.runtime.state_directory import StateDirectory, write_whole
+from common.runtime.state_directory import StateDirectory
+from common.runtime.state_directory import atomic_write as write_whole
 from deploy.audit.checks import Checks
 
 _RAW: Final = bytes(range(32))

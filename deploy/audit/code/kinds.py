@@ -4,7 +4,7 @@ from typing import Final
 
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.crypto.tokens import SERIAL_BYTES, TokenIssuer
-from common.errors import SignatureError
+from common.errors import ProofError as SignatureError
 from deploy.audit.checks import Checks
 
 _MESSAGE: Final = b"what is signed, of whatever kind"

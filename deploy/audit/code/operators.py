@@ -26,7 +26,7 @@ from common.messages.guarantee import Guarantee
 from common.messages.ledger_entry import FIRST_PREVIOUS_HASH, LedgerEntry
 from common.messages.result import Result
 from common.task_digest import DIGEST_BYTES, TaskDigest
-from common.wire.ledger import ledger_to_wire
+from common.wire.results import ledger_to_wire
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Outcome

@@ -26,8 +26,12 @@ from common.errors import (
     PeerRefusalError,
     PolicyError,
     ShuffleDpError,
-    SignatureError,
-    UserTokenError,
+)
+from common.errors import (
+    CredentialError as UserTokenError,
+)
+from common.errors import (
+    ProofError as SignatureError,
 )
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import DIGEST_BYTES

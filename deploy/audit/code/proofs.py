@@ -7,7 +7,7 @@ import numpy as np
 
 from common.crypto.merkle import SALT_BYTES, Tree, leaf
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.errors import SignatureError
+from common.errors import ProofError as SignatureError
 from common.messages.batch import BatchId
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task_digest import DIGEST_BYTES, TaskDigest

@@ -16,7 +16,7 @@ import grpc
 
 from common.errors import SettingsError
 from common.runtime.access import connections_of
-from common.runtime.admission import GateInterceptor
+from common.runtime.admission_interceptor import AdmissionInterceptor as GateInterceptor
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import bind, make_server
 from deploy.audit.checks import Checks

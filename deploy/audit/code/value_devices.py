@@ -9,7 +9,8 @@ import numpy as np
 
 from common.crypto.hpke import HpkePrivateKey, envelope_context, report_context
 from common.crypto.signing import SigningIdentity
-from common.errors import PolicyError, SealError, ValueRangeError, WireError
+from common.errors import PolicyError, ValueRangeError, WireError
+from common.errors import WireError as SealError
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import randomizer_of
 from common.messages.submission import unpack

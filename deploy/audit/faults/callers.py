@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import grpc
 
-import common.runtime.admission
+import common.runtime.admission_interceptor
 from analyzer.servicer import AnalyzerServicer
 from common.crypto.tokens import OperatorToken
 from common.runtime import access as callers
@@ -17,7 +17,7 @@ from common.runtime import access as calls
 from common.runtime import logs
 from common.runtime.access import CALLS, Call, Caller, asks_for_certificates
 from common.runtime.logs import _Library
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics as Vitals
 from common.runtime.rpc import ErrorInterceptor
 from common.runtime.settings import is_local
 from deploy.audit.faults import planting
@@ -49,7 +49,7 @@ def progress_for_anyone() -> AbstractContextManager[None]:
     table = MappingProxyType({**CALLS, _ASKING: Call(Caller.ANYONE, row.kind)})
     return planting.both(
         planting.attribute(calls, "CALLS", table),
-        planting.attribute(common.runtime.admission, "CALLS", table),
+        planting.attribute(common.runtime.admission_interceptor, "CALLS", table),
     )
 
 

@@ -20,12 +20,12 @@ from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.crypto.tokens import OperatorToken
 from common.runtime import certificates, rpc
 from common.runtime import state_directory as state
-from common.runtime.admission import is_one_connection
+from common.runtime.admission_interceptor import is_one_connection
 from common.runtime.clock import SystemClock
 from common.runtime.rpc import _check_socket, open_channel
-from common.runtime.settings import _convert
 from common.runtime.state_directory import StateDirectory, StateKey, _read_secret, _write_scratch
 from common.runtime.tls import Renewal, TlsFiles
+from common.runtime.validation import from_text as _convert
 from deploy.audit.faults import planting
 from deploy.audit.faults.fault import Fault
 from shuffler.settings import ShufflerSettings
@@ -45,8 +45,8 @@ def default(party: type[Any], name: str, other: object) -> AbstractContextManage
 def false_is_true() -> AbstractContextManager[None]:
     """Plant settings that take every word for true."""
 
-    def other(key: str, value: Any, kind: Any) -> Any:
-        return bool(value) if kind is bool else _convert(key, value, kind)
+    def other(key: str, value: Any, kind: Any, refusal: Any) -> Any:
+        return bool(value) if kind is bool else _convert(key, value, kind, refusal)
 
     return planting.function(_convert, other)
 

@@ -10,7 +10,7 @@ import shuffler.storage.submissions
 from analyzer.batch_checks import judge
 from analyzer.deduplication import Repeats
 from common.crypto.hpke import SealContext
-from common.errors import BatchConflictError
+from common.errors import ConflictError as BatchConflictError
 from common.messages.batch import BatchManifest
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.messages.submission import Outcome

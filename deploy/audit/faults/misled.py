@@ -15,7 +15,7 @@ from common.messages.guarantee import Guarantee
 from common.messages.ledger_entry import ChainHead, LedgerEntry, verify
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.ledger import ledger_from_wire
+from common.wire.results import ledger_from_wire
 from deploy.audit.faults import planting
 from deploy.clients import analyzer as operator_client
 from deploy.clients.analyzer import OperatorClient

@@ -14,7 +14,7 @@ from analyzer.release import Releases
 from analyzer.sentinel_matching import Sightings
 from analyzer.storage import sentinel_table, store
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.errors import SignatureError
+from common.errors import ProofError as SignatureError
 from common.messages.batch import BatchManifest
 from common.runtime import certificates
 from common.runtime import service as process

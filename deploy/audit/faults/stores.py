@@ -19,7 +19,8 @@ from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import Opened
 from common.crypto.signing import SignedTask
 from common.crypto.tokens import serial_of
-from common.errors import DamagedStorageError, ShuffleDpError, SignatureError
+from common.errors import DamagedStorageError, ShuffleDpError
+from common.errors import ProofError as SignatureError
 from common.mechanisms.base import Mechanism, Reports
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome

@@ -18,11 +18,11 @@ from analyzer.storage.store import Store
 from analyzer.storage.task_table import TaskLine
 from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import SignedTask
-from common.errors import NotReleasedError
+from common.errors import BatchStateError as NotReleasedError
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.inclusion_proof import BatchCommitment
 from common.messages.result import Result
-from common.runtime.process_metrics import Vitals
+from common.runtime.process_metrics import ProcessMetrics as Vitals
 from common.runtime.state_directory import StateDirectory
 from common.task.task import NONCE_BYTES, Task
 from common.task_digest import TaskDigest

@@ -5,7 +5,8 @@ from typing import Final
 import numpy as np
 
 from common.crypto.signing import SigningIdentity
-from common.errors import SignatureError, TaskError
+from common.errors import ProofError as SignatureError
+from common.errors import TaskError
 from common.task.task import Task
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding

@@ -13,7 +13,7 @@ from common.crypto.tokens import TOKEN_BYTES, TokenIssuer, serial_of
 from common.errors import TokenUsedError
 from common.messages.submission import Outcome as Became
 from common.task.task import SUBMISSION_ID_BYTES, Task
-from common.wire.batches import outcomes_from_wire
+from common.wire.submissions import outcomes_from_wire
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding, Outcome

@@ -4,7 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from common.errors import BatchConflictError, ManifestError
+from common.errors import ConflictError as BatchConflictError
+from common.errors import WireError as ManifestError
 from common.task.task import Task
 from deploy.audit.audited import Audited
 from deploy.audit.checks import Checks

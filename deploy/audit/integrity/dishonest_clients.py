@@ -13,11 +13,17 @@ from common.crypto.signing import SignedTask
 from common.crypto.tokens import TOKEN_BYTES, TokenIssuer
 from common.errors import (
     BatchStateError,
-    SealError,
-    SubmissionConflictError,
     TokenUsedError,
-    UserTokenError,
     WireError,
+)
+from common.errors import (
+    ConflictError as SubmissionConflictError,
+)
+from common.errors import (
+    CredentialError as UserTokenError,
+)
+from common.errors import (
+    WireError as SealError,
 )
 from common.mechanisms.base import Mechanism
 from common.mechanisms.registry import mechanism_of

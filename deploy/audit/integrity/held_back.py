@@ -13,7 +13,8 @@ from analyzer.estimation.histogram import gather
 from analyzer.finalize import conclude, mixture_of
 from analyzer.intake import Intake
 from common.crypto.merkle import leaf
-from common.errors import BatchConflictError, UnusableBatchError
+from common.errors import ConflictError as BatchConflictError
+from common.errors import UnusableBatchError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BATCH_ID_BYTES
 from common.messages.result import RefusalCause

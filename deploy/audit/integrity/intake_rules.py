@@ -23,7 +23,8 @@ from common.crypto.hpke import HpkePrivateKey, SealContext
 from common.crypto.hpke_pool import Opened
 from common.crypto.merkle import SALT_BYTES, leaf
 from common.crypto.suites import suite_named
-from common.errors import BatchConflictError, SuspectBatchError, UnusableBatchError
+from common.errors import ConflictError as BatchConflictError
+from common.errors import SuspectBatchError, UnusableBatchError
 from common.mechanisms.base import null_reports
 from common.mechanisms.registry import mechanism_of
 from common.messages.result import RefusalCause, Result

@@ -13,9 +13,8 @@ from common.crypto.key_ring import DAY, Schedule
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.crypto.tokens import TokenIdentity
 from common.messages.submission import Submission, pack
-from common.runtime.identity import load_identity
-from common.runtime.key_store import KeyStore
-from common.runtime.process_metrics import Vitals
+from common.runtime.key_store import KeyStore, load_identity
+from common.runtime.process_metrics import ProcessMetrics as Vitals
 from common.runtime.state_directory import StateDirectory
 from common.task.composition import MAX_SHUFFLER_DUMMIES
 from common.task.task import Task

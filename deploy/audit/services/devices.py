@@ -10,7 +10,8 @@ import numpy as np
 
 from common.accounting.composition import MIN_COMPOSED_DELTA
 from common.crypto.signing import SigningIdentity
-from common.errors import BudgetError, PolicyError, SignatureError, TaskError
+from common.errors import BudgetError, PolicyError, TaskError
+from common.errors import ProofError as SignatureError
 from common.task.task import Task
 from deploy.audit.services.facts import Fact
 from deploy.audit.stand_ins.small_device import SmallDevice, central_too_low, local_too_low

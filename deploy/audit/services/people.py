@@ -16,7 +16,7 @@ from common.messages.submission import Outcome, Submission, pack
 from common.runtime.rpc import LONG_DEADLINE, SHORT_DEADLINE, open_channel, reply
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from common.wire.batches import outcomes_from_wire
+from common.wire.submissions import outcomes_from_wire
 from deploy.audit.services.traced import TracedAnswer, TracedContributor
 from deploy.audit.services.trio import Trio
 from protos.shuffledp.v1 import (

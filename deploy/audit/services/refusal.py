@@ -4,14 +4,20 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 
 from common.errors import (
-    BatchConflictError,
     BatchStateError,
     BudgetError,
     PeerError,
-    SealError,
     ShuffleDpError,
-    SubmissionConflictError,
     WireError,
+)
+from common.errors import (
+    ConflictError as BatchConflictError,
+)
+from common.errors import (
+    ConflictError as SubmissionConflictError,
+)
+from common.errors import (
+    WireError as SealError,
 )
 
 

@@ -19,7 +19,8 @@ from common.messages.batch import BatchManifest
 from common.messages.submission import Outcome, Submission, unpack
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from common.wire.batches import chunk_from_wire, manifest_from_wire, outcomes_from_wire
+from common.wire.batches import chunk_from_wire, manifest_from_wire
+from common.wire.submissions import outcomes_from_wire
 from deploy.audit.raw_bytes import pieces
 from deploy.audit.services.record import Collection
 from deploy.audit.services.tape import Heard

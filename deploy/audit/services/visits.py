@@ -20,7 +20,6 @@ from common.crypto.signing import SignedTask
 from common.errors import SettingsError
 from common.messages.inclusion_proof import PREFIX_BYTES
 from common.runtime.clock import SystemClock
-from common.runtime.metrics_endpoint import PAGE_SECONDS
 from common.runtime.rpc import open_channel
 from common.runtime.tls import TlsIdentity, development_files
 from common.task_digest import DIGEST_BYTES, TaskDigest
@@ -118,7 +117,7 @@ class Visits:
             with lines.heard_too():
                 await people.answer(signed, values[:_MORE], ())
                 self._facts[Fact.EACH_OUTCOME] = await people.answer_wrongly(signed)
-                await asyncio.sleep(PAGE_SECONDS + _MARGIN)  # a page is kept for so long
+                await asyncio.sleep(_MARGIN)
             await self._look(channel, digest)
         self._collecting += [line for _, line in lines.lines]
 

@@ -11,7 +11,7 @@ import pytest
 from analyzer.finalize import conclude, mixture_of
 from analyzer.intake import Intake
 from common.crypto.hpke import report_context
-from common.errors import ManifestError
+from common.errors import WireError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.submission import plain_reports
@@ -140,7 +140,7 @@ async def test_a_manifest_outside_the_tasks_range_is_refused(
             result = await analyzer.releases.result(signed.digest())
             assert (users, reports) == (result.n_users, result.n_reports)
         else:
-            with pytest.raises(ManifestError):
+            with pytest.raises(WireError):
                 await analyzer.releases.deliver(manifest, chunks_of(sealed))
     finally:
         await analyzer.stop()

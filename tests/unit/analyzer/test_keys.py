@@ -137,21 +137,17 @@ async def test_keys_are_needed_until_a_batch_is_released_or_can_no_longer_come(
 
 
 def test_keys_of_an_earlier_version_go_on(tmp_path: Path) -> None:
-    """Signer, operator's token and the key that tasks are sealed to; none lies in plain after."""
+    """Signer, operator's token and the key that tasks are sealed to; none lies in plain."""
     identity, reports = SigningIdentity.generate(), HpkePrivateKey.generate()
-    plain = {
-        "identity.key": identity.private_bytes(),
-        "reports.key": reports.private_bytes(),
-        "operator.token": OperatorToken.generate(),
-    }
-    for name, content in plain.items():
-        (tmp_path / name).write_bytes(content)
-        (tmp_path / name).chmod(0o600)
+    token, state = OperatorToken.generate(), StateDirectory.open(tmp_path)
+    state.secret("identity.key", identity.private_bytes)
+    state.secret("reports.key", reports.private_bytes)
+    state.plain_secret("operator.token", lambda: token)
     keys = AnalyzerKeys.load(StateDirectory.open(tmp_path), SCHEDULE, 0.0)
 
     assert identity.public_identity().raw == keys.identity.public_identity().raw
     assert reports.public_key().raw == keys.reports.public_key().raw
-    assert keys.operator_token.matches(plain["operator.token"].decode())
+    assert keys.operator_token.matches(token.decode())
     written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert identity.private_bytes() not in written
     assert reports.private_bytes() not in written

@@ -32,7 +32,7 @@ class _FailingTwice(InlinePool):
 
 
 async def _number(core: AnalyzerCore, name: str, **labels: str) -> float:
-    series = series_in((await core.vitals.metrics.page()).decode())
+    series = series_in(core.process_metrics.metrics.page().decode())
     return value(series, f"shuffledp_{name}", **labels)
 
 
@@ -178,7 +178,7 @@ async def test_a_batch_that_the_budget_refuses_is_unusable_once(analyzer: Analyz
 
 
 async def _spent(core: AnalyzerCore) -> float | None:
-    series = series_in((await core.vitals.metrics.page()).decode())
+    series = series_in(core.process_metrics.metrics.page().decode())
     return series.get(("shuffledp_budget_spent_ratio", ()))
 
 

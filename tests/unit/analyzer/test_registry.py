@@ -15,8 +15,8 @@ from common.accounting.epsilon_search import MOST_EPSILON
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.suites import SUITES
 from common.crypto.tokens import OperatorToken
-from common.errors import KeyFormatError, SettingsError, ShuffleDpError, TaskError, UnknownTaskError
-from common.runtime.process_metrics import Vitals
+from common.errors import SettingsError, ShuffleDpError, TaskError, UnknownTaskError, WireError
+from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
@@ -34,7 +34,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
         keys=keys,
         clock=ManualClock(),
         rng=np.random.default_rng(1),
-        metrics=ReleaseMetrics(Vitals("analyzer", ManualClock())),
+        metrics=ReleaseMetrics(ProcessMetrics("analyzer", ManualClock())),
     )
     return registry, store, keys
 
@@ -173,7 +173,7 @@ def test_binary_local_hashing_is_binary() -> None:
 def test_a_draft_whose_shuffler_key_is_none_is_refused() -> None:
     """Before devices find that they cannot seal to it."""
     suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
-    with pytest.raises(KeyFormatError, match="not a public key of the suite"):
+    with pytest.raises(WireError, match="not a public key of the suite"):
         complete(
             draft(b"\xff" * 1216, suite=suite),
             analyzer_key=HpkePrivateKey.generate(suite).public_key().raw,

@@ -7,12 +7,12 @@ import pytest
 from common.accounting.guarantees import guarantees
 from common.crypto.hpke import report_context
 from common.errors import (
-    BatchConflictError,
+    BatchStateError,
+    ConflictError,
     DeliveryUnderWayError,
-    ManifestError,
-    NotReleasedError,
     UnknownTaskError,
     UnusableBatchError,
+    WireError,
 )
 from common.messages.batch import BatchId, BatchManifest
 from common.task_digest import TaskDigest
@@ -64,7 +64,7 @@ async def test_one_task_is_one_release(analyzer: AnalyzerCore) -> None:
     """A second batch for the task is refused."""
     await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
     other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
-    with pytest.raises(BatchConflictError):
+    with pytest.raises(ConflictError):
         await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(3)))
 
 
@@ -79,7 +79,7 @@ async def test_a_delivery_that_broke_off_is_forgotten(analyzer: AnalyzerCore) ->
 
     with pytest.raises(ConnectionError):
         await analyzer.releases.deliver(analyzer.manifest(200), broken())
-    with pytest.raises(NotReleasedError):
+    with pytest.raises(BatchStateError):
         await analyzer.releases.result(analyzer.signed.digest())
     await analyzer.releases.deliver(analyzer.manifest(200), chunks_of(sealed))
     await analyzer.settle()
@@ -119,7 +119,7 @@ async def test_a_batch_must_be_what_its_manifest_says(
     manifest = BatchManifest(
         task_digest=analyzer.signed.digest(), batch_id=BATCH, n_users=users, n_reports=reports
     )
-    with pytest.raises(ManifestError, match=message):
+    with pytest.raises(WireError, match=message):
         await analyzer.releases.deliver(manifest, chunks_of(analyzer.sealed(6)[:sent]))
 
 
@@ -129,7 +129,7 @@ async def test_half_a_report_is_refused(analyzer: AnalyzerCore) -> None:
     async def odd() -> AsyncIterator[bytes]:
         yield bytes(61)
 
-    with pytest.raises(ManifestError, match="it must hold whole reports of 60"):
+    with pytest.raises(WireError, match="it must hold whole reports of 60"):
         await analyzer.releases.deliver(analyzer.manifest(3), odd())
 
 
@@ -199,7 +199,7 @@ async def test_a_second_delivery_at_the_same_time_may_come_back(analyzer: Analyz
 async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: AnalyzerCore) -> None:
     """Another batch id may come after it: a stray manifest cannot block the real batch."""
     stray = analyzer.manifest(5, batch=BatchId(b"s" * 16))
-    with pytest.raises(ManifestError):
+    with pytest.raises(WireError):
         await analyzer.releases.deliver(stray, chunks_of(analyzer.sealed(3)))
     await analyzer.releases.deliver(analyzer.manifest(50), chunks_of(analyzer.sealed(50)))
     await analyzer.settle()
@@ -210,7 +210,7 @@ async def test_a_delivery_that_never_came_whole_holds_no_place(analyzer: Analyze
 async def test_a_salt_is_drawn_when_a_batch_has_wholly_come(analyzer: AnalyzerCore) -> None:
     """None for a delivery that breaks off, and another for every batch."""
     before = analyzer.staging._rng.bit_generator.state
-    with pytest.raises(ManifestError):
+    with pytest.raises(WireError):
         await analyzer.releases.deliver(analyzer.manifest(5), chunks_of(analyzer.sealed(3)))
     assert before == analyzer.staging._rng.bit_generator.state
 

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from analyzer.release import Releases
-from common.errors import BatchConflictError, UnusableBatchError
+from common.errors import ConflictError, UnusableBatchError
 from tests.support.analyzer_core import AnalyzerCore, chunks_of
 
 _USERS = 50
@@ -73,7 +73,7 @@ async def test_a_batch_id_is_one_tasks(analyzer: AnalyzerCore) -> None:
     await analyzer.releases.deliver(
         analyzer.manifest(_USERS, signed=first), chunks_of(analyzer.sealed(_USERS, first))
     )
-    with pytest.raises(BatchConflictError, match="for another task"):
+    with pytest.raises(ConflictError, match="for another task"):
         await analyzer.releases.deliver(
             analyzer.manifest(_USERS, signed=second), chunks_of(analyzer.sealed(_USERS, second))
         )

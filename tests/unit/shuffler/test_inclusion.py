@@ -13,11 +13,7 @@ from common.messages.batch import BatchManifest, BatchState
 from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
-from common.wire.evidence import (
-    commitment_to_wire,
-    prefix_to_wire,
-    proof_from_wire,
-)
+from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
 from shuffler import inclusion
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions, Sent

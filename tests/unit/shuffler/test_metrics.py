@@ -12,7 +12,7 @@ from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 
 
 async def _told(shuffler: Shuffler) -> Series:
-    return series_in((await shuffler.vitals.metrics.page()).decode())
+    return series_in(shuffler.process_metrics.metrics.page().decode())
 
 
 async def _number(shuffler: Shuffler, name: str, **labels: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from common.crypto.tokens import TokenIdentity, TokenIssuer
-from common.errors import BatchStateError, OverloadError, TokenUsedError, UserTokenError
+from common.errors import BatchStateError, CredentialError, OverloadError, TokenUsedError
 from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from shuffler.admission import ConnectionCount, TokenCheck
@@ -82,7 +82,7 @@ async def test_copies_of_what_a_used_token_brings_are_not_called_repeats(
 async def test_a_batch_that_is_over_is_over_whatever_the_token(asking: Shuffler) -> None:
     """A device whose token is missing would otherwise send its answer again for ever."""
     envelope = asking.envelope()
-    with pytest.raises(UserTokenError):
+    with pytest.raises(CredentialError):
         await asking.collection.submit(DIGEST, envelope, b"")
     asking.clock.seconds = float(CASE.task.deadline)
     await asking.deliveries.advance()
@@ -99,7 +99,7 @@ async def test_a_signature_over_the_same_serial_is_the_same_token(asking: Shuffl
     forged = token[:16] + bytes(64)
     await asking.collection.submit(DIGEST, asking.envelope(), token)
 
-    with pytest.raises(UserTokenError):
+    with pytest.raises(CredentialError):
         await asking.collection.submit(DIGEST, asking.envelope(), forged)
 
 
@@ -108,7 +108,7 @@ async def test_without_a_valid_token_nothing_is_looked_at(asking: Shuffler) -> N
     other, good = TokenIssuer(TokenIssuer.generate()).issue(), _ISSUER.issue()
     changed = bytes([good[0] ^ 1]) + good[1:]
     for token in (b"", other, changed):
-        with pytest.raises(UserTokenError):
+        with pytest.raises(CredentialError):
             await asking.collection.submit(DIGEST, asking.envelope(), token)
     bulk = [asking.envelope() for _ in range(4)]
     assert [

@@ -5,7 +5,7 @@ import pytest
 
 import user_agent.server
 from common.crypto.signing import SigningIdentity
-from common.errors import KeyFormatError, SettingsError
+from common.errors import SettingsError, WireError
 from common.runtime.state_directory import StateDirectory
 from user_agent.credentials import SECRET_BYTES, PersonalSecrets
 from user_agent.settings import UserAgentSettings
@@ -50,7 +50,7 @@ def test_a_person_s_secret_is_not_the_device_s() -> None:
 @pytest.mark.parametrize("length", [0, 16, 31, 33, 64])
 def test_a_secret_of_another_length_is_refused(length: int) -> None:
     """With the length, and nothing of the bytes."""
-    with pytest.raises(KeyFormatError, match=f"has {length} bytes; it must have 32") as caught:
+    with pytest.raises(WireError, match=f"has {length} bytes; it must have 32") as caught:
         PersonalSecrets(b"\xab" * length)
     assert "abab" not in str(caught.value)
 

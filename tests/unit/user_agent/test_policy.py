@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from common.crypto.signing import SignedTask, SigningIdentity
-from common.errors import BudgetError, PolicyError, SignatureError, TaskError
+from common.errors import BudgetError, PolicyError, ProofError, TaskError
 from common.task.draft import TextDraft
 from common.task_digest import TaskDigest
 from tests.support.kind_tasks import kind_draft_fields
@@ -30,7 +30,7 @@ def test_a_task_that_keeps_its_claims_is_answered() -> None:
 def test_another_task_than_the_one_asked_for_is_refused() -> None:
     """The shuffler cannot put one task in another's place."""
     case = published()
-    with pytest.raises(SignatureError, match="another task"):
+    with pytest.raises(ProofError, match="another task"):
         check(case.signed, TaskDigest(bytes(32)), _policy(case), _NOW)
 
 
@@ -38,7 +38,7 @@ def test_an_unpinned_signer_is_refused() -> None:
     """Whatever else is right."""
     case = published()
     stranger = Policy(identity=SigningIdentity.generate().public_identity(), local_epsilon_cap=4.0)
-    with pytest.raises(SignatureError):
+    with pytest.raises(ProofError):
         check(case.signed, case.signed.digest(), stranger, _NOW)
 
 
@@ -49,9 +49,9 @@ def test_a_task_is_authentic_by_its_digest_and_by_whoever_is_pinned() -> None:
 
     assert case.task == authentic(case.signed, digest, case.identity.public_identity())
     assert case.task == authentic(case.signed, digest, None)
-    with pytest.raises(SignatureError, match="not by the analyzer identity pinned here"):
+    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
         authentic(case.signed, digest, stranger)
-    with pytest.raises(SignatureError, match="another task"):
+    with pytest.raises(ProofError, match="another task"):
         authentic(case.signed, TaskDigest(bytes(32)), None)
 
 

@@ -14,7 +14,7 @@ from common.crypto.hpke import (
     report_context,
 )
 from common.crypto.suites import DEFAULT_SUITE, SUITES, suite_named
-from common.errors import KeyFormatError, SealError, WireError
+from common.errors import WireError
 from common.task_digest import TaskDigest
 
 _FILES = [
@@ -44,7 +44,7 @@ def test_every_vector_opens_or_fails_as_it_says(case: dict[str, Any]) -> None:
     if case["plaintext"] is not None:
         assert bytes.fromhex(case["plaintext"]) == key.open(sealed, context)
         return
-    with pytest.raises(SealError) as caught:
+    with pytest.raises(WireError) as caught:
         key.open(sealed, context)
     assert str(caught.value) == "a ciphertext does not open"
 
@@ -102,16 +102,16 @@ def test_the_two_layers_have_different_contexts_of_one_length() -> None:
 
 def test_nothing_is_sealed_to_a_key_of_small_order() -> None:
     """The all-zero point is refused, not silently used."""
-    with pytest.raises(KeyFormatError):
+    with pytest.raises(WireError):
         HpkePublicKey(DEFAULT_SUITE, bytes(32)).seal(b"", report_context(_DIGEST))
 
 
 @pytest.mark.parametrize("length", [0, 31, 33])
 def test_keys_and_digests_have_one_length(length: int) -> None:
     """Anything else is refused where it is read."""
-    with pytest.raises(KeyFormatError):
+    with pytest.raises(WireError):
         HpkePublicKey(DEFAULT_SUITE, bytes(length))
-    with pytest.raises(KeyFormatError):
+    with pytest.raises(WireError):
         HpkePrivateKey(DEFAULT_SUITE, bytes(length))
     with pytest.raises(WireError):
         report_context(TaskDigest(bytes(length)))

@@ -17,7 +17,7 @@ from common.crypto.key_ring import (
     Schedule,
 )
 from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.errors import KeyFormatError, UnknownKeyError
+from common.errors import UnknownKeyError, WireError
 from tests.support.keys import SCHEDULE
 
 _SUITES: Final = (DEFAULT_SUITE,)
@@ -164,9 +164,9 @@ def test_a_key_of_another_suite_is_another_key() -> None:
 def test_no_ring_has_two_keys_for_one_purpose(state: KeyState) -> None:
     """Nor one key twice."""
     ring = KeyRing().with_key(_make(DEFAULT_SUITE), state, 0.0)
-    with pytest.raises(KeyFormatError, match="two active or two pending"):
+    with pytest.raises(WireError, match="two active or two pending"):
         ring.with_key(_make(DEFAULT_SUITE), state, 1.0)
-    with pytest.raises(KeyFormatError, match="twice"):
+    with pytest.raises(WireError, match="twice"):
         KeyRing(ring.entries * 2)
 
 
@@ -198,10 +198,10 @@ def test_a_ring_is_read_as_it_was_written() -> None:
 def test_what_is_not_a_ring_is_refused(change: dict[str, object]) -> None:
     """One kind of error, whatever is wrong."""
     text = json.dumps(json.loads(KeyRing().to_json()) | change)
-    with pytest.raises(KeyFormatError):
+    with pytest.raises(WireError):
         KeyRing.from_json(text)
     for nothing in ("", "[]", "5", '{"version": 1}', '{"version": 1, "keys": [{"since": NaN}]}'):
-        with pytest.raises(KeyFormatError):
+        with pytest.raises(WireError):
             KeyRing.from_json(nothing)
 
 
@@ -210,5 +210,5 @@ def test_a_time_that_no_float_holds_is_no_key_ring() -> None:
     ring = KeyRing().with_key(_make(DEFAULT_SUITE), KeyState.ACTIVE, 5.0)
     damaged = ring.to_json().replace("5.0", "9" * 400)
 
-    with pytest.raises(KeyFormatError, match="not a key ring"):
+    with pytest.raises(WireError, match="not a key ring"):
         KeyRing.from_json(damaged)

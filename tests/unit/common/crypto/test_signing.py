@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
-from common.errors import KeyFormatError, SignatureError
+from common.errors import ProofError, WireError
 
 
 def test_only_the_identity_that_signed_verifies() -> None:
@@ -12,13 +12,13 @@ def test_only_the_identity_that_signed_verifies() -> None:
     signed = identity.sign(b"task")
     identity.public_identity().verify(signed)
 
-    with pytest.raises(SignatureError):
+    with pytest.raises(ProofError):
         other.public_identity().verify(signed)
     for changed in (
         SignedTask(task_bytes=b"tasl", signature=signed.signature),
         SignedTask(task_bytes=b"task", signature=bytes(64)),
     ):
-        with pytest.raises(SignatureError):
+        with pytest.raises(ProofError):
             identity.public_identity().verify(changed)
 
 
@@ -37,5 +37,5 @@ def test_a_pinned_identity_is_64_hexadecimal_digits() -> None:
 
     assert public == PublicIdentity.from_hex(public.raw.hex(), "it")
     for text in ("", "zz" * 32, public.raw.hex()[:-1], public.raw.hex() + "00"):
-        with pytest.raises(KeyFormatError):
+        with pytest.raises(WireError):
             PublicIdentity.from_hex(text, "it")

@@ -1,7 +1,7 @@
 import pytest
 
 from common.crypto.tokens import TOKEN_BYTES, TokenIdentity, TokenIssuer
-from common.errors import KeyFormatError
+from common.errors import WireError
 
 
 def test_the_issuer_makes_tokens_that_its_identity_accepts() -> None:
@@ -30,7 +30,7 @@ def test_a_token_with_any_byte_changed_is_none() -> None:
 @pytest.mark.parametrize("text", ["", "zz" * 32, "00" * 31, "00" * 33])
 def test_an_identity_is_64_hexadecimal_digits(text: str) -> None:
     """Anything else stops the start."""
-    with pytest.raises(KeyFormatError):
+    with pytest.raises(WireError):
         TokenIdentity.from_hex(text, "token_identity")
 
 

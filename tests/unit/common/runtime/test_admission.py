@@ -3,9 +3,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from common.errors import OverloadError, ShareError, SideCallError
+from common.errors import OverloadError, ShareError
 from common.runtime.access import CallKind
-from common.runtime.admission import Line, Places
+from common.runtime.admission_interceptor import ConcurrencyLimits, Queue
 
 _LONG = 60.0
 """Seconds that no test waits."""
@@ -13,7 +13,7 @@ _LONG = 60.0
 
 def test_a_connection_has_its_share_of_the_places_and_no_more() -> None:
     """Others are let in; all together fill the places, and then nobody is."""
-    places, limits = Places(), CallKind.BULK.value
+    places, limits = ConcurrencyLimits(), CallKind.BULK.value
     with ExitStack() as held:
         for _ in range(limits.share):
             held.enter_context(places.taken(CallKind.BULK, "greedy"))
@@ -32,19 +32,19 @@ def test_a_connection_has_its_share_of_the_places_and_no_more() -> None:
 @pytest.mark.parametrize("kind", CallKind)
 def test_that_no_conversation_has_room_is_no_overload(kind: CallKind) -> None:
     """Eight who ask which calls there are would keep the alert up; of any other kind it is one."""
-    places, limits = Places(), kind.value
+    places, limits = ConcurrencyLimits(), kind.value
     with ExitStack() as held:
         for number in range(limits.places):
             held.enter_context(places.taken(kind, f"caller {number}"))
         with pytest.raises(OverloadError) as caught:
             held.enter_context(places.taken(kind, "one more"))
 
-    assert (kind is CallKind.REFLECTION) == isinstance(caught.value, SideCallError)
+    assert (kind is CallKind.REFLECTION) == isinstance(caught.value, ShareError)
 
 
 def test_on_a_unix_socket_all_places_are_open_to_anybody() -> None:
     """Its connections look alike: a share would be everybody's. All together have an end."""
-    places, limits = Places(), CallKind.BULK.value
+    places, limits = ConcurrencyLimits(), CallKind.BULK.value
     with ExitStack() as held:
         for _ in range(limits.places):
             held.enter_context(places.taken(CallKind.BULK, "unix:"))
@@ -56,7 +56,7 @@ def test_on_a_unix_socket_all_places_are_open_to_anybody() -> None:
 
 async def test_on_a_unix_socket_turns_are_all_open_too() -> None:
     """Three of three, though a connection has one; the fourth waits."""
-    line, order = Line(3, 1), list[int]()
+    line, order = Queue(3, 1), list[int]()
     release = asyncio.Event()
 
     async def hold(number: int) -> None:
@@ -75,7 +75,7 @@ async def test_on_a_unix_socket_turns_are_all_open_too() -> None:
 
 def test_a_place_is_free_again_whatever_became_of_the_call() -> None:
     """Nothing is remembered of a connection without calls."""
-    places = Places()
+    places = ConcurrencyLimits()
     for _ in range(100):
         with pytest.raises(ZeroDivisionError), places.taken(CallKind.BULK, "one"):
             raise ZeroDivisionError
@@ -86,7 +86,7 @@ def test_a_place_is_free_again_whatever_became_of_the_call() -> None:
 
 async def test_a_connection_that_fills_its_share_of_the_line_holds_up_itself_only() -> None:
     """Its further calls wait; another connection's goes ahead of them."""
-    line, order = Line(3, 2), list[str]()
+    line, order = Queue(3, 2), list[str]()
     release = asyncio.Event()
 
     async def hold(peer: str) -> None:
@@ -107,7 +107,7 @@ async def test_a_connection_that_fills_its_share_of_the_line_holds_up_itself_onl
 
 async def test_who_waits_too_long_in_line_is_told_that_there_is_no_room() -> None:
     """Of all turns, or of the connection's own: only the first is an overload."""
-    line = Line(2, 1)
+    line = Queue(2, 1)
     async with line.turn("one", _LONG):
         with pytest.raises(ShareError, match=r"waited 0\.01 seconds to be read"):
             await line.turn("one", 0.01).__aenter__()
@@ -123,7 +123,7 @@ async def test_who_waits_too_long_in_line_is_told_that_there_is_no_room() -> Non
 
 async def test_who_gives_up_waiting_leaves_no_gap_in_the_line() -> None:
     """A cancelled call takes no turn with it."""
-    line = Line(1, 1)
+    line = Queue(1, 1)
     async with line.turn("one", _LONG):
         waiting = asyncio.create_task(line.turn("one", _LONG).__aenter__())
         await asyncio.sleep(0)

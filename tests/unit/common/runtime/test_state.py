@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from common.errors import SettingsError, StorageError
-from common.runtime.state_directory import StateDirectory, write_whole
+from common.runtime.state_directory import StateDirectory, atomic_write
 from tests.support.disks import disk_of
 
 _HOLD: Final = """
@@ -99,7 +99,7 @@ def test_a_secret_that_is_a_link_is_refused(
 ) -> None:
     """Whoever may write to the directory cannot have another's secret read or overwritten."""
     others = tmp_path / "others"
-    write_whole(others, b"another's secret, of 32 bytes....", 0o600)
+    atomic_write(others, b"another's secret, of 32 bytes....", 0o600)
     state = StateDirectory.open(tmp_path / "state")
     (state.path / "key").symlink_to(others)
 
@@ -126,7 +126,7 @@ def test_a_file_is_written_through_no_link(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / ".file.7").symlink_to(tmp_path / "others")
 
     with pytest.raises(FileExistsError):
-        write_whole(tmp_path / "file", b"content", 0o600)
+        atomic_write(tmp_path / "file", b"content", 0o600)
     assert b"another's" == (tmp_path / "others").read_bytes()
 
 
@@ -134,7 +134,7 @@ def test_nobody_can_keep_a_file_from_being_written(tmp_path: Path) -> None:
     """The name that is written first does not follow from the process."""
     for name in (f".file.{os.getpid()}", f".file.{os.getpid()}.new"):
         (tmp_path / name).mkdir()
-    write_whole(tmp_path / "file", b"content", 0o600)
+    atomic_write(tmp_path / "file", b"content", 0o600)
 
     assert b"content" == (tmp_path / "file").read_bytes()
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.state_directory import StateDirectory, StateKey, _write_new, is_sealed
+from common.runtime.state_directory import StateDirectory, StateKey, _write_new
 
 
 def _state(path: Path) -> StateDirectory:
@@ -115,22 +115,6 @@ def test_one_secret_is_never_sealed_twice_alike() -> None:
     assert key.seal("a.key", b"x") != key.seal("a.key", b"x")
 
 
-def test_secrets_of_an_earlier_version_are_taken_over(tmp_path: Path) -> None:
-    """Read as they are, written again encrypted, and the plain bytes overwritten where they lay."""
-    path = tmp_path / "state" / "identity.key"
-    path.parent.mkdir()
-    plain = bytes(range(32))
-    path.write_bytes(plain)
-    path.chmod(0o600)
-    with path.open("rb") as former:
-        assert plain == _state(tmp_path).secret("identity.key", bytes)
-        assert bytes(32) == former.read()
-
-    assert is_sealed(path.read_bytes())
-    assert plain == _state(tmp_path).secret("identity.key", bytes)
-    assert [path] == list(path.parent.iterdir())
-
-
 def test_what_an_operator_reads_stays_readable(tmp_path: Path) -> None:
     """The token is closed to others, and not encrypted."""
     state = _state(tmp_path)
@@ -173,16 +157,14 @@ def test_two_parties_that_make_one_key_file_at_once_agree(tmp_path: Path) -> Non
     assert 0o600 == where.stat().st_mode & 0o777
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 31, b"x" * 87])
-def test_a_damaged_file_is_not_taken_for_an_earlier_versions(
-    tmp_path: Path, content: bytes
-) -> None:
-    """Those had 32 bytes; anything else is left as it is, for a backup to replace."""
+@pytest.mark.parametrize("content", [b"", b"x" * 32, b"x" * 87])
+def test_what_is_not_encrypted_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    """Damaged, or of a version that did not encrypt: the sentence says what to do."""
     path = tmp_path / "state" / "identity.key"
     path.parent.mkdir()
     path.write_bytes(content)
     path.chmod(0o600)
 
-    with pytest.raises(SettingsError, match=r"identity\.key is damaged"):
+    with pytest.raises(SettingsError, match=r"identity\.key is damaged, or of a .*: put it back"):
         _state(tmp_path).secret("identity.key", bytes)
     assert content == path.read_bytes()

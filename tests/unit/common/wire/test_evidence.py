@@ -5,9 +5,10 @@ from common.crypto.signing import SigningIdentity
 from common.errors import WireError
 from common.messages.inclusion_proof import InclusionProof
 from common.task_digest import TaskDigest
-from common.wire import evidence as evidence_wire
-from common.wire.batches import MAX_MESSAGE_BYTES
-from common.wire.evidence import AnswerRecord
+from common.wire import evidence as wire_evidence
+from common.wire import submissions as wire_submissions
+from common.wire.fields import MAX_MESSAGE_BYTES
+from common.wire.submissions import AnswerRecord
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2
 from tests.support.leaves import commitment_over, some_leaves, tree_over
 
@@ -21,7 +22,7 @@ _COMMITMENT = commitment_over(_LEAVES, _ANALYZER, _DIGEST)
 def test_every_value_is_read_back_as_it_was_written() -> None:
     """Both directions of each pair agree."""
     proof = InclusionProof.of(_TREE, _COMMITMENT, 5)
-    written = evidence_wire.proof_to_wire(proof, _TREE.largest_bucket)
+    written = wire_evidence.proof_to_wire(proof, _TREE.largest_bucket)
     planned = [b"".join(_LEAVES[:2]), b"".join(_LEAVES[2:4])]
     record = AnswerRecord(
         state="arrived",
@@ -31,20 +32,20 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
         receipt_verified=True,
     )
 
-    assert proof == evidence_wire.proof_from_wire(written)
-    assert _COMMITMENT == evidence_wire.commitment_from_bytes(
-        evidence_wire.commitment_to_bytes(_COMMITMENT)
+    assert proof == wire_evidence.proof_from_wire(written)
+    assert _COMMITMENT == wire_evidence.commitment_from_bytes(
+        wire_evidence.commitment_to_bytes(_COMMITMENT)
     )
     for answer in (None, _COMMITMENT):
-        delivered = evidence_wire.delivered_to_wire(answer)
-        assert answer == evidence_wire.delivered_from_wire(delivered)
+        delivered = wire_evidence.delivered_to_wire(answer)
+        assert answer == wire_evidence.delivered_from_wire(delivered)
     for prefix in (None, 0, 5, 2**32 - 1):
-        asked = evidence_wire.prefix_to_wire(_DIGEST, prefix)
-        assert (_DIGEST, prefix) == evidence_wire.prefix_from_wire(asked)
+        asked = wire_evidence.prefix_to_wire(_DIGEST, prefix)
+        assert (_DIGEST, prefix) == wire_evidence.prefix_from_wire(asked)
     for acknowledged in (False, True):
-        registered = evidence_wire.sentinels_to_wire(_DIGEST, planned, acknowledged=acknowledged)
-        assert (_DIGEST, planned, acknowledged) == evidence_wire.sentinels_from_wire(registered)
-    message = evidence_wire.record_to_wire(record)
+        registered = wire_evidence.sentinels_to_wire(_DIGEST, planned, acknowledged=acknowledged)
+        assert (_DIGEST, planned, acknowledged) == wire_evidence.sentinels_from_wire(registered)
+    message = wire_submissions.record_to_wire(record)
     assert record == AnswerRecord(
         state=message.state,
         inclusion=message.inclusion,
@@ -58,12 +59,12 @@ def test_neither_a_question_nor_an_answer_tells_its_bucket_by_its_length() -> No
     """Buckets differ in size, and a number of 0 takes no byte in a protocol buffer."""
     sizes = {len(_TREE.bucket(prefix)) for prefix in range(8)}
     questions = {
-        len(evidence_wire.prefix_to_wire(_DIGEST, prefix).SerializeToString())
+        len(wire_evidence.prefix_to_wire(_DIGEST, prefix).SerializeToString())
         for prefix in range(8)
     }
     answers = {
         len(
-            evidence_wire.proof_to_wire(
+            wire_evidence.proof_to_wire(
                 InclusionProof.of(_TREE, _COMMITMENT, prefix), _TREE.largest_bucket
             ).SerializeToString()
         )
@@ -83,7 +84,7 @@ def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
     def answer(leaves: list[bytes]) -> int:
         tree = tree_over(leaves)
         proof = InclusionProof.of(tree, commitment_over(leaves, _ANALYZER, _DIGEST), 0)
-        return len(evidence_wire.proof_to_wire(proof, tree.largest_bucket).SerializeToString())
+        return len(wire_evidence.proof_to_wire(proof, tree.largest_bucket).SerializeToString())
 
     assert 900 < len(ground) < 1100
     for crafted in (ground, copied):
@@ -92,31 +93,31 @@ def test_reports_ground_into_one_bucket_do_not_lengthen_answers() -> None:
 
 def test_a_commitment_without_a_salt_is_none_any_more() -> None:
     """A version before this one signed it: kept or answered it counts as nothing, shown as bad."""
-    message = evidence_wire.commitment_to_wire(_COMMITMENT)
+    message = wire_evidence.commitment_to_wire(_COMMITMENT)
     message.ClearField("salt")
     delivered = analyzer_pb2.DeliverBatchResponse(commitment=message)
 
-    assert evidence_wire.commitment_from_bytes(message.SerializeToString()) is None
-    assert evidence_wire.delivered_from_wire(delivered) is None
+    assert wire_evidence.commitment_from_bytes(message.SerializeToString()) is None
+    assert wire_evidence.delivered_from_wire(delivered) is None
     with pytest.raises(WireError, match="salt has 0 bytes; it must have 32"):
-        evidence_wire.proof_from_wire(shuffler_pb2.GetInclusionResponse(commitment=message))
+        wire_evidence.proof_from_wire(shuffler_pb2.GetInclusionResponse(commitment=message))
 
 
 def test_a_bucket_holds_as_many_leaves_as_it_says() -> None:
     """More than there are bytes for is an error."""
     proof = InclusionProof.of(_TREE, _COMMITMENT, 0)
-    message = evidence_wire.proof_to_wire(proof, _TREE.largest_bucket)
+    message = wire_evidence.proof_to_wire(proof, _TREE.largest_bucket)
     message.bucket = (10**6).to_bytes(4) + message.bucket[4:]
 
     with pytest.raises(WireError, match="a bucket of 1000000 leaves"):
-        evidence_wire.proof_from_wire(message)
+        wire_evidence.proof_from_wire(message)
 
 
 @pytest.mark.parametrize("length", [1, 3, 5])
 def test_a_prefix_has_four_bytes_or_none(length: int) -> None:
     """The message names the rule."""
     with pytest.raises(WireError, match=f"prefix has {length} bytes; it must have 4"):
-        evidence_wire.prefix_from_wire(
+        wire_evidence.prefix_from_wire(
             shuffler_pb2.GetInclusionRequest(task_digest=_DIGEST, prefix=bytes(length))
         )
 
@@ -131,23 +132,23 @@ def test_a_call_registers_a_limited_number_of_whole_sentinels() -> None:
     ):
         request = analyzer_pb2.RegisterSentinelsRequest(task_digest=_DIGEST, sentinels=sentinels)
         with pytest.raises(WireError, match=rule):
-            evidence_wire.sentinels_from_wire(request)
+            wire_evidence.sentinels_from_wire(request)
 
 
 @pytest.mark.parametrize(("count", "reports"), [(10_000, 14), (20_001, 1), (3, 20_000), (0, 1)])
 def test_sentinels_are_split_into_what_a_call_takes(count: int, reports: int) -> None:
     """All of them, in their order, in messages that a server reads."""
     planned = [number.to_bytes(32) * reports for number in range(count)]
-    parts = list(evidence_wire.sentinel_parts(planned))
+    parts = list(wire_evidence.sentinel_parts(planned))
 
     assert planned == [leaves for part in parts for leaves in part]
     for part in parts:
-        message = evidence_wire.sentinels_to_wire(_DIGEST, part, acknowledged=True)
+        message = wire_evidence.sentinels_to_wire(_DIGEST, part, acknowledged=True)
         assert message.ByteSize() <= MAX_MESSAGE_BYTES
-        assert len(evidence_wire.sentinels_from_wire(message)[1]) == len(part) > 0
+        assert len(wire_evidence.sentinels_from_wire(message)[1]) == len(part) > 0
 
 
 def test_a_kept_commitment_that_is_no_message_is_refused() -> None:
     """The disk gave back something else than what was kept."""
     with pytest.raises(WireError, match="no commitment"):
-        evidence_wire.commitment_from_bytes(b"\xff")
+        wire_evidence.commitment_from_bytes(b"\xff")

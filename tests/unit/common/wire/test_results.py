@@ -1,4 +1,6 @@
 import functools
+import math
+import re
 from typing import Any
 
 import numpy as np
@@ -6,10 +8,15 @@ import pytest
 
 from common.errors import WireError
 from common.messages.estimate import BitTable, Estimate, KeyValues, Means, Owners
-from common.wire.results import estimate_from_wire, estimate_to_wire
+from common.task_digest import TaskDigest
+from common.wire import results
 from deploy.results.result_json import estimate_as_json
 from protos.shuffledp.v1 import analyzer_pb2
+from tests.support.ledger_entries import first_entry
+from tests.support.results import result as released
 
+_DIGEST = TaskDigest(b"d" * 32)
+_ENTRY = first_entry()
 _ONES = np.ones(3)
 _ESTIMATES: dict[str, Estimate] = {
     "means": Means(
@@ -42,22 +49,18 @@ _ESTIMATES: dict[str, Estimate] = {
 
 def _message(estimate: Estimate) -> analyzer_pb2.GetResultResponse:
     message = analyzer_pb2.GetResultResponse()
-    estimate_to_wire(estimate, message)
+    results.estimate_to_wire(estimate, message)
     return message
-
-
-def _fields(estimate: Estimate) -> dict[str, Any]:
-    return estimate_as_json(estimate)
 
 
 @pytest.mark.parametrize("name", _ESTIMATES)
 def test_an_estimate_of_every_kind_is_read_back_as_it_was_written(name: str) -> None:
     """Every field of it, and of its own kind."""
     written = _ESTIMATES[name]
-    found = estimate_from_wire(_message(written))
+    found = results.estimate_from_wire(_message(written))
 
     assert type(written) is type(found)
-    assert _fields(written) == _fields(found)
+    assert estimate_as_json(written) == estimate_as_json(found)
 
 
 def test_a_result_holds_one_estimate() -> None:
@@ -65,22 +68,22 @@ def test_a_result_holds_one_estimate() -> None:
     both = _message(_ESTIMATES["means"])
     both.bit_table.CopyFrom(_message(_ESTIMATES["bits"]).bit_table)
     with pytest.raises(WireError, match="holds 2 estimates"):
-        estimate_from_wire(both)
+        results.estimate_from_wire(both)
     with pytest.raises(WireError, match="holds 0 estimates"):
-        estimate_from_wire(analyzer_pb2.GetResultResponse())
+        results.estimate_from_wire(analyzer_pb2.GetResultResponse())
 
 
 @pytest.mark.parametrize(
     ("name", "field", "value", "rule"),
     [
-        ("means", "means.means", [float("nan")] * 3, "a mean is nan"),
-        ("means", "means.standard_errors", [-1.0] * 3, "a standard error is -1.0"),
+        ("means", "means.means", [float("nan")] * 3, "means holds nan"),
+        ("means", "means.standard_errors", [-1.0] * 3, "standard_errors holds -1.0"),
         ("means", "means.shrunk", [0.0], "different lengths"),
-        ("pairs", "key_values.means_with_fakes", [float("inf")] * 3, "a mean is inf"),
+        ("pairs", "key_values.means_with_fakes", [float("inf")] * 3, "fakes holds inf"),
         ("pairs", "key_values.errors_with_fakes", [1.0], "different lengths"),
         ("pairs", "key_values.reports", [1], "different lengths"),
         ("pairs", "key_values.reports", [2**40] * 3, "a count is"),
-        ("pairs", "key_values.owners.means", [float("inf")] * 3, "a mean is inf"),
+        ("pairs", "key_values.owners.means", [float("inf")] * 3, "means holds inf"),
         ("pairs", "key_values.owners.frequency_errors", [1.0], "different lengths"),
         ("bits", "bit_table.bit_counts", [6, 0, 3, 0, 0, 0], "more reports than its cohort has"),
         ("bits", "bit_table.bit_counts", [5, 0, 3], "3 counts of bits for 2 cohorts"),
@@ -98,4 +101,143 @@ def test_an_estimate_that_cannot_be_is_refused(
     sub.ClearField(part)
     getattr(sub, part).extend(value)
     with pytest.raises(WireError, match=rule):
-        estimate_from_wire(message)
+        results.estimate_from_wire(message)
+
+
+def test_a_result_survives_the_wire_and_the_file() -> None:
+    """Infinite epsilon included."""
+    result = released(_DIGEST)
+    again = results.result_from_bytes(results.result_to_bytes(result))
+
+    assert result.local_epsilon == again.local_epsilon
+    assert result.guarantees == again.guarantees
+    assert result.refused == again.refused
+    np.testing.assert_array_equal(result.histogram.frequencies, again.histogram.frequencies)
+    np.testing.assert_array_equal(result.histogram.refined, again.histogram.refined)
+
+
+def test_a_kept_result_that_was_damaged_is_a_foreseen_error() -> None:
+    """Protobuf's own refusal does not come through."""
+    with pytest.raises(WireError, match="what is kept of this task is no result"):
+        results.result_from_bytes(b"\xff\xff\xff")
+
+
+@pytest.mark.parametrize(
+    ("field", "figures"),
+    [
+        ("frequencies", (math.nan, math.inf, -math.inf, 1.1e30, -1.1e30)),
+        ("standard_errors", (math.nan, math.inf, -0.1, 1.1e30)),
+        ("refined", (math.nan, math.inf, -0.1, 1.1)),
+    ],
+)
+def test_a_result_s_lists_hold_figures_that_can_be(field: str, figures: tuple[float, ...]) -> None:
+    """No JSON could be written of others, no page drawn, and no share is infinite."""
+    for figure in figures:
+        message = results.result_to_wire(released(_DIGEST))
+        getattr(message, field)[0] = figure
+        with pytest.raises(WireError, match=re.escape(f"{field} holds {figure}; each must lie")):
+            results.result_from_wire(message)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "said"),
+    [
+        ("mse_theory", math.nan, "mse_theory is nan; it must lie between 0 and"),
+        ("mse_theory", -1e-9, "mse_theory is -1e-09"),
+        ("mse_theory", math.inf, "mse_theory is inf"),
+        ("local_epsilon", math.nan, "local_epsilon is nan"),
+        ("local_epsilon", -1.0, "local_epsilon is -1.0; it must lie between 0 and inf"),
+        ("open_seconds", -1.0, "open_seconds is -1.0"),
+        ("estimate_seconds", math.inf, "estimate_seconds is inf"),
+        ("n_users", 10**9 + 1, "n_users is 1000000001; it may be at most 1000000000"),
+        ("mechanism", "{buckets.__class__}", "the mechanism must be one of grr, warner"),
+        ("protocol", "od-hp\n", "the protocol must be one of"),
+    ],
+)
+def test_a_result_s_fields_are_what_they_can_be(field: str, wrong: object, said: str) -> None:
+    """An analyzer may be anybody's."""
+    message = results.result_to_wire(released(_DIGEST))
+    setattr(message, field, wrong)
+
+    with pytest.raises(WireError, match=said):
+        results.result_from_wire(message)
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "said"),
+    [
+        ("epsilon", math.nan, "epsilon is nan; it must lie between 0 and inf"),
+        ("epsilon", -0.1, "epsilon is -0.1"),
+        ("delta", math.nan, "delta is nan; it must lie between 0 and 1"),
+        ("delta", -1e-9, "delta is -1e-09"),
+        ("delta", 1.5, "delta is 1.5"),
+        ("coalition", "nobody", "none of the 1 guarantees of a result is against the analyzer"),
+        ("coalition", "network", "none of the 1 guarantees"),
+    ],
+)
+def test_a_guarantee_is_one_that_can_hold(field: str, wrong: object, said: str) -> None:
+    """And one is against the analyzer: it is what a task claims, or beside it."""
+    message = results.result_to_wire(released(_DIGEST))
+    setattr(message.guarantees[0], field, wrong)
+
+    with pytest.raises(WireError, match=said):
+        results.result_from_wire(message)
+
+
+def test_every_coalition_is_one_that_is_known() -> None:
+    """Also beside one against the analyzer."""
+    message = results.result_to_wire(released(_DIGEST))
+    message.guarantees.add(coalition="nobody")
+
+    with pytest.raises(WireError, match="a coalition must be one of analyzer, analyzer\\+users"):
+        results.result_from_wire(message)
+
+
+def test_a_result_is_of_something() -> None:
+    """Pages and tables divide by the number of values."""
+    message = results.result_to_wire(released(_DIGEST))
+    for field in ("frequencies", "standard_errors", "refined"):
+        message.ClearField(field)
+
+    with pytest.raises(WireError, match="a result holds 0 estimates; it must hold 1"):
+        results.result_from_wire(message)
+
+
+def test_entries_are_read_back_as_they_were_written() -> None:
+    """Every field, so that their hashes still fit."""
+    written = results.ledger_to_wire([_ENTRY]).SerializeToString()
+    [again] = results.ledger_from_wire(analyzer_pb2.GetLedgerResponse.FromString(written))
+
+    assert _ENTRY == again
+    assert again.expected_hash() == again.entry_hash
+
+
+def test_an_answer_has_a_limit() -> None:
+    """10,001 entries are one too many; so is a number that no entry can have."""
+    with pytest.raises(WireError, match="10001 ledger entries"):
+        results.ledger_from_wire(results.ledger_to_wire([_ENTRY] * 10_001))
+    with pytest.raises(WireError, match="after is"):
+        results.after_from_wire(analyzer_pb2.GetLedgerRequest(after=2**63))
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("epsilon", -math.inf),
+        ("epsilon", -5.0),
+        ("delta", -1.0),
+        ("delta", 1.5),
+        ("delta", math.inf),
+        ("composed_epsilon", -7.0),
+        ("composed_epsilon", math.nan),
+    ],
+)
+def test_an_entry_that_costs_less_than_nothing_at_all_is_malformed(
+    name: str, figure: float
+) -> None:
+    """Refused before the chain is walked, as is a delta above 1."""
+    message = results.ledger_to_wire([_ENTRY])
+    setattr(message.entries[0], name, figure)
+
+    with pytest.raises(WireError, match=rf"entry 1: {name} is "):
+        results.ledger_from_wire(message)

@@ -7,7 +7,7 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from common.errors import KeyFormatError, PeerRefusalError, SettingsError, ShuffleDpError
+from common.errors import PeerRefusalError, SettingsError, ShuffleDpError, WireError
 from common.runtime.rpc import open_channel
 from common.task_digest import TaskDigest
 from deploy.cli import app
@@ -66,14 +66,14 @@ def test_who_waits_for_a_proof_is_told_what_sets_the_pace() -> None:
 @pytest.mark.parametrize("text", ["5b1f", "5B1", "a" * 63])
 def test_a_digest_s_beginning_is_answered_with_the_command_that_prints_it(text: str) -> None:
     """It is enough for other commands."""
-    with pytest.raises(KeyFormatError, match=f"`shuffledp task show {text}` prints it whole"):
+    with pytest.raises(WireError, match=f"`shuffledp task show {text}` prints it whole"):
         task_digest(text)
 
 
 @pytest.mark.parametrize("text", ["", "x" * 64, "a" * 66, "$(x)", "a b"])
 def test_what_begins_no_digest_names_no_command(text: str) -> None:
     """Nor is it repeated."""
-    with pytest.raises(KeyFormatError, match=r"64( hexadecimal digits)?$"):
+    with pytest.raises(WireError, match=r"64( hexadecimal digits)?$"):
         task_digest(text)
 
 

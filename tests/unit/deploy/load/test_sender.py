@@ -9,8 +9,8 @@ from common.crypto.hpke import envelope_context
 from common.crypto.tokens import TokenIssuer
 from common.errors import (
     PeerRefusalError,
+    ProofError,
     ShuffleDpError,
-    SignatureError,
     UnknownKeyError,
 )
 from common.messages.submission import Outcome
@@ -75,7 +75,7 @@ async def test_each_refusal_is_taken_for_what_the_shuffler_counts(shuffler: Shuf
     "error",
     [
         UnknownKeyError("the task's shuffler_key, 00, is none of this party's keys"),
-        SignatureError("the analyzer gave another task than the one that was asked for"),
+        ProofError("the analyzer gave another task than the one that was asked for"),
     ],
 )
 def test_a_refusal_of_another_kind_is_taken_for_none_of_them(error: ShuffleDpError) -> None:

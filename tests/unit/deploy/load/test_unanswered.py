@@ -1,5 +1,6 @@
 """Runs in which nobody answers: what they say of it, and how they end."""
 
+import asyncio
 import io
 import re
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from common.errors import PeerError
-from common.runtime.metrics_endpoint import MetricsEndpoint
+from common.runtime.metrics import Metrics, MetricsServer
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
@@ -21,7 +22,6 @@ from deploy.load.sender import Destination, Tally
 from deploy.load.target import Target
 from deploy.load.usage import GENERATOR, Usage, remote_source
 from deploy.load.users import SealedUsers, seal
-from tests.support.clocks import ManualClock
 from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"
@@ -124,22 +124,19 @@ async def test_a_run_whose_result_does_not_come_prints_the_rest_and_fails(
 
 
 async def test_a_page_of_metrics_that_never_comes_is_told() -> None:
-    """Of two services one is asked at another path; the other's page comes, and is not told."""
+    """Of two services one has none; the other's page comes, and is not told."""
     prepared = _prepared(2)
 
-    async def page() -> bytes:
-        return b"shuffledp_process_cpu_seconds_total 1\nshuffledp_process_resident_memory_bytes 2\n"
-
-    endpoint = await MetricsEndpoint.start("127.0.0.1:0", page, ManualClock().elapsed)
+    server = MetricsServer("127.0.0.1:0", Metrics("shuffler"))
     pages = [
-        f"shuffler=http://{endpoint.address}/metrics",
-        f"analyzer=http://{endpoint.address}/other",
+        f"shuffler=http://{server.address}/metrics",
+        f"analyzer=http://{_NOWHERE}/metrics",
     ]
     target = replace(
         _target(prepared), sources=(remote_source(pages),), metered=("shuffler", "analyzer")
     )
     finished = await run(LoadPlan(patience=0.0), target, prepared, Silent())
-    await endpoint.stop()
+    await asyncio.to_thread(server.stop)
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
     [note] = finished.notes

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from common.errors import SettingsError
-from common.runtime.metrics_endpoint import MetricsEndpoint
+from common.runtime.metrics import Metrics, MetricsServer
 from deploy.load.usage import Meter, Sample, Usage, local_source, remote_source, sample_from
-from tests.support.clocks import ManualClock
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
 # TYPE shuffledp_process_cpu_seconds_total counter
@@ -121,13 +120,12 @@ async def test_pages_are_read_where_they_are(served: str) -> None:
 
 async def test_a_services_own_endpoint_is_read() -> None:
     """At the path alone: with anything behind it that page is not found."""
-
-    async def page() -> bytes:
-        return _PAGE
-
-    endpoint = await MetricsEndpoint.start("127.0.0.1:0", page, ManualClock().elapsed)
+    metrics = Metrics("shuffler")
+    metrics.advance_to("shuffledp_process_cpu_seconds_total", 12.5)
+    metrics.set("shuffledp_process_resident_memory_bytes", 3_000_000)
+    server = MetricsServer("127.0.0.1:0", metrics)
     async with asyncio.timeout(10):
-        sampled = await remote_source([f"shuffler=http://{endpoint.address}/metrics"])()
-    await endpoint.stop()
+        sampled = await remote_source([f"shuffler=http://{server.address}/metrics"])()
+    await asyncio.to_thread(server.stop)
 
     assert {"shuffler": _READ} == sampled

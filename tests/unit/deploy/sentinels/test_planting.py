@@ -14,9 +14,8 @@ from common.errors import (
     BatchStateError,
     PeerError,
     PeerRefusalError,
-    ReceiptError,
+    ProofError,
     SettingsError,
-    SignatureError,
 )
 from common.task_digest import TaskDigest
 from deploy.sentinels.journal import SentinelState
@@ -192,7 +191,7 @@ async def test_a_task_that_is_not_by_the_pinned_analyzer_gets_no_sentinels(
 ) -> None:
     """As a device refuses it; nothing is written or sent."""
     stranger = SigningIdentity.generate().public_identity()
-    with pytest.raises(SignatureError, match="not by the analyzer identity pinned here"):
+    with pytest.raises(ProofError, match="not by the analyzer identity pinned here"):
         await operation.plant(analyzer_identity=stranger)
     assert not operation.kept.exists()
     planting = await operation.plant(analyzer_identity=_CASE.identity.public_identity())
@@ -205,13 +204,13 @@ async def test_another_task_than_the_one_asked_for_gets_no_sentinels(
 ) -> None:
     """Whether or not somebody is pinned."""
     operation.shuffler = MemoryShuffler(published().signed)
-    with pytest.raises(SignatureError, match="the shuffler gave another task"):
+    with pytest.raises(ProofError, match="the shuffler gave another task"):
         await operation.plant()
 
 
 async def test_a_receipt_that_does_not_verify_acknowledges_nothing(operation: Operation) -> None:
     """Planting stops at the first; with the right identity it goes on."""
-    with pytest.raises(ReceiptError, match="no more sentinels are sent"):
+    with pytest.raises(PeerError, match="no more sentinels are sent"):
         await operation.plant(shuffler_identity=SigningIdentity.generate().public_identity())
     sent, confirmed = len(operation.submitted), sum(operation.registered.values())
     right = operation.shuffler.identity.public_identity()

@@ -78,7 +78,7 @@ async def _ledger(core: AnalyzerCore) -> list[LedgerEntry]:
 
 async def _measured(core: AnalyzerCore) -> float:
     await core.releases.measure_budgets()
-    page = (await core.vitals.metrics.page()).decode()
+    page = core.process_metrics.metrics.page().decode()
     return series_in(page)["shuffledp_budget_spent_ratio", ()]
 
 

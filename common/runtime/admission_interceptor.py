@@ -1,8 +1,8 @@
-"""Places for calls: bounded memory whatever clients do, and a share that no connection exceeds.
+"""
+Admission of calls: bounded memory whatever clients do, and a share that no connection exceeds.
 
-Connections are told apart by gRPC's name for the other end. It is held while a call of theirs is
-under way, and written nowhere. On a Unix socket all have one name: there nobody has a share, all
-places are open to whoever may open the socket's file.
+Connections are told apart by gRPC's name for the peer, kept only while it has a call under way. On
+a Unix socket all peers have one name, and none has a share.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from common.errors import (
     DeadlineError,
     OverloadError,
     ShareError,
-    SideCallError,
     WireError,
 )
 from common.runtime.access import (
@@ -35,12 +34,12 @@ from common.runtime.access import (
 
 
 def is_one_connection(peer: str) -> bool:
-    """Say whether gRPC's name for the other end is one connection's alone."""
+    """Return whether gRPC's name for a peer is one connection's alone."""
     return not peer.startswith("unix:")
 
 
-class Places:
-    """Calls under way, by kind and by connection."""
+class ConcurrencyLimits:
+    """Limits on concurrent calls, by kind and by connection."""
 
     def __init__(self) -> None:
         self._taken: Counter[CallKind] = Counter()
@@ -52,12 +51,12 @@ class Places:
         Hold a place for as long as the block runs.
 
         Raises:
-            OverloadError: There is none at the moment; SideCallError if nobody's answer depends on
-                it; ShareError if there is one, but not for this connection.
+            OverloadError: There is none at the moment.
+            ShareError: There is none for this connection, or for a kind that is set aside.
         """
         limits = kind.value
         if self._taken[kind] >= limits.places:
-            error = SideCallError if limits.aside else OverloadError
+            error = ShareError if limits.aside else OverloadError
             raise error(
                 f"{limits.places} calls of this kind are under way, and no more at once: try later"
             )
@@ -78,8 +77,8 @@ class Places:
                 del self._shares[share]
 
 
-class Line:
-    """Lets a few work at a time, the others wait: first come, first served, by connection."""
+class Queue:
+    """Lets a few calls work at a time; the others wait, first come, first served."""
 
     def __init__(self, places: int, share: int) -> None:
         self._places = asyncio.Semaphore(places)
@@ -90,11 +89,11 @@ class Line:
     @asynccontextmanager
     async def turn(self, peer: str, seconds: float) -> AsyncGenerator[None]:
         """
-        Wait for a turn, for so many seconds at most, and hold it for as long as the block runs.
+        Wait for a turn, and hold it for as long as the block runs.
 
         Raises:
-            OverloadError: None came; ShareError if this connection's own calls are what it was
-                waiting for.
+            OverloadError: None came in time.
+            ShareError: This connection's own calls had all of its turns.
         """
         async with AsyncExitStack() as held:
             error: type[OverloadError] = OverloadError
@@ -114,7 +113,7 @@ class Line:
 
     @asynccontextmanager
     async def _own(self, peer: str) -> AsyncGenerator[None]:
-        """Wait for one of a connection's own turns, and hold it."""
+        """Wait for one of a connection's own turns."""
         self._present[peer] += 1
         try:
             async with self._shares.setdefault(peer, asyncio.Semaphore(self._share)):
@@ -132,22 +131,22 @@ _CAME: Final = "the request did not come whole"
 _OVER: Final = "the call was not over"
 
 
-class GateInterceptor(grpc.aio.ServerInterceptor):
-    """Lets calls in, by the table of calls. Stands behind what turns errors into statuses."""
+class AdmissionInterceptor(grpc.aio.ServerInterceptor):
+    """Admits calls by the table of calls (`access.py`). Stands behind the ErrorInterceptor."""
 
     def __init__(self, *, certificates: bool, token: OperatorToken | None) -> None:
         """
-        Make the gate of one server.
+        Admit calls to one server.
 
         Args:
-            certificates: Everybody who connects has shown a certificate.
+            certificates: Every caller has shown a certificate.
             token: The operator's, if the service has one.
         """
         self._certificates = certificates
         self._token = token
-        self._places = Places()
-        self._lines = {
-            kind: Line(kind.value.turns, kind.value.turns_share)
+        self._limits = ConcurrencyLimits()
+        self._queues = {
+            kind: Queue(kind.value.turns, kind.value.turns_share)
             for kind in CallKind
             if kind.value.turns
         }
@@ -156,10 +155,10 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:  # noqa: ANN401  # gRPC's own types vary
         """
-        Put the gate before a method. Beyond it stand messages, on this side their bytes.
+        Wrap a method: bytes on this side, messages beyond.
 
-        There is none for a stream of answers, which would hold its place for as long as the caller
-        likes, but the one conversation, which is ended. Health checks are asked one at a time.
+        A stream of answers is refused, since it would hold its place for as long as the caller
+        likes; except for reflection, which ends in time.
         """
         handler = await continuation(handler_call_details)
         call = CALLS.get(handler_call_details.method)
@@ -170,14 +169,14 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         return grpc.stream_unary_rpc_method_handler(
-            self._refused() if call is None else self._gated(handler, call)
+            self._refused() if call is None else self._admitted(handler, call)
         )
 
-    def _gated(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
+    def _admitted(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
         parse, serialize = handler.request_deserializer, handler.response_serializer
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401
-            held = self._let_in(call, context)
+            held = self._admit(call, context)
             peer = context.peer()
             async with _within(call.kind.value.seconds, _OVER), AsyncExitStack() as turn:
                 if handler.request_streaming:
@@ -194,18 +193,18 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
 
         return behaviour
 
-    def _let_in(self, call: Call, context: Any) -> AsyncExitStack:  # noqa: ANN401
-        """Check who calls, and take a place; it is given back when gRPC is done with the call."""
+    def _admit(self, call: Call, context: Any) -> AsyncExitStack:  # noqa: ANN401
+        """Check the caller, and hold a place until gRPC is done with the call."""
         names = names_in(context.auth_context()) if self._certificates else None
         check_caller(call.caller, names, bearer_token(context.invocation_metadata()), self._token)
         held = AsyncExitStack()
-        held.enter_context(self._places.taken(call.kind, context.peer()))
+        held.enter_context(self._limits.taken(call.kind, context.peer()))
         # Not when the method returns: gRPC holds the answer until the caller has taken it.
         context.add_done_callback(lambda _: asyncio.ensure_future(held.aclose()))
         return held
 
     def _conversing(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
-        """Pass requests on one by one, each once the answer to the last has gone."""
+        """Pass requests on one by one, each after the answer to the last."""
         parse, serialize = handler.request_deserializer, handler.response_serializer
         limits = call.kind.value
 
@@ -223,7 +222,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
                 yield read_message(parse, raw)
 
         async def behaviour(requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: ANN401
-            held = self._let_in(call, context)
+            held = self._admit(call, context)
             try:
                 # Answers are written here and not yielded: gRPC would be cut off where it waits for
                 # a caller who takes none, and would never tell that caller of the end.
@@ -240,12 +239,13 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
         self, requests: AsyncIterator[bytes], kind: CallKind, peer: str, turn: AsyncExitStack
     ) -> bytes:
         """
-        Read a request in its turn, to the end, before it is parsed: a message can take 20 times
-        its bytes. The turn ends here, unless the request is long or the answer may be.
+        Read a request in its turn before it is parsed: a message can take 20 times its bytes.
+
+        The turn ends here, unless the request is long or the answer may be.
         """
         seconds = kind.value.read_seconds
-        if kind in self._lines:
-            await turn.enter_async_context(self._lines[kind].turn(peer, seconds))
+        if kind in self._queues:
+            await turn.enter_async_context(self._queues[kind].turn(peer, seconds))
         async with _within(seconds, _CAME):
             raw = await anext(requests, None)
             if raw is None:
@@ -265,12 +265,7 @@ class GateInterceptor(grpc.aio.ServerInterceptor):
 
 @asynccontextmanager
 async def _within(seconds: float, what: str) -> AsyncIterator[None]:
-    """
-    End a block that takes longer.
-
-    Raises:
-        DeadlineError: It did, and `what` was not so.
-    """
+    """End a block that takes longer, with DeadlineError."""
     try:
         async with asyncio.timeout(seconds) as limit:
             yield
@@ -288,12 +283,7 @@ async def _messages(
 
 
 def read_message(parse: Callable[[bytes], M], raw: bytes) -> M:
-    """
-    Read a message as it came.
-
-    Raises:
-        WireError: The bytes are none of this kind.
-    """
+    """Parse a message; raise WireError if the bytes are none of this kind."""
     try:
         return parse(raw)
     except DecodeError as error:

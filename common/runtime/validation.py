@@ -1,0 +1,126 @@
+"""Strict checks of files and environments that people write; errors never quote them."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
+
+from common.errors import ShuffleDpError
+
+STRICT: Final = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+"""No value is converted to another type, no key is ignored, and no error repeats a value."""
+
+_MAX_KEY_PARTS: Final = 32
+"""Of a dotted key: tomllib's memory grows with the square of them, and no key has three."""
+_LONG_KEY: Final = re.compile(
+    rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{_MAX_KEY_PARTS},}}"""
+)
+_PLACE: Final = re.compile(r"\(at line \d+, column \d+\)|\(at end of document\)")
+_MAX_INTEGER: Final = 2**63
+"""TOML's own bound; pydantic would read a whole number of 400 digits as infinity."""
+_WRONG_KEYS: Final = {
+    "unknown": {"extra_forbidden", "unexpected_keyword_argument"},
+    "missing": {"missing"},
+}
+
+T = TypeVar("T")
+
+
+def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> dict[str, Any]:
+    """
+    Read a TOML file's keys.
+
+    Args:
+        path: The file.
+        refusal: The class of errors.
+        most_bytes: Longer files are refused unread.
+
+    Raises:
+        refusal: The file cannot be read, is too long, or is not TOML.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(most_bytes + 1)
+    except OSError as error:
+        raise refusal(f"{path} cannot be read: {error.strerror}") from error
+    if len(raw) > most_bytes:
+        raise refusal(f"{path} is too long; at most {most_bytes} bytes are read")
+    try:
+        text = raw.decode("utf-8").replace("\r\n", "\n")
+        if _LONG_KEY.search(text):
+            raise refusal(f"a key of {path} has too many parts; at most {_MAX_KEY_PARTS} are read")
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: numbers of thousands of digits too
+        place = _PLACE.search(str(error))  # and no more of it: it may quote the file
+        raise refusal(f"{path} is not TOML{' ' + place[0] if place else ''}") from error
+
+
+def validated(
+    kind: type[T], fields: Mapping[str, Any], refusal: type[ShuffleDpError], noun: str
+) -> T:
+    """
+    Make a value of a class from the keys of a file.
+
+    The keys are read by JSON's rules, where a list is a tuple, and a table is a dataclass.
+
+    Args:
+        kind: A dataclass with the configuration STRICT; tables are dataclasses.
+        fields: The keys.
+        refusal: The class of errors.
+        noun: The word for a key in errors, such as "setting".
+
+    Raises:
+        refusal: A key is unknown, missing, of the wrong type, or breaks a rule. Names the key and
+            the rule, never the value: it may be a secret.
+    """
+    try:
+        for name, value in fields.items():
+            if _too_large(value):
+                raise refusal(f"{name} must be within 64 bits")
+        return TypeAdapter(kind).validate_json(to_json(fields, inf_nan_mode="constants"))
+    except ValidationError as error:
+        raise refusal(_sentence(error.errors(include_input=False), noun)) from None
+    except (PydanticSerializationError, RecursionError):
+        raise refusal(f"a {noun} holds what is no text, or too many lists in lists") from None
+
+
+def from_text(name: str, text: str, kind: Any, refusal: type[ShuffleDpError]) -> Any:  # noqa: ANN401  # any type of a field
+    """
+    Read a field's value from text, as the environment holds it.
+
+    Raises:
+        refusal: It is not of the field's type.
+    """
+    try:
+        return TypeAdapter(kind).validate_strings(text)
+    except ValidationError as error:
+        raise refusal(f"{name} {_rule(error.errors()[0]['msg'])}") from None
+
+
+def _too_large(value: object) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_too_large, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and abs(value) >= _MAX_INTEGER
+
+
+def _sentence(errors: list[ErrorDetails], noun: str) -> str:
+    """Name all unknown keys, or all missing ones, or the first rule that was broken."""
+    for word, kinds in _WRONG_KEYS.items():
+        wrong = sorted(_name(error) for error in errors if error["type"] in kinds)
+        if wrong:
+            return f"{word} {noun}: {', '.join(wrong)}"
+    return f"{_name(errors[0])} {_rule(errors[0]['msg'])}"
+
+
+def _name(error: ErrorDetails) -> str:
+    return ".".join(map(str, error["loc"]))
+
+
+def _rule(message: str) -> str:
+    """Turn pydantic's "Input should …" into the end of a sentence."""
+    said = re.sub(r"^\w+ should", "must", message)
+    return said.replace("an object", "a table").removeprefix("Value error, ")

@@ -1,0 +1,168 @@
+"""People's values, their submissions, and the answers: protocol buffers to values and back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+from common.crypto.signing import SIGNATURE_BYTES
+from common.crypto.tokens import TOKEN_BYTES
+from common.errors import ValueRangeError, WireError
+from common.messages.submission import Outcome
+from common.messages.value import Value, kind_of
+from common.protocols import Kind
+from common.task.specs import MAX_DIMENSIONS, MAX_KEYS
+from common.task.task import MAX_ENVELOPE_BYTES
+from common.task.text import MOST_CHARACTERS
+from common.task_digest import TaskDigest
+from common.wire.fields import Codec, EnumCodec, at_most, digest_from_wire, exactly, short
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+
+MAX_BULK_ENVELOPES: Final = 2_000
+MAX_PERSON_CHARACTERS: Final = 128
+_NOT_HELD: Final[Mapping[Kind, str]] = {
+    "categorical": "an item must be at least 0 and below 2^64",
+    "string": "a text must be valid Unicode",
+    "mean": "a value must be a number",
+    "vector": "a value must hold numbers",
+    "key-value": "a key must be at least 0 and below 2^32",
+}
+"""Why no call carries a value."""
+_OUTCOMES: Final = EnumCodec(
+    "outcome", Outcome, shuffler_pb2.SubmissionOutcome.DESCRIPTOR, "SUBMISSION_OUTCOME_"
+)
+
+
+# --- from a device to the shuffler ---------------------------------------------------------------
+
+
+def envelope_from_wire(message: shuffler_pb2.SubmitRequest) -> tuple[TaskDigest, bytes, bytes]:
+    """Read one submission: task, envelope, and the user's token, empty if none came."""
+    envelope = at_most("envelope", message.envelope, MAX_ENVELOPE_BYTES)
+    return digest_from_wire(message.task_digest), envelope, _token(message.token)
+
+
+def envelopes_from_wire(
+    message: shuffler_pb2.SubmitBulkRequest,
+) -> tuple[TaskDigest, Sequence[bytes], Sequence[bytes]]:
+    """Read many submissions: task, envelopes, and no tokens or one each. Run by the shuffler."""
+    count, tokens = len(message.envelopes), message.tokens
+    if count > MAX_BULK_ENVELOPES:
+        raise WireError(f"{count} envelopes in one call; at most {MAX_BULK_ENVELOPES} are read")
+    envelopes = list(message.envelopes)  # each look into the message makes new objects
+    at_most("envelope", max(envelopes, key=len, default=b""), MAX_ENVELOPE_BYTES)
+    if tokens and len(tokens) != len(envelopes):
+        raise WireError(f"{len(tokens)} tokens for {len(envelopes)} envelopes; give none, or each")
+    return digest_from_wire(message.task_digest), envelopes, [_token(one) for one in tokens]
+
+
+def _token(field: bytes) -> bytes:
+    return exactly("token", field, TOKEN_BYTES) if field else b""
+
+
+def outcomes_to_wire(
+    outcomes: Sequence[Outcome], receipt: bytes = b""
+) -> shuffler_pb2.SubmitBulkResponse:
+    """Write what became of each submission, and the receipt for all that are stored."""
+    return shuffler_pb2.SubmitBulkResponse(outcomes=map(_OUTCOMES.write, outcomes), receipt=receipt)
+
+
+def outcomes_from_wire(message: shuffler_pb2.SubmitBulkResponse) -> list[Outcome]:
+    """Read what became of each submission."""
+    return [_OUTCOMES.read("outcomes", number) for number in message.outcomes]
+
+
+def receipt_from_wire(message: shuffler_pb2.SubmitResponse) -> bytes:
+    """Read a receipt; empty where a shuffler gives none. Run by the user agent."""
+    return at_most("receipt", message.receipt, SIGNATURE_BYTES)
+
+
+# --- from a person to their device ---------------------------------------------------------------
+
+
+def contribution_to_wire(
+    digest: TaskDigest, value: Value, person: str
+) -> user_agent_pb2.ContributeRequest:
+    """
+    Write a person's answer.
+
+    Raises:
+        ValueRangeError: An item is negative or larger than any task's, or a key is.
+    """
+    request = user_agent_pb2.ContributeRequest(task_digest=digest, person=person)
+    try:
+        if isinstance(value, int):
+            request.value = value
+        elif isinstance(value, str):
+            request.text = value
+        elif isinstance(value, float):
+            request.number = value
+        elif isinstance(value, tuple):
+            request.numbers.CopyFrom(user_agent_pb2.Numbers(numbers=value))
+        else:
+            request.pairs.CopyFrom(user_agent_pb2.Pairs(pairs=value))
+    except ValueError:
+        # The library's own message repeats the value.
+        raise ValueRangeError(_NOT_HELD[kind_of(value)]) from None
+    return request
+
+
+def contribution_from_wire(
+    message: user_agent_pb2.ContributeRequest,
+) -> tuple[TaskDigest, Value, str]:
+    """
+    Read a person's answer: task, value, person. Run by the user agent.
+
+    A value that was forgotten is not item 0. How long it is, is not repeated.
+    """
+    return (
+        digest_from_wire(message.task_digest),
+        _value(message),
+        short("person", message.person, MAX_PERSON_CHARACTERS),
+    )
+
+
+def _value(message: user_agent_pb2.ContributeRequest) -> Value:
+    stated = message.WhichOneof("answer")
+    if stated is None:
+        raise WireError("the call holds 0 values; it must hold 1")
+    if stated == "value":
+        return message.value
+    if stated == "number":
+        return message.number
+    if stated == "text":
+        _check_length("characters", len(message.text), MOST_CHARACTERS)
+        return message.text
+    if stated == "numbers":
+        _check_length("numbers", len(message.numbers.numbers), MAX_DIMENSIONS)
+        return tuple(message.numbers.numbers)
+    if stated == "pairs":
+        _check_length("pairs", len(message.pairs.pairs), MAX_KEYS)
+        return dict(message.pairs.pairs)
+    assert_never(stated)
+
+
+def _check_length(of_what: str, length: int, most: int) -> None:
+    if length > most:
+        raise ValueRangeError(f"a value may have at most {most} {of_what}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRecord:
+    """What a device knows of an answer that it gave."""
+
+    state: str
+    inclusion: str
+    envelope_hash: bytes
+    receipt: bytes
+    receipt_verified: bool
+
+
+record_to_wire = Codec(AnswerRecord, user_agent_pb2.GetReceiptResponse).to_wire
+
+
+def record_question_from_wire(
+    message: user_agent_pb2.GetReceiptRequest,
+) -> tuple[TaskDigest, str]:
+    """Read whose answer to which task is asked about."""
+    person = short("person", message.person, MAX_PERSON_CHARACTERS)
+    return digest_from_wire(message.task_digest), person

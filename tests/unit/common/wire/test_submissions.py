@@ -1,0 +1,117 @@
+import pytest
+
+from common.errors import ShuffleDpError, ValueRangeError, WireError
+from common.messages.submission import Outcome
+from common.messages.value import Value, kind_of
+from common.task.text import MOST_CHARACTERS
+from common.task_digest import TaskDigest
+from common.wire.submissions import (
+    AnswerRecord,
+    contribution_from_wire,
+    contribution_to_wire,
+    envelope_from_wire,
+    envelopes_from_wire,
+    outcomes_from_wire,
+    outcomes_to_wire,
+    record_to_wire,
+)
+from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+
+_DIGEST = TaskDigest(b"d" * 32)
+
+
+def test_outcomes_and_records_are_written_field_by_field() -> None:
+    """Every outcome; a number that no outcome has is refused."""
+    record = AnswerRecord(
+        state="arrived",
+        inclusion="counted",
+        envelope_hash=bytes(32),
+        receipt=bytes(64),
+        receipt_verified=True,
+    )
+    message = record_to_wire(record)
+
+    assert list(Outcome) == outcomes_from_wire(outcomes_to_wire(list(Outcome)))
+    assert ("arrived", "counted") == (message.state, message.inclusion)
+    assert (bytes(32), bytes(64)) == (message.envelope_hash, message.receipt)
+    assert message.receipt_verified
+    with pytest.raises(WireError, match="outcome 6 is not one that this program knows"):
+        outcomes_from_wire(shuffler_pb2.SubmitBulkResponse.FromString(b"\x0a\x01\x06"))
+
+
+def test_a_bulk_call_has_a_limit() -> None:
+    """2,001 envelopes are one too many."""
+    request = shuffler_pb2.SubmitBulkRequest(task_digest=_DIGEST, envelopes=[b""] * 2001)
+
+    with pytest.raises(WireError, match="2001 envelopes"):
+        envelopes_from_wire(request)
+
+
+def test_tokens_come_with_each_envelope_or_with_none() -> None:
+    """80 bytes each; an empty one stands for a user who has none."""
+    envelopes, token = [b"one", b"two"], bytes(80)
+    for tokens, read in (([], []), ([token, b""], [token, b""])):
+        message = shuffler_pb2.SubmitBulkRequest(
+            task_digest=_DIGEST, envelopes=envelopes, tokens=tokens
+        )
+        assert (_DIGEST, envelopes, read) == envelopes_from_wire(message)
+    for wrong in ([token], [token] * 3, [token, token[:-1]]):
+        message = shuffler_pb2.SubmitBulkRequest(
+            task_digest=_DIGEST, envelopes=envelopes, tokens=wrong
+        )
+        with pytest.raises(WireError, match="token"):
+            envelopes_from_wire(message)
+    single = shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=b"e", token=token)
+    assert (_DIGEST, b"e", token) == envelope_from_wire(single)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (0, "categorical"),
+        (2**64 - 1, "categorical"),
+        ("", "string"),
+        ("Ohio", "string"),
+        (0.0, "mean"),
+        (-1e300, "mean"),
+        ((), "vector"),
+        ((1.0, -2.5), "vector"),
+        ({}, "key-value"),
+        ({7: 1.5, 0: -1.0}, "key-value"),
+    ],
+)
+def test_a_value_of_every_kind_is_read_back_as_it_was_written(value: Value, kind: str) -> None:
+    """Item 0, an empty text and no pairs are values too, each of its own kind."""
+    digest, found, person = contribution_from_wire(contribution_to_wire(_DIGEST, value, "Ada"))
+
+    assert (_DIGEST, value, "Ada") == (digest, found, person)
+    assert kind == kind_of(found)
+
+
+def test_a_call_without_a_value_is_refused() -> None:
+    """What was forgotten is not item 0."""
+    with pytest.raises(WireError, match="holds 0 values"):
+        contribution_from_wire(user_agent_pb2.ContributeRequest(task_digest=_DIGEST))
+
+
+@pytest.mark.parametrize(
+    ("value", "rule"),
+    [
+        ("s" * (MOST_CHARACTERS + 1), "at most 4096 characters"),
+        ((918273.5,) * 8193, "at most 8192 numbers"),
+        (dict.fromkeys(range(65_537), 918273.5), "at most 65536 pairs"),
+    ],
+)
+def test_a_value_that_no_task_has_room_for_is_refused_unseen(value: Value, rule: str) -> None:
+    """How long it is, is not repeated either."""
+    with pytest.raises(ShuffleDpError, match=rule) as caught:
+        contribution_from_wire(contribution_to_wire(_DIGEST, value, ""))
+    assert "918273" not in str(caught.value)
+    assert "sss" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, {-1: 1.0}, {2**32: 1.0}, "\ud800"])
+def test_what_no_field_holds_is_refused_before_it_is_sent(value: Value) -> None:
+    """By a sentence of its own: that of the library repeats the value."""
+    with pytest.raises(ValueRangeError, match=r"must be at least 0 and below 2|valid Unicode"):
+        contribution_to_wire(_DIGEST, value, "")

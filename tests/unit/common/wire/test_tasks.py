@@ -1,0 +1,100 @@
+import math
+
+import pytest
+
+from common.crypto.signing import SignedTask
+from common.errors import WireError
+from common.messages.task_summary import TaskState, TaskSummary
+from common.task.draft import TaskDraft
+from common.task.dummy_spec import DummySpec
+from common.task.shuffler_spec import ShufflerSpec
+from common.task_digest import TaskDigest
+from common.wire import fields, tasks
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields
+from tests.support.tasks import draft
+
+_SIGNED = SignedTask(task_bytes=b"task", signature=bytes(64))
+_HYBRID = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_a_digest_has_32_bytes(length: int) -> None:
+    """The message names the field, its length and the rule."""
+    with pytest.raises(WireError, match=f"task_digest has {length} bytes; it must have 32"):
+        fields.digest_from_wire(bytes(length))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        draft(labels=("a", "b"), domain_size=2, dummies_per_user=1.3),
+        draft(local_epsilon=math.inf),
+        draft(bytes(1216), suite=_HYBRID),
+        draft(population="staff", budget_epsilon=3.0, budget_delta=1e-5),
+        draft(
+            dummies=DummySpec(
+                law="negative-binomial", per_user=1, trials=8, extra_weight=2**30, most=90
+            ),
+            shuffler=ShufflerSpec(
+                law="geometric", keep_weight=2**31, peak=3, left_weight=5, right_weight=7, most=20
+            ),
+        ),
+        *(draft(**kind_draft_fields(name)) for name in OF_OTHER_KINDS),
+    ],
+    ids=lambda asked: asked.protocol,
+)
+def test_a_draft_is_read_back_as_it_was_written(asked: TaskDraft) -> None:
+    """Absent tables and budgets stay absent; lists are tuples."""
+    assert asked == tasks.draft_from_wire(tasks.draft_to_wire(asked))
+
+
+def test_a_published_task_and_its_state_are_read_back() -> None:
+    """The bytes as they came; every state."""
+    summaries = [
+        TaskSummary(
+            task_digest=TaskDigest(bytes([number]) * 32),
+            state=state,
+            protocol="od-hp",
+            domain_size=9,
+            population="staff",
+            n_min=3,
+            target_size=4,
+            deadline=5,
+            n_users=6,
+            failure="none",
+        )
+        for number, state in enumerate(TaskState)
+    ]
+
+    assert _SIGNED == tasks.signed_task_from_wire(tasks.signed_task_to_wire(_SIGNED))
+    assert summaries == tasks.summaries_from_wire(tasks.summaries_to_wire(summaries))
+    assert (_SIGNED, summaries[2]) == tasks.description_from_wire(
+        tasks.description_to_wire(_SIGNED, summaries[2])
+    )
+    with pytest.raises(WireError, match="must come in ascending order"):
+        tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[::-1]))
+    with pytest.raises(WireError, match="51 tasks in one answer; at most 50"):
+        tasks.summaries_from_wire(tasks.summaries_to_wire(summaries[:1] * 51))
+
+
+@pytest.mark.parametrize("dummies", [-0.5, math.nan, math.inf, 2.0**20 + 1])
+def test_a_draft_has_a_sensible_number_of_dummies(dummies: float) -> None:
+    """A double may be anything; the field is named."""
+    message = tasks.draft_to_wire(draft(dummies_per_user=dummies))
+
+    with pytest.raises(WireError, match="dummies_per_user is"):
+        tasks.draft_from_wire(message)
+
+
+def test_a_draft_without_a_suite_has_the_default_one() -> None:
+    """As operators of earlier versions send it; a suite that there is not is refused by name."""
+    message = tasks.draft_to_wire(draft())
+    message.suite = ""
+    assert draft() == tasks.draft_from_wire(message)
+
+    message.suite = "rot13"
+    with pytest.raises(WireError, match="the suite must be one of x25519"):
+        tasks.draft_from_wire(message)
+    message.suite = "mlkem768x25519-hkdf-sha256-chacha20poly1305"
+    with pytest.raises(WireError, match="shuffler_key has 32 bytes; it must have 1216"):
+        tasks.draft_from_wire(message)
