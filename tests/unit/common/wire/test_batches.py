@@ -53,7 +53,9 @@ def test_every_value_is_read_back_as_it_was_written() -> None:
         assert asked == draft_wire.draft_from_wire(draft_wire.draft_to_wire(asked))
     hybrid = draft(bytes(1216), suite="mlkem768x25519-hkdf-sha256-chacha20poly1305")
     assert hybrid == draft_wire.draft_from_wire(draft_wire.draft_to_wire(hybrid))
-    budgeted = draft(population="staff", budget_epsilon=3.0, budget_delta=1e-5)
+    budgeted = draft(
+        population="staff", budget_epsilon=3.0, budget_delta=1e-5, assumed_honest_fraction=0.7
+    )
     assert budgeted == draft_wire.draft_from_wire(draft_wire.draft_to_wire(budgeted))
     assert list(Outcome) == wire.outcomes_from_wire(wire.outcomes_to_wire(list(Outcome)))
     assert b"chunk" == wire.chunk_from_wire(wire.chunk_to_wire(b"chunk"))
