@@ -1,6 +1,7 @@
 """One small example of every mechanism, and a generator that says what it is told."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -68,3 +69,19 @@ class Scripted(np.random.Generator):
         assert (low <= draw).all()
         assert (draw < high).all()
         return draw.astype(asked["dtype"])
+
+
+class RowByRow(np.random.Generator):
+    """A generator that draws for each row from a stream of its own, however many rows there are."""
+
+    def __init__(self, rows: Sequence[int]) -> None:
+        super().__init__(np.random.PCG64(0))
+        self._streams = [np.random.default_rng(row) for row in rows]
+
+    def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
+        """Draw for each row apart."""
+        rows, *rest = np.atleast_1d(asked.pop("size")).tolist()
+        assert len(self._streams) == rows
+        return np.stack(
+            [stream.integers(low, high, size=tuple(rest), **asked) for stream in self._streams]
+        )

@@ -1,11 +1,17 @@
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analyzer.storage.ledger import Charge
+from common.accounting.composition import composed_epsilon
+from common.accounting.guarantees import Terms, claimed_guarantee, claimed_release
+from common.crypto.merkle import leaf
 from common.errors import BudgetError, TaskError, UnusableBatchError
 from common.messages.batch import BatchId
+from common.task.dummy_spec import DummySpec
 from common.task.task import Task
 from tests.support.analyzer_core import AnalyzerCore, chunks_of
 
@@ -194,3 +200,72 @@ async def test_where_no_composition_is_certified_the_local_epsilons_count(
 
     assert 2 == len(composed)
     assert composed[0] < composed[1] <= 4.0
+
+
+async def test_every_earlier_release_counts(core: AnalyzerCore) -> None:
+    """A population that is asked ten times: each release is charged what all so far cost."""
+    task = Task.from_bytes((await _publish(core, budget_epsilon=19.0)).task_bytes)
+    release = claimed_release(task, _USERS, 0)
+    for number in range(1, 11):
+        await core.release(_USERS, await _publish(core, budget_epsilon=19.0))
+        [*_, last] = await core.store.ledger(0)
+
+        together = composed_epsilon([release] * number, task.budget_delta)
+        assert min(number * task.local_epsilon, together) == last.composed_epsilon
+
+
+async def test_an_earlier_budget_holds_at_its_own_delta(core: AnalyzerCore) -> None:
+    """At the later task's larger δ the same releases would cost less, and pass."""
+    task = Task.from_bytes((await _publish(core, delta=0.01)).task_bytes)
+    release = claimed_release(task, _USERS, 0)
+    alone, both = (composed_epsilon([release] * releases, 0.01) for releases in (1, 2))
+    budget = (alone + both) / 2
+    assert composed_epsilon([release] * 2, 0.3) < budget < both
+    strict, loose = [
+        await _publish(core, delta=0.01, budget_epsilon=budget, budget_delta=delta)
+        for delta in (0.01, 0.3)
+    ]
+    await core.release(_USERS, strict)
+    with pytest.raises(BudgetError, match=r"at delta 0\.01"):
+        await core.release(_USERS, loose)
+
+
+async def test_after_a_release_that_certifies_nothing_none_follows(core: AnalyzerCore) -> None:
+    """Its one user had nobody to hide among: no finite sum holds what it cost."""
+    dummies = DummySpec(law="each-item", per_user=0, trials=4, extra_weight=2**30, most=3)
+    bare = await _publish(
+        core,
+        protocol="aue",
+        domain_size=4,
+        buckets=0,
+        local_epsilon=math.inf,
+        dummies_per_user=0.0,
+        dummies=dummies,
+        n_min=1000,
+        target_size=1000,
+        budget_epsilon=19.0,
+    )
+    later = await _publish(core, budget_epsilon=19.0)
+    guarantee = claimed_guarantee(Terms.of(Task.from_bytes(bare.task_bytes)), 1)
+    assert math.inf == guarantee.epsilon
+    charge = Charge(population="staff", n_refused=0, guarantee=guarantee, composed_epsilon=math.inf)
+    await core.store.release(core.manifest(1, signed=bare), b"", b"", charge)
+
+    with pytest.raises(BudgetError, match="cost a central epsilon of inf"):
+        await core.release(_USERS, later)
+
+
+async def test_sentinels_are_not_charged_for(core: AnalyzerCore) -> None:
+    """A release costs what its users' reports do: the operator's own hide nobody for certain."""
+    signed = await _publish(core, target_size=60, budget_epsilon=19.0)
+    task, sealed = Task.from_bytes(signed.task_bytes), core.sealed(_USERS + 5, signed)
+    planted = [leaf(sealed[user]) + leaf(sealed[_USERS + 5 + user]) for user in range(5)]
+    await core.sentinels.register(signed.digest(), planted, acknowledged=True)
+    manifest = core.manifest(_USERS + 5, signed=signed)
+    await core.releases.deliver(manifest, chunks_of(sealed))
+    await core.settle()
+    [entry] = await core.store.ledger(0)
+
+    assert _USERS == entry.n_users
+    alone = composed_epsilon([claimed_release(task, _USERS, 0)], task.budget_delta)
+    assert alone == entry.composed_epsilon

@@ -3,6 +3,7 @@ import pytest
 
 from analyzer.finalize import conclude
 from analyzer.intake import Intake
+from common.accounting.guarantees import Terms, guarantees_under, published_claim
 from common.errors import UnusableBatchError
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
@@ -100,3 +101,16 @@ def test_nothing_but_null_reports_is_no_batch() -> None:
     """There is nothing to estimate from."""
     with pytest.raises(UnusableBatchError, match="none of the batch's 300 reports"):
         _conclude(_FRACTIONAL, _intake(_FRACTIONAL.task, own=0, dummies=0, null=300))
+
+
+def test_every_refused_report_is_taken_off_every_guarantee() -> None:
+    """Whatever it was refused for, padding beyond its room included; and off the papers' claims."""
+    task = _FIXED.task
+    intake = _intake(task, own=90, dummies=95, null=2, unreadable=5, malformed=8)
+    result = _conclude(_FIXED, intake)
+    n_refused = 5 + 8 + 2
+
+    assert n_refused == sum(result.refused.values())
+    assert guarantees_under(Terms.of(task), 100, n_refused) == result.guarantees
+    assert published_claim(task, 100, n_refused) == result.published_claim
+    assert guarantees_under(Terms.of(task), 100, n_refused - 1) != result.guarantees

@@ -61,11 +61,11 @@ async def test_delivering_again_changes_nothing(analyzer: AnalyzerCore) -> None:
 
 
 async def test_one_task_is_one_release(analyzer: AnalyzerCore) -> None:
-    """A second batch for the task is refused."""
+    """A second batch for the task is refused, and so is the same under another manifest."""
     await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
-    other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
-    with pytest.raises(ConflictError):
-        await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(3)))
+    for other in (analyzer.manifest(3, batch=BatchId(b"o" * 16)), analyzer.manifest(4)):
+        with pytest.raises(ConflictError):
+            await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(other.n_users)))
 
 
 async def test_a_delivery_that_broke_off_is_forgotten(analyzer: AnalyzerCore) -> None:

@@ -1,4 +1,6 @@
 import asyncio
+import dataclasses
+import math
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -16,16 +18,19 @@ from common.errors import (
     PeerError,
     PeerRefusalError,
     ProofError,
+    TaskError,
     UnknownKeyError,
     UnknownTaskError,
     WireError,
 )
 from common.messages.submission import Outcome
 from common.runtime.state_directory import StateDirectory
+from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
+from tests.support.tasks import published
 
 
 async def test_submissions_survive_a_restart(shuffler: Shuffler) -> None:
@@ -89,8 +94,39 @@ async def test_bad_envelopes_are_refused_and_the_good_ones_kept(shuffler: Shuffl
     assert await shuffler.users() == 1
 
 
+async def test_other_bytes_under_a_used_id_are_never_acknowledged(shuffler: Shuffler) -> None:
+    """Alone and in bulk: who was told that they are kept would not send them again."""
+    size = CASE.task.reports_per_user * CASE.task.sealed_report_bytes
+    seal = CASE.shuffler_key.public_key().sealer(envelope_context(DIGEST))
+    first, other = (seal(bytes(16) + bytes([content]) * size) for content in (1, 2))
+    assert Outcome.STORED is await shuffler.collection.submit(DIGEST, first)
+
+    with pytest.raises(ConflictError):
+        await shuffler.collection.submit(DIGEST, other)
+    became = await shuffler.collection.submit_bulk(DIGEST, [other, first, shuffler.envelope()])
+    assert [Outcome.CONFLICT, Outcome.REPEATED, Outcome.STORED] == became
+
+
+async def test_no_file_or_folder_tells_of_an_arrival(shuffler: Shuffler) -> None:
+    """As many lie there after some submissions as after the first."""
+    await shuffler.submit(1)
+    before = sorted(shuffler.path.rglob("*"))
+    await shuffler.submit(2)
+
+    assert before == sorted(shuffler.path.rglob("*"))
+
+
+class _GivesAnother(MemoryAnalyzer):
+    """Gives its own task, whatever was asked for."""
+
+    async def get_task(self, digest: TaskDigest) -> SignedTask:
+        """Give the task."""
+        del digest
+        return self._signed
+
+
 async def test_tasks_that_are_not_for_this_shuffler_are_refused(tmp_path: Path) -> None:
-    """Unknown, signed by another, or sealed to another shuffler's key."""
+    """Unknown, another one, signed by another, or sealed to another shuffler's key."""
     shuffler = Shuffler(tmp_path)
     await shuffler.start()
     with pytest.raises(UnknownTaskError):
@@ -101,6 +137,11 @@ async def test_tasks_that_are_not_for_this_shuffler_are_refused(tmp_path: Path) 
     with pytest.raises(ProofError):
         await shuffler.collection.fetch_task(DIGEST)
 
+    other = CASE.identity.sign(dataclasses.replace(CASE.task, nonce=bytes(32)).to_bytes())
+    shuffler.rounds._analyzer = _GivesAnother(other)
+    with pytest.raises(ProofError, match="another task"):
+        await shuffler.collection.fetch_task(DIGEST)
+
     shuffler.rounds._analyzer = MemoryAnalyzer(CASE.signed)
     elsewhere = StateDirectory.open(tmp_path / "elsewhere")
     shuffler.rounds._keys = store_holding(elsewhere, HpkePrivateKey.generate())
@@ -108,6 +149,30 @@ async def test_tasks_that_are_not_for_this_shuffler_are_refused(tmp_path: Path) 
         await shuffler.collection.fetch_task(DIGEST)
     assert shuffler.key_files() == []
     shuffler.spool.close()
+
+
+async def test_a_task_that_asks_for_too_many_dummies_is_refused(tmp_path: Path) -> None:
+    """The shuffler would have to make them all; at its limit a task is collected for."""
+    spec = ShufflerSpec(law="binomial", trials=600, most=600)
+    case = published(
+        protocol="sbin",
+        local_epsilon=math.inf,
+        dummies_per_user=0,
+        buckets=0,
+        domain_size=7,
+        delta=1e-2,
+        shuffler=spec,
+    )
+    expected = case.task.expected_shuffler_dummies
+    for most, refused in ((expected - 1, True), (expected, False)):
+        shuffler = Shuffler(tmp_path / str(most), case=case, most_dummies=most)
+        await shuffler.start()
+        if refused:
+            with pytest.raises(TaskError):
+                await shuffler.collection.fetch_task(case.signed.digest())
+        else:
+            await shuffler.collection.fetch_task(case.signed.digest())
+        shuffler.spool.close()
 
 
 async def test_a_task_cannot_be_fetched_while_the_analyzer_is_away(shuffler: Shuffler) -> None:

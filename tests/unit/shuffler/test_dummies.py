@@ -3,6 +3,7 @@ import pytest
 from scipy import stats
 
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
+from shuffler import dummies
 from shuffler.dummies import draw_item_dummies, draw_kept
 
 _FLANKED = ShufflerSpec(
@@ -57,6 +58,40 @@ def test_heads_among_fair_coins(coins: int) -> None:
     assert stats.chi2.sf(distance, (~rare).sum() - 1) > 1e-7
     assert counts[rare].sum() <= expected[rare].sum() + 8 * np.sqrt(expected[rare].sum() + 1)
     assert drawn.mean() == pytest.approx(coins / 2, abs=6 * np.sqrt(coins / 4 / 200_000))
+
+
+def test_items_beyond_those_drawn_together_have_coins_of_their_own() -> None:
+    """A million items at 400 coins are drawn in pieces; no piece repeats another."""
+    spec = ShufflerSpec(law="binomial", trials=400, most=400)
+    drawn = draw_item_dummies(spec, 1_000_000, np.random.default_rng(5))
+    together = dummies._WORDS_AT_ONCE // 7
+    first, second = drawn[:together] - 200, drawn[together:][:together] - 200
+    correlation = float((first[: len(second)] * second).mean()) / 100
+
+    assert len(second) > 100_000
+    assert abs(correlation) < 6 / np.sqrt(len(second))
+
+
+@pytest.mark.parametrize("spec", [_FLANKED, ShufflerSpec(law="binomial", trials=9, most=9)])
+def test_every_item_has_a_number_of_its_own(spec: ShufflerSpec) -> None:
+    """
+    Over 4000 batches of six items no two items' numbers go together.
+
+    Seed 6: the largest of 15 correlations exceeds six standard deviations with chance below 1e-7.
+    """
+    rng = np.random.default_rng(6)
+    drawn = np.array([draw_item_dummies(spec, 6, rng) for _ in range(4000)])
+    together = np.corrcoef(drawn.T)[np.triu_indices(6, 1)]
+
+    assert np.abs(together).max() < 6 / np.sqrt(4000)
+
+
+def test_how_many_are_kept_is_drawn_too() -> None:
+    """Of 100 reports, over 4000 batches: a binomial's variance, within six deviations; seed 7."""
+    rng, spec = np.random.default_rng(7), ShufflerSpec(keep_weight=KEEP_SUM // 4)
+    kept = [int(draw_kept(spec, 100, rng).sum()) for _ in range(4000)]
+
+    assert 100 * 3 / 16 == pytest.approx(np.var(kept), rel=6 * np.sqrt(2 / 4000))
 
 
 def test_a_report_is_kept_below_its_weight_exactly() -> None:

@@ -1,16 +1,21 @@
 import dataclasses
+import time
 from collections import Counter
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pytest
 
+from common.crypto.hpke import HpkePublicKey, SealContext
 from common.errors import DamagedStorageError
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from shuffler.permutation import ExternalShuffle
 from shuffler.shuffle import Mixed, Mixing
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.batch_key import BatchKey
+from tests.support.buckets import MemoryBuckets
 from tests.support.pools import InlinePool
 from tests.support.tasks import PublishedTask, published
 
@@ -31,8 +36,29 @@ _CASES: Final = {
 }
 
 
+class _SlowPool(InlinePool):
+    """Takes a while to seal."""
+
+    seconds = 0.0
+
+    def seal(
+        self, key: HpkePublicKey, plaintexts: bytes, plaintext_bytes: int, context: SealContext
+    ) -> Future[bytes]:
+        """Seal one chunk."""
+        time.sleep(0.2)
+        self.seconds += 0.2
+        return super().seal(key, plaintexts, plaintext_bytes, context)
+
+
 def _mix(
-    case: PublishedTask, path: Path, groups: list[bytes], n_users: int, room: int
+    case: PublishedTask,
+    path: Path,
+    groups: list[bytes],
+    n_users: int,
+    room: int,
+    *,
+    seed: int = 1,
+    pool: InlinePool | None = None,
 ) -> tuple[Mixed, list[bytes]]:
     files = BatchFiles(path / "batches" / "b", BatchKey(bytes(32)))
     mixing = Mixing(
@@ -40,8 +66,8 @@ def _mix(
         digest=case.signed.digest(),
         n_users=n_users,
         files=files,
-        pool=InlinePool(),
-        rng=np.random.default_rng(1),
+        pool=pool or InlinePool(),
+        rng=np.random.default_rng(seed),
         buffer_bytes=room,
     )
     mixed = mixing.mix(iter(groups))
@@ -88,6 +114,38 @@ def test_what_is_kept_and_what_is_added_is_all_there(tmp_path: Path, name: str, 
     else:
         assert abs(n_dummies - 2100) < 8 * np.sqrt(7 * 600 / 4)
     assert [path.name for path in (tmp_path / "batches" / "b").iterdir()] == ["permuted"]
+
+
+@pytest.mark.parametrize("room", [5000, 10**9], ids=["in buckets", "in memory"])
+def test_the_order_follows_from_the_generator_alone(tmp_path: Path, room: int) -> None:
+    """A batch stands as the generator that was handed in says, not as its task does."""
+    case = _CASES["permutes"]
+    groups, size = _groups(case, 300), case.task.sealed_report_bytes
+    sent = np.frombuffer(b"".join(groups), dtype=np.uint8).reshape(-1, size)
+    for seed in (1, 2):
+        shuffle = ExternalShuffle(
+            report_bytes=size,
+            buckets=MemoryBuckets(),
+            n_buckets=1,
+            rng=np.random.default_rng(seed),
+            buffer_bytes=room,
+        )
+        for group in groups:
+            shuffle.add(np.frombuffer(group, dtype=np.uint8).reshape(-1, size))
+        expected = [bytes(report) for chunk in shuffle.permuted(7) for report in chunk]
+        _, order = _mix(case, tmp_path / str(seed), groups, 300, room, seed=seed)
+
+        assert expected == order
+        assert expected != [bytes(report) for report in sent]
+
+
+def test_the_time_that_is_told_is_not_that_of_sealing(tmp_path: Path) -> None:
+    """How long making dummies took would tell how many there are, and so how many were kept."""
+    case, pool = _CASES["dummies, sampled"], _SlowPool()
+    mixed, _ = _mix(case, tmp_path, _groups(case, 60), 60, 10**9, pool=pool)
+
+    assert pool.seconds > 0
+    assert mixed.seconds < pool.seconds
 
 
 @pytest.mark.parametrize("change", [-1, 1])

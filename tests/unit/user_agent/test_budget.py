@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,20 @@ async def test_answers_at_the_same_time_cannot_both_pass_a_cap(tmp_path: Path) -
 
     assert 3 == sum(isinstance(outcome, BudgetError) for outcome in outcomes)
     assert 2 == len(await budget.pending())
+    budget.close()
+
+
+async def test_every_earlier_answer_counts(tmp_path: Path) -> None:
+    """However many there are: a hundred fit, and no more."""
+    budget = Budget(tmp_path / "budget.sqlite")
+    small = Claim(local_epsilon=0.125, central_epsilon=0.125, delta=0.0)
+    policy = dataclasses.replace(
+        _POLICY, total_local_epsilon_cap=12.5, total_central_epsilon_cap=20.0
+    )
+    for number in range(100):
+        await budget.spend("", _task(number), small, policy, _envelope())
+    with pytest.raises(BudgetError, match=r"12\.5 is spent on 100 tasks"):
+        await budget.spend("", _task(100), small, policy, _envelope())
     budget.close()
 
 

@@ -9,8 +9,11 @@ from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
 from common.messages.submission import unpack
 from common.task.dummy_spec import DummySpec
+from common.task.task import SUBMISSION_ID_BYTES
+from common.task_digest import TaskDigest
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import PublishedTask, published
-from user_agent.contribution import Contributor, draw_dummy_counts, pad
+from user_agent.contribution import Contributor, draw_dummies, draw_dummy_counts, pad
 
 _RNG = np.random.default_rng(1)
 
@@ -140,3 +143,31 @@ def test_ids_and_ciphertexts_are_never_repeated() -> None:
     assert envelopes[0] != envelopes[1]
     assert one.submission_id != other.submission_id
     assert one.sealed_reports[:60] != other.sealed_reports[:60]
+
+
+@pytest.mark.parametrize("name", ["murs", "mixdump", "od-hp", "aue", "fe1"])
+def test_an_answer_stands_as_its_generator_says(name: str) -> None:
+    """
+    Own report, dummies, padding, order and id follow from the draws, for every value alike.
+
+    No statistic shows an order or an id that follows from the value for those who know how; and
+    who seals again until a ciphertext looks right seals more often than once.
+    """
+    task, digest = protocol_task(name), TaskDigest(bytes(32))
+    contributor, mechanism, sealed = Contributor(task, digest), mechanism_of(task), list[bytes]()
+
+    def unsealed(plaintext: bytes) -> bytes:
+        sealed.append(plaintext)
+        return plaintext
+
+    contributor._seal_report = contributor._seal_envelope = unsealed  # type: ignore[assignment]
+    for value in range(task.domain_size):
+        sealed.clear()
+        drawn = np.random.default_rng(value)
+        reports = mechanism.randomize(np.array([value]), drawn)
+        reports = np.concatenate([reports, draw_dummies(mechanism, task.dummies, drawn)])
+        reports = pad(reports, task.reports_per_user)[drawn.permutation(task.reports_per_user)]
+        expected = drawn.bytes(SUBMISSION_ID_BYTES) + reports.tobytes()
+
+        assert expected == contributor.prepare(value, np.random.default_rng(value))
+        assert [*(report.tobytes() for report in reports), expected] == sealed

@@ -2,6 +2,7 @@ import copy
 import multiprocessing
 import os
 import pickle
+import secrets
 
 import numpy as np
 import pytest
@@ -22,6 +23,25 @@ def test_the_stream_is_chacha20() -> None:
     cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
 
     assert cipher.encryptor().update(bytes(512)) == words.astype("<u8").tobytes()
+
+
+def test_its_key_is_256_bits_of_the_operating_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it draws is the stream of ChaCha20 under that key, and no other bits are numpy's."""
+    drawn, honest = list[bytes](), secrets.token_bytes
+
+    def noted(size: int) -> bytes:
+        drawn.append(honest(size))
+        return drawn[-1]
+
+    monkeypatch.setattr(secrets, "token_bytes", noted)
+    generator = secure_generator()
+    [key] = drawn
+    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+    assert 32 == len(key)
+    assert stream.update(bytes(4096)) == generator.bytes(4096)
+    for name in ("integers", "permutation", "bytes", "random", "shuffle", "choice"):
+        assert getattr(np.random.Generator, name) is getattr(type(generator), name)
 
 
 def test_two_generators_never_share_a_stream() -> None:

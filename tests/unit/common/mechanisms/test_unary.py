@@ -27,24 +27,27 @@ def _bits(mechanism: UnaryEncoding, reports: Reports) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize(("encoding", "p"), [(SymmetricUnary, 0.75), (OptimizedUnary, 0.5)])
 @pytest.mark.parametrize("value", [0, 1, None])
+@pytest.mark.parametrize("items", [2, 4])
 def test_a_report_has_its_exact_law(
-    encoding: type[UnaryEncoding], p: float, value: int | None
+    encoding: type[UnaryEncoding], p: float, items: int, value: int | None
 ) -> None:
     """
     Over every draw: with weights 3 : 1 a coin depends on the upper two of its 16 bits alone.
 
     The own bit is set with p, every other, and every bit of a dummy, with 1/4.
     """
-    mechanism = encoding(2, _3_TO_1)
+    mechanism, count = encoding(items, _3_TO_1), 4 ** (items + 1)
     words = [quarter << 14 for quarter in range(4)]
-    draws = np.array(list(itertools.product(words, repeat=3)))
+    draws = np.array(list(itertools.product(words, repeat=items + 1)))
+    noise, own = draws[:, :items], draws[:, items]
     if value is None:
-        reports = mechanism.dummies(64, Scripted(draws[:, :2]))
+        reports = mechanism.dummies(count, Scripted(noise))
     else:
-        reports = mechanism.randomize(np.full(64, value), Scripted(draws[:, :2], draws[:, 2]))
+        reports = mechanism.randomize(np.full(count, value), Scripted(noise, own))
+    law = unary_law(value, items, p, 0.25)
     seen = Counter(_bits(mechanism, reports))
 
-    assert {report: 64 * chance for report, chance in unary_law(value, 2, p, 0.25).items()} == seen
+    assert {report: count * chance for report, chance in law.items()} == seen
     assert (p, 0.25, 0.25) == (mechanism.p, mechanism.q, mechanism.q_dummy)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from common.errors import TaskError
 from common.mechanisms.weights import ResponseWeights
+from tests.support.mechanisms import Scripted
 
 _PRECISE = Context(prec=80)
 _THOUSAND = sorted({round(float(e), 12) for e in np.geomspace(1e-6, 20, 997)} | {1.0, 4.0, 20.0})
@@ -81,18 +82,28 @@ def test_epsilon_has_a_range(local_epsilon: float) -> None:
 
 
 def test_answers_follow_the_integers_exactly() -> None:
-    """Every possible draw is mapped: `true` of them to the truth, `other` to each other answer."""
+    """
+    Every possible draw is mapped: `true` of them to the truth, `other` to each other answer.
 
-    class EveryDraw:
-        def integers(self, low: int, high: int, **_: object) -> np.ndarray:
-            return np.arange(low, high)
-
-    weights = ResponseWeights(true=7, other=3)
+    All draws at once, and each alone, as a device draws.
+    """
+    weights = ResponseWeights(true=70, other=30)
+    draws = np.arange(weights.total(4))
     for truth in range(4):
-        answers = weights.respond(np.full(16, truth), 4, EveryDraw())  # type: ignore[arg-type]
-        expected = [3] * 4
-        expected[truth] = 7
-        assert expected == np.bincount(answers, minlength=4).tolist()
+        expected = [30] * 4
+        expected[truth] = 70
+        together = weights.respond(np.full(len(draws), truth), 4, Scripted(draws))
+        alone = [weights.respond(np.array([truth]), 4, Scripted([draw]))[0] for draw in draws]
+        assert expected == np.bincount(together, minlength=4).tolist()
+        assert together.tolist() == alone
+
+
+def test_large_weights_are_exact_at_their_edges() -> None:
+    """No float holds them: the last draw of the truth, the first of another answer, the last."""
+    weights = ResponseWeights.for_epsilon(9.87)
+    edges = np.array([0, weights.true - 1, weights.true, weights.total(5) - 1])
+
+    assert [0, 0, 1, 4] == weights.respond(np.zeros(4, np.int64), 5, Scripted(edges)).tolist()
 
 
 def test_without_noise_every_answer_is_the_truth() -> None:

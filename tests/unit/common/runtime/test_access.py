@@ -1,3 +1,5 @@
+from typing import Final
+
 import pytest
 
 from common.crypto.tokens import OperatorToken
@@ -34,6 +36,9 @@ _TOKEN = OperatorToken(_SECRET.encode())
         (Caller.OPERATOR, None, None, CredentialError),
         (Caller.TOKEN_HOLDER, None, _SECRET, None),
         (Caller.TOKEN_HOLDER, None, "", CredentialError),
+        (Caller.TOKEN_HOLDER, None, _SECRET[:-1], CredentialError),
+        (Caller.TOKEN_HOLDER, None, f"{_SECRET}0", CredentialError),
+        (Caller.TOKEN_HOLDER, None, _SECRET.upper(), CredentialError),
     ],
 )
 def test_certificate_and_token_decide_who_may_call(
@@ -85,6 +90,62 @@ def test_a_token_stands_behind_the_word_bearer(
 ) -> None:
     """Anything else is no token."""
     assert token == bearer_token(metadata)
+
+
+_RULES: Final = {
+    "Analyzer": {
+        Caller.OPERATOR: "CreateTask RegisterSentinels GetResult ListTasks DescribeTask GetLedger",
+        Caller.SHUFFLER: "GetTask DeliverBatch",
+    },
+    "Shuffler": {
+        Caller.ANYONE: "FetchTask Submit SubmitBulk GetBatchStatus GetInclusion",
+        Caller.TOKEN_HOLDER: "GetBatchProgress CloseBatch",
+    },
+    "UserAgent": {Caller.ANYONE: "Contribute GetReceipt"},
+}
+
+
+def test_who_may_make_each_call() -> None:
+    """Written here a second time, apart from what the services go by."""
+    expected = {
+        f"/shuffledp.v1.{service}/{name}": caller
+        for service, rules in _RULES.items()
+        for caller, names in rules.items()
+        for name in names.split()
+    }
+
+    assert expected == {
+        method: call.caller for method, call in CALLS.items() if not method.startswith("/grpc.")
+    }
+
+
+class _Compared(bytes):
+    """Notices who compares it byte by byte, in a time that tells how much of it was right."""
+
+    noticed = False
+
+    def __eq__(self, other: object) -> bool:
+        type(self).noticed = True
+        return bytes(self) == other
+
+    __hash__ = bytes.__hash__
+
+
+class _Shown(str):
+    """A token that somebody shows."""
+
+    __slots__ = ()
+
+    def encode(self, *_: str, **__: str) -> bytes:
+        """Give bytes that notice."""
+        return _Compared(super().encode())
+
+
+def test_a_token_is_compared_in_a_time_that_tells_nothing() -> None:
+    """Not by the comparison of bytes, which ends where they differ."""
+    assert _TOKEN.matches(_Shown(_SECRET))
+    assert not _TOKEN.matches(_Shown(f"{_SECRET[:-1]}f"))
+    assert not _Compared.noticed
 
 
 def test_every_method_has_its_row() -> None:

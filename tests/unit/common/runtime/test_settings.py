@@ -1,5 +1,7 @@
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -220,3 +222,65 @@ def test_keys_live_for_a_quarter_unless_it_is_said_otherwise(tmp_path: Path) -> 
 
     assert Schedule(lifetime=90 * day, overlap=2 * day, keep=30 * day) == usual.schedule()
     assert Schedule(lifetime=math.inf, overlap=day / 2, keep=30 * day) == other.schedule()
+
+
+@pytest.mark.parametrize(("word", "value"), [("False", False), ("no", False), ("TRUE", True)])
+def test_words_for_true_and_false_are_read(tmp_path: Path, word: str, *, value: bool) -> None:
+    """In the environment all values are text, and every text is true to Python."""
+    assert value is _load(tmp_path, _GOOD, SHUFFLEDP_SHUFFLER_REFLECTION=word).reflection
+
+
+@pytest.mark.parametrize("word", ["", "maybe", "2"])
+def test_a_word_that_is_neither_true_nor_false_is_refused(tmp_path: Path, word: str) -> None:
+    """The message names the setting."""
+    with pytest.raises(SettingsError, match="reflection must be"):
+        _load(tmp_path, _GOOD, SHUFFLEDP_SHUFFLER_REFLECTION=word)
+
+
+_OF_ALL: Final = {"listen": "127.0.0.1:0", "plaintext": False, "metrics_listen": None}
+_OF_KEY_HOLDERS: Final = {**_OF_ALL, "reflection": False, "state_key": None}
+
+
+@pytest.mark.parametrize(
+    ("party", "defaults"),
+    [
+        (
+            UserAgentSettings,
+            {
+                **_OF_ALL,
+                "local_epsilon_cap": 4.0,
+                "total_local_epsilon_cap": 20.0,
+                "total_central_epsilon_cap": 1.0,
+                "total_delta_cap": 1e-4,
+                "lasting_responses": False,
+                "several_persons": False,
+                "inclusion_check_seconds": 3600.0,
+            },
+        ),
+        (
+            ShufflerSettings,
+            {
+                **_OF_KEY_HOLDERS,
+                "most_dummies": 10_000_000,
+                "submissions_per_connection": 10_000,
+                "keep_inclusion_days": 30,
+            },
+        ),
+        (AnalyzerSettings, {**_OF_KEY_HOLDERS, "most_refused_share": 0.05}),
+    ],
+)
+def test_where_nothing_is_said_a_party_gives_little_away(
+    party: type[ServiceSettings], defaults: dict[str, Any]
+) -> None:
+    """Each default that protects somebody stands here too: one that changes is to be noticed."""
+    needed: dict[str, Any] = {
+        "shuffler": "127.0.0.1:2",
+        "analyzer": "127.0.0.1:1",
+        "analyzer_identity": "00",
+        "tls_directory": Path(),
+    }
+    known = {field.name for field in dataclasses.fields(party)}
+    given = {key: value for key, value in needed.items() if key in known}
+    settings = party(state_directory=Path(), **given)
+
+    assert defaults == {key: getattr(settings, key) for key in defaults}

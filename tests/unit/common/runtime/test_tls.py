@@ -38,6 +38,18 @@ def test_a_certificate_names_its_party(tmp_path: Path) -> None:
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(identity.authority))
 
 
+def test_nobody_whom_an_authority_certified_certifies_others(tmp_path: Path) -> None:
+    """A party whose certificate could issue others could call itself by another's name."""
+    identity = _identity(tmp_path, "shuffler", ManualClock())
+    own, root = map(x509.load_pem_x509_certificate, (identity.certificate, identity.authority))
+    basic = own.extensions.get_extension_for_class(x509.BasicConstraints).value
+    usage = own.extensions.get_extension_for_class(x509.KeyUsage).value
+
+    assert (False, False) == (basic.ca, usage.key_cert_sign)
+    constraints = root.extensions.get_extension_for_class(x509.BasicConstraints).value
+    assert (True, 0) == (constraints.ca, constraints.path_length)
+
+
 @pytest.mark.parametrize("content", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"])
 def test_an_authoritys_key_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     """Somebody put another file in its place; the service says so and does not start."""

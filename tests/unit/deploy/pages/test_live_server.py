@@ -70,6 +70,14 @@ def test_the_page_and_its_figures_are_served_under_the_secret(address: str) -> N
     assert "Content-Security-Policy: frame-ancestors 'none'" in headers
 
 
+def test_a_page_is_served_to_this_machine_alone(address: str) -> None:
+    """At loopback's own address, and at no other that the machine has."""
+    port = urllib.parse.urlsplit(address).port
+    socket.create_connection(("127.0.0.1", port), 5).close()
+    with pytest.raises(OSError, match=r"refused|unreachable|assign"):
+        socket.create_connection(("127.0.0.2", port), 5)
+
+
 @pytest.mark.parametrize(
     "path", ["/", "/progress.json", "/s3cre/", "/s3cret", "/s3cret/../s3cret/", "/s3cret//", "/ä"]
 )

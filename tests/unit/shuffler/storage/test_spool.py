@@ -1,5 +1,6 @@
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from common.errors import BatchStateError, DamagedStorageError, StorageError, Un
 from common.messages.batch import BatchId, BatchState
 from common.messages.submission import Outcome
 from shuffler.storage.batch_key import BatchKey
-from shuffler.storage.group import Group, form_group, open_group
+from shuffler.storage.group import Group, form_group, open_group, open_tags
 from shuffler.storage.spool import Spool
 from shuffler.storage.submissions import Arrival
 from tests.support.tasks import published
@@ -168,6 +169,26 @@ async def test_submissions_do_not_keep_the_order_of_arrival(tmp_path: Path) -> N
     assert list(range(40)) != together
     assert places == together
     spool.close()
+
+
+async def test_what_is_stored_together_lies_in_the_order_of_its_hashes(tmp_path: Path) -> None:
+    """One call, a call of which a part is new, and calls that are laid together; no row number."""
+    spool = Spool(tmp_path / "spool.sqlite")
+    await spool.open_batch(_ID, _SIGNED)
+    await _append(spool, *map(_submission, range(20)))
+    await _append(spool, *map(_submission, range(10, 40)))
+    await asyncio.gather(*(_append(spool, _submission(number)) for number in range(40, 60)))
+    spool.close()
+    with closing(sqlite3.connect(tmp_path / "spool.sqlite")) as connection:
+        rows = connection.execute("SELECT number, sealed_tags FROM submission_groups").fetchall()
+        with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
+            connection.execute("SELECT rowid FROM submission_groups")
+    tags = [np.frombuffer(open_tags(number, sealed, _KEY), dtype="S32") for number, sealed in rows]
+
+    assert 60 == sum(map(len, tags))
+    assert len(tags) < 30
+    for one in tags:
+        assert (one[1:] > one[:-1]).all()
 
 
 async def test_a_permuted_batch_holds_no_submissions(tmp_path: Path) -> None:

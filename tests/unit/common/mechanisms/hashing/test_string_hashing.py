@@ -140,6 +140,14 @@ def test_another_nonce_hashes_otherwise() -> None:
     assert (one == other).mean() < 0.05
 
 
+def test_every_bit_of_a_seed_is_drawn() -> None:
+    """Of 200 reports and 200 dummies no bit of 64 is always the same; by chance below 1e-57."""
+    mechanism, rng = _hashing(), np.random.default_rng(8)
+    for made in (mechanism.randomize(np.zeros(200, np.int64), rng), mechanism.dummies(200, rng)):
+        assert 2**64 - 1 == np.bitwise_or.reduce(made["seed"])
+        assert 0 == np.bitwise_and.reduce(made["seed"])
+
+
 def test_probabilities_come_from_the_integers() -> None:
     """P = true/W; another string, or a dummy, is supported one time in g."""
     mechanism = _hashing(buckets=6)

@@ -1,0 +1,134 @@
+"""A device does the same whatever its value: an answer that hides it is of no use otherwise."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from common.errors import PeerError, ValueRangeError
+from tests.support.clocks import ManualClock
+from tests.support.policies import generous
+from tests.support.shufflers import MemoryShuffler
+from tests.support.tasks import published
+from user_agent.agent import Agent
+from user_agent.budget import Budget
+from user_agent.credentials import PersonalSecrets, TokenFile
+
+_CASE: Final = published()
+_DIGEST: Final = _CASE.signed.digest()
+_PERSON: Final = "Zacharias Quandt"
+
+_written: list[str] | None = None
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note what is opened for writing. An audit hook stays: it does nothing unless it is asked."""
+    if _written is not None and event == "open" and isinstance(arguments[0], str | bytes):
+        mode, flags = arguments[1] or "", arguments[2]
+        if set(mode) & set("wax+") or flags & 3:
+            _written.append(str(arguments[0]))
+
+
+sys.addaudithook(_hear)
+
+
+@contextmanager
+def _writes() -> Iterator[list[str]]:
+    """Give the names of files that are opened for writing while a block runs."""
+    global _written  # noqa: PLW0603  # there is one hook a process
+    heard: list[str] = []
+    _written = heard
+    try:
+        yield heard
+    finally:
+        _written = None
+
+
+def _agent(shuffler: MemoryShuffler, budget: Budget) -> Agent:
+    return Agent(
+        shuffler=shuffler,
+        budget=budget,
+        policy=generous(_CASE.identity.public_identity(), local_epsilon_cap=4.0),
+        several_persons=True,
+        clock=ManualClock(),
+        rng=np.random.default_rng(1),
+        secrets=PersonalSecrets(bytes(32)),
+        tokens=TokenFile(None),
+    )
+
+
+async def _answered(
+    path: Path, value: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[tuple[object, ...], list[str]]:
+    """Answer in vain, send again, and answer once more, on a device that never answered before."""
+    shuffler, pauses, pause = MemoryShuffler(_CASE.signed), list[float](), asyncio.sleep
+
+    async def noted(seconds: float, *more: Any) -> Any:
+        pauses.append(seconds)
+        return await pause(0, *more)
+
+    budget = Budget(path / "budget.sqlite")
+    agent = _agent(shuffler, budget)
+    with monkeypatch.context() as patch, _writes() as writes:
+        patch.setattr(asyncio, "sleep", noted)
+        shuffler.reachable = False
+        with suppress(PeerError):
+            await agent.contribute(_DIGEST, value, _PERSON)
+        await agent.resend_pending()
+        shuffler.reachable = True
+        await agent.resend_pending()
+        await agent.contribute(_DIGEST, value, _PERSON)
+    budget.close()
+    names = tuple(sorted(file.name for file in path.iterdir()))
+    return (shuffler.fetched, list(map(len, shuffler.received)), names, pauses), writes
+
+
+async def test_a_device_behaves_alike_whatever_its_value(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its calls, pauses, lines and files; it writes into its budget and nowhere else."""
+    caplog.set_level(logging.DEBUG)
+    seen, lines = list[object](), list[object]()
+    for value in (0, 1, 2, 50, 98, 99):
+        folder = tmp_path / str(value)
+        folder.mkdir()
+        caplog.clear()
+        done, writes = await _answered(folder, value, monkeypatch)
+        seen.append(done)
+        lines.append([(record.msg, getattr(record, "fields", {})) for record in caplog.records])
+        assert [] == [name for name in writes if "budget.sqlite" not in name]
+        assert _PERSON not in caplog.text
+
+    assert [seen[0]] * len(seen) == seen
+    assert [lines[0]] * len(lines) == lines
+    assert ("", "") == capsys.readouterr()
+
+
+async def test_neither_value_nor_person_stands_in_a_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of an answer that could not be sent, and of a value that is refused."""
+    caplog.set_level(logging.DEBUG)
+    shuffler, budget = MemoryShuffler(_CASE.signed), Budget(tmp_path / "budget.sqlite")
+    agent = _agent(shuffler, budget)
+    with pytest.raises(ValueRangeError) as refusal:
+        await agent.contribute(_DIGEST, 987_654_321, _PERSON)
+    shuffler.reachable = False
+    with pytest.raises(PeerError):
+        await agent.contribute(_DIGEST, 7, _PERSON)
+    await agent.resend_pending()
+    budget.close()
+    said = f"{refusal.value}" + "".join(str(vars(record)) for record in caplog.records)
+
+    assert caplog.records
+    assert "987654321" not in said
+    assert "Zacharias" not in said
