@@ -130,7 +130,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
 
 
 def describe_users(n_users: int) -> str:
-    """Say how the users' values get to the shuffler."""
+    """Return a sentence on how the users' values get to the shuffler."""
     people = f"{n_users:,} people take part" if n_users > 1 else "One person takes part"
     rest = n_users - _THROUGH_USER_AGENT
     if rest <= 0:

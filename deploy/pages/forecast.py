@@ -28,12 +28,12 @@ class Forecast:
 
 def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
     """
-    Forecast when there will be `wanted` users; None if nobody came, or too little was seen.
+    Forecast when there will be `wanted` users; None if no users came, or too little was seen.
 
     If k users came in T seconds and go on coming at the same rate, independently, then the time
     until r more have come is T · r / (k + 1/2) times a number with the F distribution of 2r and
     2k + 1 degrees of freedom, by Jeffreys' prior for the rate. The range is the widest of 90 %
-    ranges over the WINDOWS; it has no end if in one of them nobody came.
+    ranges over the WINDOWS; it has no end if no users came in one of them.
 
     Args:
         history: Samples in their order, the last one of now.
@@ -57,7 +57,7 @@ def forecast(history: Sequence[Sample], wanted: int) -> Forecast | None:
 
 
 def quiet_seconds(history: Sequence[Sample]) -> float:
-    """Return for how many seconds nobody came, as far as was seen."""
+    """Return the seconds since the last arrival, as far as was seen."""
     if not history:
         return 0.0
     now, n_users = history[-1]

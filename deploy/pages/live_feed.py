@@ -78,7 +78,7 @@ class LiveFeed:
         self.answer = self._render("")
 
     def take_error(self, error: ShuffleDpError) -> None:
-        """Say why there is no progress: a shuffler has no batch before a device asks for it."""
+        """Record why there is no progress: a shuffler has no batch before a device asks for it."""
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
             self.answer = self._render("Nobody has fetched this task from the shuffler yet.")
             return

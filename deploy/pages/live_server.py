@@ -136,7 +136,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as there
-        """Say nothing of connections that broke: the terminal is the operator's."""
+        """Print nothing about broken connections: the terminal is the operator's."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
