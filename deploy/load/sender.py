@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import grpc
@@ -214,31 +215,31 @@ class Sender:
 
     async def _send_alone(self, user: int, intended: float) -> None:
         """Run one user over a connection of their own."""
-        kind, requests = self._users.kinds[user], self._requests(user)
+        kind = self._users.kinds[user]
+        requests = [
+            shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
+            for envelope in self._users.submissions(user)
+        ]
         async with self._to.open() as channel:
             if not requests:
                 await self._leave(channel)
                 return
             stub, (request, *more) = shuffler_pb2_grpc.ShufflerStub(channel), requests
-            flood: list[asyncio.Task[None]] = []
+            flood: list[asyncio.Task[Outcome | None]] = []
             try:
                 with self._waiting(intended):
                     if self._plan.fetch_task:
                         await self._fetch(stub)
                     if kind == Behaviour.FLOODING:
-                        flood = [asyncio.create_task(self._once(stub, one)) for one in more]
+                        flood = [
+                            asyncio.create_task(self._submit(stub, o, once=True)) for o in more
+                        ]
                     outcome = await self._submit(stub, request)
                 self.tally.acknowledged += kind in COUNTED and outcome in _ARRIVED
                 for again in () if flood else more:
                     await self._submit(stub, again)
             finally:
                 await asyncio.gather(*flood)
-
-    def _requests(self, user: int) -> list[shuffler_pb2.SubmitRequest]:
-        return [
-            shuffler_pb2.SubmitRequest(task_digest=self._digest, envelope=envelope)
-            for envelope in self._users.submissions(user)
-        ]
 
     async def _leave(self, channel: grpc.aio.Channel) -> None:
         """Begin a submission, send nothing, and hang up."""
@@ -255,7 +256,7 @@ class Sender:
     async def _fetch(self, stub: "shuffler_pb2_grpc.ShufflerAsyncStub") -> None:
         request = shuffler_pb2.FetchTaskRequest(task_digest=self._digest)
         try:
-            await self._persist(lambda: stub.FetchTask(request, timeout=_DEADLINE), 0)
+            await self._persist(partial(stub.FetchTask, request, timeout=_DEADLINE), 0)
         except PeerRefusalError as error:
             self.tally.refusals[f"FetchTask: {error}"] += 1
 
@@ -263,28 +264,23 @@ class Sender:
         self,
         stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
         request: shuffler_pb2.SubmitRequest,
+        *,
+        once: bool = False,
     ) -> Outcome | None:
-        """Submit until there is a final answer; return None for one that is not expected."""
+        """Submit until there is a final answer, or once; None for no or an unexpected one."""
+        call = partial(stub.Submit, request, timeout=_DEADLINE)
         try:
-            found = await self._persist(lambda: stub.Submit(request, timeout=_DEADLINE), 1)
+            found = await (reply(call(), "the shuffler") if once else self._persist(call, 1))
         except PeerRefusalError as error:
-            return self._refused(error)
-        return self._answered(Outcome.REPEATED if found.repeated else Outcome.STORED)
-
-    async def _once(
-        self,
-        stub: "shuffler_pb2_grpc.ShufflerAsyncStub",
-        request: shuffler_pb2.SubmitRequest,
-    ) -> None:
-        """Submit a copy of a flood, without a retry."""
-        try:
-            found = await reply(stub.Submit(request, timeout=_DEADLINE), "the shuffler")
-            self._answered(Outcome.REPEATED if found.repeated else Outcome.STORED)
-        except PeerRefusalError as error:
-            self._refused(error)
-        except PeerError as error:
+            if (outcome := outcome_of(error)) is not None:
+                return self._answered(outcome)
+            self.tally.refusals[str(error) or error.status] += 1
+            return None
+        except PeerError as error:  # of one that is not retried
             self._failed(error, 1)
             self.tally.shed += 1
+            return None
+        return self._answered(Outcome.REPEATED if found.repeated else Outcome.STORED)
 
     async def _send_together(self, first: int, end: int) -> None:
         """Send the submissions of some users in bulk; those who drop out connect and leave."""
@@ -311,10 +307,8 @@ class Sender:
         async with self._line() as channel:
             stub = shuffler_pb2_grpc.ShufflerStub(channel)
             try:
-                found = await self._persist(
-                    lambda: stub.SubmitBulk(request, timeout=_BULK_DEADLINE), len(envelopes)
-                )
-                return outcomes_from_wire(found)
+                call = partial(stub.SubmitBulk, request, timeout=_BULK_DEADLINE)
+                return outcomes_from_wire(await self._persist(call, len(envelopes)))
             except PeerRefusalError as error:
                 self.tally.refusals[str(error) or error.status] += len(envelopes)
                 return []
@@ -350,12 +344,6 @@ class Sender:
         self.tally.failures[str(error)] += 1
         if not isinstance(error, PeerBusyError):
             self.tally.lost += submissions
-
-    def _refused(self, error: PeerRefusalError) -> Outcome | None:
-        if (outcome := outcome_of(error)) is not None:
-            return self._answered(outcome)
-        self.tally.refusals[str(error) or error.status] += 1
-        return None
 
     def _answered(self, *outcomes: Outcome) -> Outcome:
         self.tally.answers.update(outcomes)

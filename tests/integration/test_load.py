@@ -101,11 +101,11 @@ async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
 
 async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     """Two steps that any machine holds."""
-    plan = LoadPlan(mode="bulk", ramp=Ramp(first=10, last=20, steps=2, seconds=1.0))
-    finished = await _load(services, plan, n_users=50, stored=1, target_size=100)
+    plan = LoadPlan(mode="bulk", ramp=Ramp(first=5, last=10, steps=2, seconds=4.0))
+    finished = await _load(services, plan, n_users=80, stored=1, target_size=100)
 
-    assert [10, 20] == [step.offered for step in finished.steps]
-    assert 30 == finished.n_users
+    assert [5, 10] == [step.offered for step in finished.steps], finished.steps
+    assert 60 == finished.n_users
     assert finished.counts_match
     assert finished.result is None
 
