@@ -2,7 +2,7 @@
 PrivKVM: iterations of PrivKV, each with the means of the one before for fakes [YHMZ19].
 
 Fakes at the true means would not bias the estimates. Each iteration multiplies the bias by its
-share of fakes. Each is a task of its own, in which people choose another key; the costs add up to ε
+share of fakes. Each is a task of its own, in which people draw a key again; the costs add up to ε
 by sequential composition.
 
 The paper could not be read for the split of ε; as in published programs, the first iteration pays
