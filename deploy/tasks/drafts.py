@@ -24,7 +24,7 @@ _DRAFT: Final = with_config(STRICT)(TaskDraft)
 
 def read(path: Path, shuffler_key: bytes) -> TaskDraft:
     """
-    Read a draft. Its keys are TaskDraft's; `deadline` is a TOML date-time.
+    Read a draft. Its keys are TaskDraft's; `deadline` is a TOML date-time, or seconds since 1970.
 
     Raises:
         TaskError: The file cannot be read, or a key is unknown, missing, of the wrong type, or
@@ -41,6 +41,8 @@ def read(path: Path, shuffler_key: bytes) -> TaskDraft:
 
 
 def _seconds(deadline: object) -> int:
+    if type(deadline) is int:
+        return deadline
     if not isinstance(deadline, datetime.datetime):
         raise TaskError("deadline must be a date and time")
     if deadline.tzinfo is None:

@@ -140,12 +140,6 @@ _STORES: Final = (
         share=1,
     ),
     _key_parser(
-        "earlier version's key file",
-        f"state/{_FORMER}",
-        (bytes(31) + b"\x09",),
-        "common.runtime.state_directory.StateDirectory.secret",
-    ),
-    _key_parser(
         "sealed key file",
         f"state/{_KEY_FILE}",
         (_made(_KEY_FILE),),
@@ -168,7 +162,7 @@ _STORES: Final = (
     ),
     file_parser(
         "key file whose state key is missing",
-        "keys/state/identity.key",
+        "keys/state/stray.key",
         _state_with(_started, *(name for name in _made_keys() if name.endswith((".key", ".json")))),
         (bytes(range(32)),),
         "binary",
