@@ -8,8 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from common.messages.guarantee import claimed
-from deploy.audit.changes import Variant, changes, variants
-from deploy.audit.faults.catalogue import fault_named
 from deploy.audit.finding import (
     HEADINGS,
     PASSING,
@@ -18,11 +16,17 @@ from deploy.audit.finding import (
     Heading,
     Verdict,
 )
+from deploy.audit.recommendations import (
+    WeakestPoint,
+    best_promises,
+    changes,
+    weakest_point,
+)
 from deploy.audit.report import AuditReport
-from deploy.audit.significance import FAMILY_LEVEL, TEST_LEVEL
-from deploy.audit.weakest import WeakestPoint, best_promises, weakest_point
+from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
 from deploy.pages import figures
 from deploy.pages.audit_charts import HEIGHT, SIDE, WIDTH, curve_chart, roc_chart
+from deploy.pages.audit_variants import Variant, variants
 from deploy.pages.page import render
 from deploy.pages.promises import promises, who
 
@@ -62,7 +66,7 @@ class Row:
     title: str
     who: str
     subject: str
-    """Another design than the audited task's, if it was played on one."""
+    """Another design than the audited task's."""
     sentence: str
     advice: str
     verdict: str
@@ -113,7 +117,6 @@ def audit_page(report: AuditReport) -> str:
         report=report,
         digest=report.task_digest.hex(),
         passed=report.passed,
-        planted=fault_named(report.planted).says if report.planted else "",
         attacked=any(
             finding.empirical_epsilon_lower is not None or finding.exact_epsilon is not None
             for finding in report.findings
@@ -213,7 +216,7 @@ def coalition_rows(
 
 def _about(attacks: tuple[Finding, ...]) -> str:
     if not attacks:
-        return "no attack by it on a person was played"
+        return "no attack by it on a user was run"
     more = len(attacks) - 1
     loose = sum(attack.verdict == "not contradicted" for attack in attacks[1:])
     mixed = loose and attacks[0].verdict == "reached"
@@ -237,7 +240,7 @@ def _title(report: AuditReport) -> str:
 def _measured_sentence(finding: Finding | None) -> str:
     """Say what an attack of the weakest coalition got."""
     if finding is None:
-        return "No attack by this coalition was played in this run, so nothing was measured."
+        return "No attack by this coalition was run, so nothing was measured."
     got = []
     if finding.empirical_epsilon_lower is not None:
         played = f" in {finding.trials:,} trials" if finding.trials else ""

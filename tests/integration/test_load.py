@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
 from common.task.task import Task
+from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.clients.shuffler import ShufflerClient
 from deploy.load import prepared_file
@@ -27,7 +28,6 @@ from deploy.load.tally import Tally
 from deploy.load.target import Target
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import shuffler_pb2
-from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _USERS = 240

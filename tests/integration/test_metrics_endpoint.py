@@ -7,7 +7,7 @@ from http import HTTPStatus
 import pytest
 
 from common.runtime.metrics_endpoint import PAGE_SECONDS, MetricsEndpoint, parse_request
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import ask
 
 _LISTEN = "127.0.0.1:0"

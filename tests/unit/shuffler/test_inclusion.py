@@ -18,12 +18,12 @@ from common.wire.evidence import (
     prefix_to_wire,
     proof_from_wire,
 )
+from deploy.audit.harness.clock import ManualClock
 from shuffler import inclusion
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions, Sent
 from shuffler.receipts import Receipts
 from shuffler.servicer import ShufflerServicer
-from tests.support.clocks import ManualClock
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import published

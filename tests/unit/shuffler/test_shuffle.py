@@ -8,10 +8,10 @@ import pytest
 
 from common.errors import DamagedStorageError
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from deploy.audit.harness.pools import InlinePool
 from shuffler.shuffle import Mixed, Mixing
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.batch_key import BatchKey
-from tests.support.pools import InlinePool
 from tests.support.tasks import PublishedTask, published
 
 _PLAIN: Final[dict[str, Any]] = {

@@ -8,7 +8,7 @@ from common.runtime.failure_counters import WINDOW, Incidents
 from common.runtime.metric_table import PARTIES, TABLE, MetricKind, MetricName, Row
 from common.runtime.metrics import Metrics
 from common.runtime.process_metrics import Vitals, memory_limit
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import series_in, value
 
 _UNBOUNDED = re.compile(r"user|peer|task|digest|batch|population|address|connection|person|id$")

@@ -18,9 +18,9 @@ from common.wire import evidence as evidence_wire
 from common.wire import results as result_wire
 from common.wire import tasks as draft_wire
 from common.wire import values as value_wire
+from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 from tests.support.results import result as released
-from tests.support.tasks import draft
 
 _DIGEST = TaskDigest(b"d" * 32)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from common.errors import PeerError
 from common.runtime.metrics_endpoint import MetricsEndpoint
+from deploy.audit.harness.clock import ManualClock
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
@@ -24,7 +25,6 @@ from deploy.load.sealing import prepare
 from deploy.load.tally import Tally
 from deploy.load.target import Target
 from deploy.load.usage import Taken, remote_source
-from tests.support.clocks import ManualClock
 from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"

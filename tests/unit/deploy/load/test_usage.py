@@ -12,6 +12,7 @@ import pytest
 
 from common.errors import SettingsError
 from common.runtime.metrics_endpoint import MetricsEndpoint
+from deploy.audit.harness.clock import ManualClock
 from deploy.load.usage import (
     Look,
     Meter,
@@ -21,7 +22,6 @@ from deploy.load.usage import (
     pages_from,
     remote_source,
 )
-from tests.support.clocks import ManualClock
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
 # TYPE shuffledp_process_cpu_seconds_total counter

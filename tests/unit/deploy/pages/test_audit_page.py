@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from deploy.audit.finding import VERDICTS_IN_WORDS, Curve, CurvePoint
-from deploy.audit.weakest import weakest_point
+from deploy.audit.recommendations import weakest_point
 from deploy.pages.audit_charts import curve_chart, roc_chart
 from deploy.pages.audit_page import audit_page, coalition_rows
 from tests.support.audit_reports import (
@@ -98,14 +98,6 @@ def test_a_report_of_nothing_does_not_pass() -> None:
     assert "nothing was checked" in _text(page)
     assert "Nothing of it was checked in this run." in _section(page, "correctness")
     assert "<svg" not in page
-
-
-def test_a_planted_fault_is_announced() -> None:
-    """So that nobody takes the page for one of the code as it is."""
-    planted = dataclasses.replace(demo_report(), planted="labels-cut")
-
-    assert "A fault was planted" in _text(audit_page(planted))
-    assert "A fault was planted" not in _text(_page("demo"))
 
 
 def test_every_coalition_has_one_row_the_weakest_first() -> None:

@@ -5,9 +5,9 @@ import pytest
 
 from common.errors import PeerError, PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchState
+from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
 from tests.support.batch_progress import progress
-from tests.support.clocks import ManualClock
 
 
 def _batch(feed: LiveFeed) -> Any:
