@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install demo test test-all audit rehearse containers-test images up down lint protos bench vectors lock clean
+.PHONY: help install demo test test-all audit containers-test images up down lint protos bench vectors lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,12 +35,9 @@ test: install  ## everything that must hold (a few minutes)
 test-all: install  ## also the long suites
 	$(BIN)/python -m pytest -q -n logical --dist worksteal
 
-audit: install  ## play the audit (under a minute)
+audit: install  ## simulate attacks by every coalition (20 seconds)
 	@mkdir -p .audit
 	$(BIN)/shuffledp audit --quick --output .audit/audit.json --html .audit/audit.html
-
-rehearse: install  ## plant every fault that the audit must find (some minutes)
-	$(BIN)/shuffledp audit --rehearse
 
 containers-test: install  ## build the images, run the three in containers, kill each, collect
 	$(IMAGES) $(BIN)/python -m pytest -q -s tests/containers

@@ -282,6 +282,11 @@ class Releases:
         except Exception as error:  # noqa: BLE001  # what is released stays so
             logs.event("budgets not measured", {"error": type(error).__name__}, level="WARNING")
 
+    async def settled(self) -> None:
+        """Wait until no release is under way."""
+        while self._releasing:
+            await asyncio.wait(self._releasing.values())
+
     async def stop(self) -> None:
         """Leave off; what is staged is released after the next start."""
         releasing = list(self._releasing.values())

@@ -1,14 +1,14 @@
-"""Several tests and facts that make one row of an audit."""
+"""Several tests and facts that make one finding."""
 
 import math
 from typing import Any
 
 from deploy.audit.finding import Finding, Heading
-from deploy.audit.significance import CONFIDENCE, TEST_LEVEL
+from deploy.audit.statistics import CONFIDENCE, TEST_LEVEL
 
 
 class Checks:
-    """Gathers what must be true of one thing; `finding` says whether all of it is."""
+    """Collects tests and facts; `finding` tells whether all hold."""
 
     def __init__(self) -> None:
         self._tests: dict[str, float] = {}
@@ -17,9 +17,9 @@ class Checks:
 
     def test(self, name: str, p_value: float | None) -> None:
         """
-        Note a test of something that must be true; of one name the least p counts.
+        Add a test; of one name the smallest p counts.
 
-        None is of a test that could not be made: it is not counted. What is no number is broken.
+        None stands for a test with too few draws, and is not counted. NaN fails.
         """
         if p_value is None:
             return
@@ -28,12 +28,12 @@ class Checks:
         self._tests[name] = min(level, self._tests.get(name, 1.0))
 
     def must(self, name: str, holds: bool) -> None:  # noqa: FBT001  # what is noted
-        """Note a fact that must be true, whatever was drawn."""
+        """Add a fact that must be true, whatever was drawn."""
         self._facts[name] = holds and self._facts.get(name, True)
 
     @property
     def broken(self) -> list[str]:
-        """What is not true, by name."""
+        """Names of the tests and facts that failed."""
         return [
             *(name for name, holds in self._facts.items() if not holds),
             *(name for name, p_value in self._tests.items() if p_value < TEST_LEVEL),
@@ -49,14 +49,14 @@ class Checks:
         **fields: Any,  # noqa: ANN401  # as a Finding takes them
     ) -> Finding:
         """
-        Make the row.
+        Make the finding.
 
         Args:
-            scenario: Its name.
-            title: What was checked.
-            heading: Under which it stands.
-            sentence: What it means that all of it is true.
-            **fields: Of the finding; `advice` is given where something is not true.
+            scenario: Name of the scenario.
+            title: Title of the finding.
+            heading: Heading in the report.
+            sentence: Its meaning if everything holds.
+            **fields: Other fields of the finding; `advice` is used if something failed.
         """
         broken, advice = self.broken, fields.pop("advice", "")
         return Finding(
@@ -65,7 +65,7 @@ class Checks:
             heading=heading,
             coalition=fields.pop("coalition", "nobody"),
             verdict="broken" if broken else "holds",
-            sentence=f"Not so: {'; '.join(broken)}." if broken else sentence,
+            sentence=f"Failed: {'; '.join(broken)}." if broken else sentence,
             advice=advice if broken else "",
             statistic=self._statistic(),
             confidence=CONFIDENCE if self._n_tests else None,

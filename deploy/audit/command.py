@@ -1,31 +1,28 @@
 """What `shuffledp audit` does, with its options read; to load it is to load all three services."""
 
+import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, TaskError
 from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
 from common.version import VERSION
-from deploy.audit.audited import FULL, QUICK, Audited
-from deploy.audit.catalogue import SCENARIOS
-from deploy.audit.faults.catalogue import FAULTS, fault_named
+from deploy.audit.page.audit_page import audit_page
 from deploy.audit.report import AuditReport
 from deploy.audit.report_json import as_json
-from deploy.audit.report_table import show_rehearsal, show_report
-from deploy.audit.run import audit, faults_for, rehearse, scenarios_named
+from deploy.audit.report_table import show_alarms, show_report
+from deploy.audit.runner import audit, scenarios_named, self_test
+from deploy.audit.scenarios import SCENARIOS
+from deploy.audit.subject import FULL, LITTLE, QUICK, AuditSubject
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
-from deploy.pages.audit_page import audit_page
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import demo_draft
 from deploy.terminal.console import show_in_browser
@@ -37,7 +34,7 @@ _DEMO_USERS: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """What was asked for; `shuffledp audit --help` explains each."""
+    """The command's options; see `shuffledp audit --help`."""
 
     task_file: Path | None
     draft: Path | None
@@ -46,33 +43,27 @@ class AuditOptions:
     scenarios: list[str]
     seed: int
     processes: int
-    plant: str
     output: Path
     html: Path
     open_it: bool
     json: bool
 
 
-def play(options: AuditOptions, console: Console) -> bool:
+def run(options: AuditOptions, console: Console) -> bool:
     """
-    Play the audit, write both reports, and show it.
+    Run the audit, write both reports, and show the result.
 
     Returns:
-        Whether everything is as it must be.
+        Whether all checks passed.
     """
-    if options.plant:
-        fault_named(options.plant)
-    chosen, audited = scenarios_named(options.scenarios), _audited(options)
-    with _bar(console) as progress:
-        report = audit(
-            audited,
-            seed=options.seed,
-            scenarios=chosen,
-            processes=options.processes,
-            fault=options.plant,
-            command=_command(),
-            progress=progress,
-        )
+    report = audit(
+        _subject(options),
+        seed=options.seed,
+        scenarios=scenarios_named(options.scenarios),
+        processes=options.processes,
+        command=shlex.join(["shuffledp", *sys.argv[1:]]),
+        progress=_Lines(),
+    )
     write(options.output, dumps(as_json(report)))
     write(options.html, audit_page(report))
     _show(report, options, console)
@@ -91,85 +82,61 @@ def _show(report: AuditReport, options: AuditOptions, console: Console) -> None:
     console.print(f"The report as a page: {page}", markup=False, soft_wrap=True)
 
 
-def play_rehearsal(options: AuditOptions, console: Console) -> bool:
+def run_self_test(options: AuditOptions, console: Console) -> bool:
     """
-    Plant every fault in turn, and show which were found.
+    Break every scenario in turn, and show which noticed. It writes no files.
 
     Returns:
-        Whether all were.
+        Whether every alarm rang that has anything to notice on this task.
     """
-    if options.plant:
-        raise SettingsError("give --rehearse, which plants every fault, or --plant, not both")
     if options.full:
-        raise SettingsError("a rehearsal draws as little as shows the faults: leave --full out")
-    chosen, audited = scenarios_named(options.scenarios), _audited(options)
-    faults = faults_for(audited, chosen)
-    if not faults:
-        named = sorted(scenario.name for scenario in chosen)
-        raise SettingsError(
-            f"no fault is known that {' or '.join(named)} must find in a task for "
-            f"{audited.task.kind} data; --list names them"
-        )
-    with _bar(console) as progress:
-        rehearsed = rehearse(
-            audited,
-            seed=options.seed,
-            faults=faults,
-            processes=options.processes,
-            progress=progress,
-        )
+        raise SettingsError("--self-test draws as little as shows the weaknesses: drop --full")
+    alarms = self_test(
+        dataclasses.replace(_subject(options), sizes=LITTLE),
+        seed=options.seed,
+        scenarios=scenarios_named(options.scenarios),
+        processes=options.processes,
+        progress=_Lines(),
+    )
     if options.json:
         fields = [
             {
-                "fault": each.fault.name,
-                "says": each.fault.says,
-                "scenario": each.fault.scenario,
-                "caught": each.caught,
-                "said": each.said,
+                "scenario": alarm.scenario.name,
+                "weakness": alarm.scenario.weakness,
+                "applies": alarm.applies,
+                "rang": alarm.rang,
+                "said": [row.sentence for row in alarm.failed],
             }
-            for each in rehearsed
+            for alarm in alarms
         ]
         sys.stdout.write(dumps(fields) + "\n")
     else:
-        show_rehearsal(rehearsed, console)
-    return all(each.caught for each in rehearsed)
+        show_alarms(alarms, console)
+    return all(alarm.rang for alarm in alarms if alarm.applies or alarm.failed_before)
 
 
 def show_names(console: Console) -> None:
-    """Show what can be played, and what can be planted."""
-    console.print("Scenarios:")
+    """List the scenarios, and the weakness that the self-test gives each."""
     for scenario in SCENARIOS:
-        console.print(f"  {scenario.name:<20} {scenario.title}", markup=False, highlight=False)
-    console.print("Faults, and the scenario that finds each:")
-    for fault in FAULTS.values():
-        found = f"  {fault.name:<26} {fault.says} ({fault.scenario})"
-        console.print(found, markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{scenario.name:<22} {scenario.title}", markup=False, highlight=False)
+        console.print(f"{'':<22} self-test: {scenario.weakness}", markup=False, highlight=False)
     console.print(f"shuffledp {VERSION}", highlight=False)
 
 
-@contextmanager
-def _bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
-    """Show how far it is, and give what is to be told so."""
-    with Progress(
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=console,
-        transient=True,
-    ) as bar:
-        shown = bar.add_task("", total=None)
-        yield lambda what, done, total: bar.update(
-            shown, description=what, completed=done, total=total
-        )
+class _Lines:
+    """Progress as plain lines on standard error, terminal or not."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def __call__(self, under_way: str, done: int, total: int) -> None:
+        seconds = time.monotonic() - self._started
+        now = f": {under_way}" if under_way else ""
+        sys.stderr.write(f"[{seconds:3.0f} s] {done} of {total} done{now}\n")
+        sys.stderr.flush()
 
 
-def _command() -> str:
-    """Give what was typed, to be typed again."""
-    return shlex.join(["shuffledp", *sys.argv[1:]])
-
-
-def _audited(options: AuditOptions) -> Audited:
+def _subject(options: AuditOptions) -> AuditSubject:
     if options.task_file is not None and options.draft is not None:
         raise SettingsError("give --task-file or --draft, not both")
     found = _drafted(options.draft) if options.task_file is None else _read(options.task_file)
@@ -178,10 +145,10 @@ def _audited(options: AuditOptions) -> Audited:
             f"--users is {options.users}: a batch of fewer than n_min users, {found.n_min}, is "
             "never released"
         )
-    return Audited(
+    return AuditSubject(
         task_bytes=found.to_bytes(),
         n_users=found.n_min if options.users is None else options.users,
-        effort=FULL if options.full else QUICK,
+        sizes=FULL if options.full else QUICK,
     )
 
 
@@ -207,7 +174,7 @@ def _read(path: Path) -> Task:
 
 
 def _drafted(path: Path | None) -> Task:
-    """Complete a draft, or the demo's, with keys that nobody keeps."""
+    """Complete a draft, or the demo's, with throw-away keys."""
     analyzer, shuffler = (HpkePrivateKey.generate().public_key().raw for _ in range(2))
     if path is not None:
         wanted = draft_file.read(path, shuffler)

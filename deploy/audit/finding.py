@@ -1,4 +1,4 @@
-"""One row of an audit: what was claimed, what was measured, and what that says."""
+"""One finding of an audit: the claim, the measurement, and the verdict."""
 
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -6,9 +6,9 @@ from typing import Final, Literal
 
 Heading = Literal["anonymity", "correctness", "sender disruption", "server disruption"]
 """
-Anonymity: what a coalition learns of one person. Correctness: whether the code draws, counts and
-promises what it says. Sender disruption: what dishonest users do to the result. Server disruption:
-what a dishonest shuffler or analyzer does to it.
+Anonymity: what a coalition learns of one user. Correctness: whether the code draws as it states.
+Sender disruption: the effect of dishonest users on the result. Server disruption: that of a
+dishonest shuffler or analyzer.
 """
 
 HEADINGS: Final[tuple[Heading, ...]] = (
@@ -34,72 +34,66 @@ PASSING: Final = frozenset({"reached", "not contradicted", "refuted", "holds", "
 
 VERDICTS_IN_WORDS: Final = MappingProxyType(
     {
-        "reached": "an attack gets nine tenths of what is claimed or more, computed or measured: "
-        "hardly less can be claimed",
+        "reached": "an attack gains nine tenths of the claim or more, computed or measured: the "
+        "claim can hardly be smaller",
         "not reached": "an attack that is known to succeed did not: the audit is broken",
-        "not contradicted": "no attack tried gets more than what is claimed; see what it could see",
-        "contradicted": "an attack gets more than what is claimed: the claim is false",
-        "refuted": "a claim that is known to be false was shown to be",
-        "not refuted": "a claim that is known to be false was not shown to be: the audit is broken",
-        "holds": "what must be true was checked, and is",
-        "broken": "what must be true is not",
-        "known limit": "an attack that nothing here prevents; what it gains is as calculated",
+        "not contradicted": "no attack tried gains more than the claim; see its ceiling",
+        "contradicted": "an attack gains more than the claim: the claim is false",
+        "refuted": "a claim that is known to be false was refuted",
+        "not refuted": "a claim that is known to be false was not refuted: the audit is broken",
+        "holds": "a check of something that must be true passed",
+        "broken": "something that must be true is not",
+        "known limit": "an attack that nothing here prevents; its gain is as calculated",
     }
 )
-"""What each verdict says, for a reader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One row: a scenario, against one coalition."""
+    """One scenario's result against one coalition. All ε of a finding are at its delta."""
 
     scenario: str
-    """The scenario's name; several rows may share it."""
+    """Name of the scenario; several findings may share it."""
     title: str
-    """What was done, in a few words."""
     heading: Heading
     coalition: str
-    """Who pools what they saw; `nobody` where the running code itself is what is checked."""
+    """The parties that pool their views; `nobody` where the running code itself is checked."""
     verdict: Verdict
     sentence: str
-    """What it means, in plain words."""
+    """Its meaning in plain words."""
     subject: str = ""
-    """What was played on, where that is not the audited task: another design, to compare with."""
+    """Another design than the audited task, for comparison."""
     aside: bool = False
-    """Whether it is on more tasks than one, or on fewer people: no figure of this task alone."""
+    """Whether it is about several tasks or fewer users: no figure of this task alone."""
     advice: str = ""
-    """What to change if it is not good enough."""
+    """A remedy."""
     claim_epsilon: float | None = None
-    """What is claimed; infinite where nothing is."""
+    """The claim; infinite where nothing is claimed."""
     delta: float | None = None
-    """At which all of the row's ε are to be read."""
     theorem: str = ""
-    """What the claim follows from."""
     neighbouring: str = ""
-    """Which two data sets the claim tells apart."""
+    """The relation between the two data sets that the claim is about."""
     assumptions: tuple[str, ...] = ()
-    """What must be true for the claim to hold, in words."""
     exact_epsilon: float | None = None
-    """What the attack gains, computed; where only a bound from below can be, that."""
+    """The attack's gain, computed: exact, or a lower bound."""
     empirical_epsilon_lower: float | None = None
-    """What the attack gained, measured: a bound from below at the row's confidence."""
+    """The attack's gain, measured: a lower bound at the finding's confidence."""
     ceiling: float | None = None
-    """What so many trials could show at most, of an attack that is never wrong."""
+    """The gain that so many trials would show of an attack that is never wrong."""
     confidence: float | None = None
     trials: int = 0
     """Collections, reports or orders that were drawn to measure it."""
     advantage: float | None = None
-    """How often the best guess is right under one value, less how often it is wrong under the
-    other; an estimate."""
+    """True positive rate minus false positive rate of the best guess; an estimate."""
     statistic: str = ""
-    """What was measured, and how."""
+    """How it was measured."""
     expected: float | None = None
-    """What a formula says, where something else than an ε is measured."""
+    """A formula's value, where something else than an ε is measured."""
     measured: float | None = None
     tests: int = 0
-    """Statistical decisions in this row; each errs with probability TEST_LEVEL at most."""
+    """Statistical decisions; each errs with probability TEST_LEVEL at most."""
     roc: tuple[tuple[float, float], ...] = ()
-    """Points of (false, true) positive rates, measured."""
+    """Measured points of (false, true) positive rates."""
 
     def __post_init__(self) -> None:
         for name, figure in (
@@ -118,18 +112,18 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether it is as it must be."""
+        """Whether the verdict is one that passes."""
         return self.verdict in PASSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """What holds and what is known at one share of colluding users."""
+    """The claim and the attack at one share of colluding users."""
 
     colluding: float
     """Share of the users, 0 .. 1."""
     honest: int
-    """Users who are left, the victim among them."""
+    """Honest users, the victim among them."""
     claim: float
     """An upper bound of ε."""
     attack: float | None
@@ -149,9 +143,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one scenario came to."""
+    """The result of one scenario."""
 
     findings: tuple[Finding, ...]
     curves: tuple[Curve, ...] = ()
     seconds: float = 0.0
-    """That it took."""
+    """Duration of the scenario."""

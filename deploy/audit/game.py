@@ -1,12 +1,12 @@
 """
 The distinguishing game: which of two values does the victim hold?
 
-In each of two worlds that differ in the victim's value the adversary's view is drawn many times,
-and made into one score, which is higher the more the view speaks for the first. A part of the draws
-chooses a threshold, the rest measures it. Whoever says "the first" from the threshold on is right
-with probability t under the first value and wrong with probability f under the second; (ε, δ)
-allows t ≤ e^ε·f + δ, so that ε is at least ln((t - δ) / f). Bounds on t and f from the draws make
-that a bound on ε [JE19]. Whoever says "the second" below a threshold is bounded likewise.
+In each of two worlds that differ in the victim's value the adversary's view is drawn many times and
+made into one score, which is higher the more the view speaks for the first value. A quarter of the
+draws chooses a threshold and the rest measures it. An adversary that guesses "the first" from the
+threshold on is right with probability t under the first value and wrong with probability f under
+the second. (ε, δ) allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / f), and bounds on t and f
+give a bound on ε [JE19]. Guesses of "the second" below a threshold are bounded likewise.
 """
 
 import math
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from deploy.audit.significance import (
+from deploy.audit.statistics import (
     TEST_LEVEL,
     ceiling,
     probability_lower,
@@ -31,15 +31,15 @@ _CHOOSING: Final = 0.25
 _THRESHOLDS: Final = 400
 _ROC_POINTS: Final = 60
 _DIGITS: Final = 9
-"""Decimal places of a score that are looked at."""
+"""Decimal places to which scores are rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """What a game came to."""
+class GameResult:
+    """The result of one game."""
 
     epsilon_lower: float
-    """At least this much ε is lost at δ; errs with probability TEST_LEVEL at most."""
+    """Lower bound of ε at δ; wrong with probability TEST_LEVEL at most."""
     ceiling: float
     advantage: float
     trials: int
@@ -47,7 +47,7 @@ class Played:
     roc: tuple[tuple[float, float], ...]
 
 
-def play(first: Scores, second: Scores, delta: float = 0.0) -> Played:
+def run_game(first: Scores, second: Scores, delta: float = 0.0) -> GameResult:
     """
     Bound ε at δ from below by the scores of one attack.
 
@@ -58,8 +58,7 @@ def play(first: Scores, second: Scores, delta: float = 0.0) -> Played:
 
     Cost: a sort of the scores.
     """
-    # A sum of the same terms in another order differs in its last digits, and whose term comes
-    # first is what the adversary must not know.
+    # The order of a sum's terms shows in its last digits, and would tell whose term came first.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
     cut = int(_CHOOSING * len(first))
     chosen, trials = _Curve(first[:cut], second[:cut]), len(first) - cut
@@ -67,7 +66,7 @@ def play(first: Scores, second: Scores, delta: float = 0.0) -> Played:
     best = int(np.argmax(chosen.bounds(delta, trials)))
     fair = int(np.argmax(chosen.true - chosen.false))
     hits, misses = measured.counts(best)
-    return Played(
+    return GameResult(
         epsilon_lower=_bound(hits, misses, trials, delta),
         ceiling=ceiling(trials, delta),
         advantage=float(measured.true[fair] - measured.false[fair]),
@@ -83,7 +82,7 @@ def _bound(hits: int, misses: int, trials: int, delta: float) -> float:
 
 
 class _Curve:
-    """Rates at every threshold: of saying "the first" from it on; then "the second" below it."""
+    """Rates at every threshold: of guessing "the first" from it on, then "the second" below it."""
 
     def __init__(self, first: Scores, second: Scores, thresholds: Scores | None = None) -> None:
         self.thresholds = _thresholds(first, second) if thresholds is None else thresholds
@@ -106,11 +105,11 @@ class _Curve:
         return self._misses / self._n
 
     def counts(self, place: int) -> tuple[int, int]:
-        """Give hits and misses at a threshold."""
+        """Return hits and misses at a threshold."""
         return int(self._hits[place]), int(self._misses[place])
 
     def bounds(self, delta: float, trials: int) -> Scores:
-        """Give what each threshold would show in so many trials, if these rates were exact."""
+        """Return the bound of each threshold in so many trials, if these rates were exact."""
         hits, misses = self.true * trials, self.false * trials
         level = TEST_LEVEL / 2
         surely = stats.beta.ppf(level, np.maximum(hits, 1e-9), trials - hits + 1) - delta
@@ -120,7 +119,7 @@ class _Curve:
         return shown
 
     def roc(self) -> tuple[tuple[float, float], ...]:
-        """Give points of the first direction, from (0, 0) to (1, 1), not many."""
+        """Return a few points of the first direction, from (0, 0) to (1, 1)."""
         half = len(self.thresholds)
         order = np.lexsort((self.true[:half], self.false[:half]))
         kept = order[np.unique(np.linspace(0, half - 1, min(half, _ROC_POINTS)).astype(int))]

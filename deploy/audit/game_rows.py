@@ -1,4 +1,4 @@
-"""Rows of games: what was claimed beside what an attack got."""
+"""Findings of games: the claim beside the gain of the attack."""
 
 import dataclasses
 import math
@@ -6,23 +6,24 @@ from typing import Any, Final
 
 from common.messages.guarantee import Guarantee, rounded_down
 from deploy.audit.finding import Finding, Verdict
-from deploy.audit.game import Played
-from deploy.audit.significance import CONFIDENCE
+from deploy.audit.game import GameResult
+from deploy.audit.statistics import CONFIDENCE
 
 _NEARLY_ALL: Final = 0.9
 """Share of a claim from which an attack has reached it."""
 _SURELY: Final = 0.75
-"""Share of a claim that an attack which is known to reach it shows in any run that is long enough
-to be asked for it: what is seen in such a run lies ten standard deviations above."""
+"""Share of a claim that an attack which is known to reach it always shows in enough trials: the
+expected share lies ten standard deviations above."""
+_MOST_STATED: Final = 20.0
 
 
 def verdict(claim: float, reachable: float, shown: float) -> Verdict:
     """
-    Say what an attack showed of a claim.
+    Return the verdict on a claim.
 
     Args:
         claim: An upper bound of ε; may be infinite.
-        reachable: What the claim is, or where it is infinite the most that could be shown.
+        reachable: The claim, or the ceiling of the trials where the claim is infinite.
         shown: A lower bound of ε, computed or measured.
     """
     if shown > claim:
@@ -31,7 +32,7 @@ def verdict(claim: float, reachable: float, shown: float) -> Verdict:
 
 
 def game_row(
-    played: Played,
+    result: GameResult,
     *,
     claimed: Guarantee,
     exact: float | None,
@@ -39,39 +40,43 @@ def game_row(
     **fields: Any,  # noqa: ANN401  # a Finding's
 ) -> Finding:
     """
-    Make the row of a game that was played.
+    Make the finding of a game.
 
     Args:
-        played: What the attack got.
-        claimed: What is claimed of it; of an infinite ε where nothing is.
-        exact: What the attack should get, computed; None where that cannot be computed.
-        must_reach: The attack is known to get what is claimed, and was played long enough to show
-            it: if it does not, it is the audit that is wrong.
-        **fields: The finding's others.
+        result: The attack's measured gain.
+        claimed: The claim; of an infinite ε where nothing is claimed.
+        exact: The attack's computed gain; None where none is computed.
+        must_reach: The attack is known to reach the claim in so many trials: if it does not, the
+            audit itself is wrong.
+        **fields: Other fields of the finding.
     """
     claim = claimed.epsilon
-    reachable = played.ceiling if math.isinf(claim) else claim
-    shown = played.epsilon_lower
+    reachable = result.ceiling if math.isinf(claim) else claim
+    shown = result.epsilon_lower
     if exact is not None and not math.isinf(claim):
         shown = max(shown, exact)
     row = Finding(
         verdict=verdict(claim, reachable, shown),
         exact_epsilon=exact,
-        empirical_epsilon_lower=played.epsilon_lower,
-        ceiling=played.ceiling,
+        empirical_epsilon_lower=result.epsilon_lower,
+        ceiling=result.ceiling,
         confidence=CONFIDENCE,
-        trials=played.trials,
-        advantage=played.advantage,
-        tests=1,
-        roc=played.roc,
-        **_of(claimed) | fields,
+        trials=result.trials,
+        advantage=result.advantage,
+        roc=result.roc,
+        **{"tests": 1} | _of(claimed) | fields,
     )
-    failed = must_reach and row.passed and played.epsilon_lower < _SURELY * reachable
+    failed = must_reach and row.passed and result.epsilon_lower < _SURELY * reachable
     return not_reached(row) if failed else row
 
 
+def understated(claimed: Guarantee) -> Guarantee:
+    """Return a claim of a quarter of its ε, 5 at most: false wherever the claim is reached."""
+    return dataclasses.replace(claimed, epsilon=min(claimed.epsilon, _MOST_STATED) / 4)
+
+
 def not_reached(row: Finding) -> Finding:
-    """Say of a game's row that its attack is known to succeed, and did not."""
+    """Return the finding with the verdict that a known attack did not succeed."""
     shown = rounded_down(row.empirical_epsilon_lower or 0.0)
     return dataclasses.replace(
         row,
@@ -83,20 +88,18 @@ def not_reached(row: Finding) -> Finding:
 
 def computed_row(*, claimed: Guarantee, exact: float | None, **fields: Any) -> Finding:  # noqa: ANN401  # a Finding's
     """
-    Make the row of an attack that is computed from its exact law, and not measured.
+    Make the finding of an attack that is computed from its exact distribution, not measured.
 
     Args:
-        claimed: What is claimed.
-        exact: A lower bound of ε that the attack proves; None where its law is not known here.
-        **fields: The finding's others.
+        claimed: The claim.
+        exact: The attack's lower bound of ε; None where none is computed.
+        **fields: Other fields of the finding.
     """
     claim = claimed.epsilon
     statistic = (
-        "no attack is computed: none is known on this law of noise, none proves anything, or it "
-        "takes minutes"
+        "no attack is computed: none is known for this noise, or it takes minutes"
         if exact is None
-        else "computed from the exact law of the counts; to measure it would take more trials than "
-        "there is time for"
+        else "computed from the exact distribution of the counts; too rare to be measured"
     )
     return Finding(
         verdict="not contradicted" if exact is None else verdict(claim, claim, exact),
@@ -106,7 +109,7 @@ def computed_row(*, claimed: Guarantee, exact: float | None, **fields: Any) -> F
 
 
 def _of(claimed: Guarantee) -> dict[str, Any]:
-    """Give what a row says of its claim."""
+    """Return the fields that describe the claim."""
     return {
         "coalition": claimed.coalition,
         "claim_epsilon": claimed.epsilon,

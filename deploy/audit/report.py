@@ -1,4 +1,4 @@
-"""What an audit of a task came to."""
+"""The result of an audit of one task."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -7,80 +7,78 @@ from common.messages.guarantee import Guarantee
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, Finding, Outcome
-from deploy.audit.significance import FAMILY_LEVEL, MOST_TESTS
+from deploy.audit.scenario import Scenario
+from deploy.audit.statistics import FAMILY_LEVEL, MOST_TESTS
 
 Mode = Literal["quick", "full"]
-"""How much was drawn: see deploy.audit.audited.Effort."""
+"""The sample sizes: see subject.py."""
 
 _NOT_OF_THE_CLAIM: Final = frozenset({"refuted", "not refuted"})
-"""Verdicts on claims that somebody else made, or that are false on purpose."""
+"""Verdicts on claims that are not the task's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """Everything that a run of the audit found, and what it takes to run it again."""
+    """All findings of a run, and everything needed to repeat it."""
 
     task: Task
     task_digest: TaskDigest
     n_users: int
-    """For whom the guarantees are stated."""
+    """Users for whom the guarantees are stated."""
     mode: Mode
     seed: int
-    """From which everything was drawn that is not a key."""
+    """Seed of every draw but keys and those of running services."""
     version: str
-    """Of the program that was audited, and that audited."""
+    """Version of the program."""
     seconds: float
-    """That the run took."""
     outcomes: tuple[Outcome, ...]
-    """One a scenario, in the order in which they are to be read."""
+    """One for each scenario, in reading order."""
     guarantees: tuple[Guarantee, ...]
-    """Of the task at n_users; see common.accounting.guarantees.guarantees."""
-    planted: str = ""
-    """Name of the fault that was planted; nothing where the code was as it is."""
+    """The task's guarantees at n_users."""
     idle: tuple[str, ...] = ()
-    """Scenarios that had nothing to play on this task."""
+    """Scenarios that have nothing to run on this task."""
     other_kinds: tuple[str, ...] = ()
-    """Scenarios that were not played, since they are for tasks of another kind of value."""
+    """Scenarios for other kinds of value, which were not run."""
     command: str = ""
-    """What to type to run it again; nothing where it was not run by a command."""
+    """Command that repeats the run, if a command ran it."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Every row, scenario by scenario."""
+        """All findings, scenario by scenario."""
         rows = tuple(finding for outcome in self.outcomes for finding in outcome.findings)
         return rows if self.tests <= MOST_TESTS else (*rows, _too_many(self.tests))
 
     @property
     def curves(self) -> tuple[Curve, ...]:
-        """What is known of ε against the share of colluding users."""
+        """ε against the share of colluding users."""
         return tuple(curve for outcome in self.outcomes for curve in outcome.curves)
 
     @property
     def failed(self) -> tuple[Finding, ...]:
-        """The rows that are not as they must be."""
+        """The findings that did not pass."""
         return tuple(finding for finding in self.findings if not finding.passed)
 
     @property
     def passed(self) -> bool:
-        """Whether something was checked, and every row is as it must be."""
+        """Whether there are findings, and all passed."""
         return bool(self.findings) and not self.failed
 
     @property
     def tests(self) -> int:
-        """Statistical decisions of all rows."""
+        """Statistical decisions of all findings."""
         return sum(finding.tests for outcome in self.outcomes for finding in outcome.findings)
 
     @property
     def false_alarm(self) -> float:
-        """The most that the chance can be of a failed row though all is as it should be."""
+        """Upper bound of the probability that an honest program fails."""
         return FAMILY_LEVEL * self.tests / MOST_TESTS
 
     def attacks_by(self, coalition: str) -> tuple[Finding, ...]:
         """
-        Give the rows on what a coalition learns, the one to look at first at the head.
+        Return the attacks of a coalition on a user's anonymity, the most important first.
 
-        First what failed; then what was measured of the least ε that is promised against this
-        coalition, and of these what gained most. Claims that are not the task's are left out.
+        Failed findings come first, then measurements of the smallest claim against the coalition
+        by their gain. Claims that are not the task's are left out.
         """
         promised = sorted(g.epsilon for g in self.guarantees if g.coalition == coalition)
         rows = [
@@ -94,17 +92,35 @@ class AuditReport:
         return tuple(sorted(rows, key=lambda row: _rank(row, promised)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """The result of breaking one scenario."""
+
+    scenario: Scenario
+    failed: tuple[Finding, ...]
+    """Findings that failed with the weakness."""
+    failed_before: tuple[Finding, ...]
+    """Findings that failed without it."""
+    applies: bool
+    """Whether the scenario has anything to break on this task."""
+
+    @property
+    def rang(self) -> bool:
+        """Whether the weakness, and nothing else, failed the scenario."""
+        return bool(self.failed) and not self.failed_before
+
+
 def _too_many(tests: int) -> Finding:
-    """Say that a run errs more often than it promises."""
+    """Return the finding of a run that errs more often than it states."""
     return Finding(
         scenario="audit",
-        title="The audit decides no more than it may",
+        title="The audit makes no more decisions than it may",
         heading="correctness",
         coalition="nobody",
         verdict="broken",
-        sentence=f"Not so: {tests:,} statistical decisions were made; with more than "
-        f"{MOST_TESTS:,} a run is wrong more often than it says.",
-        advice="Play fewer scenarios at a time, with --scenario.",
+        sentence=f"{tests:,} statistical decisions were made; with more than {MOST_TESTS:,} a run "
+        "raises false alarms more often than it states.",
+        advice="Run fewer scenarios at a time, with --scenario.",
     )
 
 

@@ -1,4 +1,4 @@
-"""An audit as JSON: audit.json, the file that programs read."""
+"""An audit as JSON: audit.json, for programs."""
 
 import dataclasses
 import math
@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from deploy.audit.finding import Curve, Finding
+from deploy.audit.recommendations import weakest_point
 from deploy.audit.report import AuditReport
-from deploy.audit.weakest import weakest_point
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
 
 _FIRST: Final = (
@@ -25,16 +24,15 @@ _FIRST: Final = (
     "statistic",
     "verdict",
 )
-"""What every row begins with; the other fields of a Finding follow."""
+"""The first fields of every finding; its other fields follow."""
 
 
 def as_json(report: AuditReport) -> dict[str, Any]:
     """
-    Give what was found: the run, `findings`, a list of one object a row, and `curves`.
+    Return the run, its `findings` and its `curves`.
 
-    Infinite numbers become the text "inf", and what is no number becomes null.
+    Infinite numbers become the text "inf", and NaN becomes null.
     """
-    point = weakest_point(report)
     return {
         "shuffledp": report.version,
         "task_digest": report.task_digest.hex(),
@@ -45,32 +43,25 @@ def as_json(report: AuditReport) -> dict[str, Any]:
         "mode": report.mode,
         "seed": report.seed,
         "command": report.command,
-        "planted": report.planted,
+        "planted": "",  # readers of older files expect it
         "idle": list(report.idle),
         "other_kinds": list(report.other_kinds),
         "seconds": _plain(report.seconds),
         "passed": report.passed,
         "tests": report.tests,
         "false_alarm": report.false_alarm,
-        "weakest_coalition": point.coalition,
+        "weakest_coalition": weakest_point(report).coalition,
         "guarantees": [guarantee_as_json(guarantee) for guarantee in report.guarantees],
-        "findings": [_finding(finding) for finding in report.findings],
-        "curves": [_curve(curve) for curve in report.curves],
+        "findings": [
+            dict.fromkeys(_FIRST) | _plain(dataclasses.asdict(finding))
+            for finding in report.findings
+        ],
+        "curves": [_plain(dataclasses.asdict(curve)) for curve in report.curves],
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    fields: dict[str, Any] = _plain(dataclasses.asdict(finding))
-    return {name: fields[name] for name in _FIRST} | fields
-
-
-def _curve(curve: Curve) -> dict[str, Any]:
-    fields: dict[str, Any] = _plain(dataclasses.asdict(curve))
-    return fields
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401  # whatever a row holds
-    """Make of a value what JSON can hold."""
+def _plain(value: Any) -> Any:  # noqa: ANN401  # any field's
+    """Convert a value to JSON's types."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""An audit as tables on a terminal: what was claimed, what was found, and what failed."""
+"""An audit as tables on a terminal: claims, measurements and failures."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,20 +9,17 @@ from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
-from deploy.audit.changes import changes
-from deploy.audit.faults.catalogue import fault_named
 from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
-from deploy.audit.report import AuditReport
-from deploy.audit.run import Rehearsed
-from deploy.audit.weakest import weakest_point
-from deploy.terminal.escape import escaped as shown
+from deploy.audit.recommendations import changes, weakest_point
+from deploy.audit.report import Alarm, AuditReport
+from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 
 _NONE: Final = "-"
 _ELSEWHERE: Final = " (another task)"
-"""Behind the title of a row that is not on the audited task."""
+"""Suffix of titles that are not about the audited task."""
 _STYLES: Final = {True: "", False: "bold red"}
-"""Of a verdict that passes or not, which is said in words beside."""
+"""Style of a verdict, which words repeat."""
 
 _TEXTS: Final[dict[str, Callable[[Finding], str]]] = {
     "checked": lambda finding: finding.title + _ELSEWHERE * bool(finding.subject),
@@ -39,28 +36,28 @@ _FIGURES: Final[dict[str, tuple[Callable[[Finding], float | None], Callable[[flo
     "found": (lambda finding: finding.measured, lambda figure: f"{figure:.4g}"),
 }
 _GIVE_WAY: Final = ("expected", "found", "ceiling")
-"""Columns that a narrow terminal does without; audit.json and the page have them."""
+"""Columns left out on a narrow terminal; audit.json and the page have them."""
 _THIRD: Final = 3
-"""The part of a terminal that titles may take; they are folded by words."""
+"""The part of a terminal that titles may take."""
 _WIDER: Final = "Left out for want of room: see audit.json, or a wider terminal."
 _READING: Final = (
-    "Claimed, computed, measured and ceiling are epsilons: what a theorem promises, what the "
-    "attack gains by calculation, what it surely gained when it was played, and the most that so "
-    "many trials could show; all of a row at its delta, 0 where none stands there. Claims are "
-    "rounded up, the others down."
+    "Claimed, computed, measured and ceiling are epsilons at the row's delta, or at 0: what a "
+    "theorem promises, what the attack gains by calculation, a lower bound of what it gained when "
+    "it was run, and the most that so many trials could show. Claims are rounded up, the others "
+    "down."
 )
 _COUNTING: Final = (
-    "Expected and found are shares, chances or numbers, not epsilons: what a formula says, and "
-    "what was seen; audit.json has the statistic of each row. Rows of another task show that an "
-    "attack works, or how a rule is kept that this task does not come to."
+    "Expected and found are shares, probabilities or numbers, not epsilons: a formula's value and "
+    "the measured one; audit.json has the statistic of each row. Rows of another task show that an "
+    "attack works."
 )
 
 
 def show_report(report: AuditReport, console: Console) -> None:
     """
-    Print a table for each heading, what failed, the weakest point, and what came of it all.
+    Print a table for each heading, the failures, the weakest point and the overall verdict.
 
-    No figure is cut, however narrow the console; verdicts are words, whatever their colour.
+    No figure is truncated, however narrow the console.
     """
     for heading in HEADINGS:
         rows = [finding for finding in report.findings if finding.heading == heading]
@@ -75,31 +72,35 @@ def show_report(report: AuditReport, console: Console) -> None:
     _show_weakest(report, console)
     if report.idle:
         idle = ", ".join(report.idle)
-        console.print(f"Nothing to play on this task: {idle}.", highlight=False)
+        console.print(f"Nothing to run on this task: {idle}.", highlight=False)
     if report.other_kinds:
         others = ", ".join(report.other_kinds)
-        console.print(f"Not played for {report.task.kind} data: {others}.", highlight=False)
+        console.print(f"Not run for {report.task.kind} data: {others}.", highlight=False)
     _show_verdict(report, console)
-    _show_planted(report, console)
 
 
-def show_rehearsal(rehearsed: Sequence[Rehearsed], console: Console) -> None:
-    """Print which planted faults were seen, and by which check."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    add_columns(table, dict.fromkeys(("fault", "what is wrong", "found by", "found"), "left"))
-    for each in rehearsed:
-        fault = each.fault
-        by = f"{fault.scenario}: {fault.check}"
-        found = "yes" if each.caught else "NO: fails without it" if each.said_before else "NO"
-        table.add_row(fault.name, fault.says, by, found, style=_STYLES[each.caught])
-    print_whole(table, console)
-    missed = sum(not each.caught for each in rehearsed)
-    verdict = f"{missed} NOT FOUND" if missed else "every one found"
-    console.print(f"{len(rehearsed)} faults were planted, one at a time: {verdict}.")
+def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
+    """Print whether each broken scenario rang, and what it said."""
+    for alarm in alarms:
+        scenario = alarm.scenario
+        if alarm.failed_before:
+            rang = "FAILS WITHOUT THE WEAKNESS"
+        elif not alarm.applies:
+            rang = "nothing to break on this task"
+        else:
+            rang = "rang" if alarm.rang else "DID NOT RING"
+        style = _STYLES[alarm.rang or not alarm.applies]
+        console.print(f"{scenario.name}: {rang}", style=style, markup=False, highlight=False)
+        console.print(f"  broken: {scenario.weakness}", markup=False, highlight=False)
+        for row in (alarm.failed_before or alarm.failed)[:1]:
+            console.print(f"  {row.verdict.upper()}: {escaped(row.sentence)}", highlight=False)
+    silent = sum(alarm.applies and not alarm.rang for alarm in alarms)
+    verdict = f"{silent} DID NOT RING" if silent else "every alarm rang"
+    console.print(f"{len(alarms)} scenarios were broken, one at a time: {verdict}.")
 
 
 def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
-    """Print the rows under a heading, with the columns in which one has something."""
+    """Print the findings under a heading, without empty columns."""
     texts = [name for name, of in _TEXTS.items() if any(of(row) != _NONE for row in rows)]
     figures = [name for name, (of, _) in _FIGURES.items() if any(_known(of(row)) for row in rows)]
 
@@ -118,7 +119,7 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
         add_columns(table, sides)
         table.columns[0].max_width = console.width // _THIRD
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
-        for row in sorted(rows, key=lambda finding: not finding.passed):  # what failed comes last
+        for row in sorted(rows, key=lambda finding: not finding.passed):
             table.add_row(*_cells(row, kept), style=_STYLES[row.passed])
         return table
 
@@ -132,12 +133,11 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
 def _cells(row: Finding, columns: Sequence[str]) -> Iterator[str]:
     for name in columns:
         if name in _TEXTS:
-            yield shown(_TEXTS[name](row))
+            yield escaped(_TEXTS[name](row))
             continue
         of, written = _FIGURES[name]
         figure = of(row)
         text = written(figure) if figure is not None and _known(figure) else _NONE
-        # All epsilons of a row are at its delta; 0 goes without saying.
         yield f"{text}\nδ {rounded_up(row.delta)}" if name == "claimed" and row.delta else text
     yield row.verdict if row.passed else row.verdict.upper()
 
@@ -149,12 +149,12 @@ def _show_failed(failed: Sequence[Finding], console: Console) -> None:
     for row in failed:
         by = "" if row.coalition == "nobody" else f" ({row.coalition})"
         console.print(
-            f"* {shown(row.title)}{shown(by)}: {row.verdict.upper()}, "
-            f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {shown(row.sentence)}",
+            f"* {escaped(row.title)}{escaped(by)}: {row.verdict.upper()}, "
+            f"{VERDICTS_IN_WORDS[row.verdict]}.\n  {escaped(row.sentence)}",
             highlight=False,
         )
         if row.advice:
-            console.print(f"  What to change: {shown(row.advice)}", highlight=False)
+            console.print(f"  What to change: {escaped(row.advice)}", highlight=False)
     console.print()
 
 
@@ -166,40 +166,26 @@ def _show_weakest(report: AuditReport, console: Console) -> None:
         if math.isinf(epsilon)
         else f"epsilon {rounded_up(epsilon)} at delta {rounded_up(delta)}"
     )
-    console.print(f"Weakest point: {shown(point.coalition)}, {promised}.", highlight=False)
+    console.print(f"Weakest point: {escaped(point.coalition)}, {promised}.", highlight=False)
     for change in changes(report, point):
-        console.print(f"* {shown(change.action)}.", highlight=False)
+        console.print(f"* {escaped(change.action)}.", highlight=False)
     console.print()
 
 
 def _show_verdict(report: AuditReport, console: Console) -> None:
     n_rows, n_failed = len(report.findings), len(report.failed)
     if report.passed:
-        verdict = f"Passed: all {n_rows} rows are as they must be."
+        verdict = f"Passed: all {n_rows} checks."
     elif not n_rows:
         verdict = "NOT PASSED: nothing was checked."
     else:
-        verdict = f"NOT PASSED: {n_failed} of {n_rows} rows failed."
+        verdict = f"NOT PASSED: {n_failed} of {n_rows} checks failed."
     console.print(
         f"[bold]{verdict}[/bold] An honest program fails by chance with probability "
         f"{report.false_alarm:.2g} at most ({report.tests} tests). Seed {report.seed}, "
         f"{report.mode}, {report.seconds:.0f} s.",
         highlight=False,
     )
-
-
-def _show_planted(report: AuditReport, console: Console) -> None:
-    """Say that what was audited is not the code as it is."""
-    if not report.planted:
-        return
-    fault = fault_named(report.planted)
-    seen = [row for row in report.failed if fault.check in row.sentence]
-    found = (
-        f"Found by {seen[0].scenario}."
-        if seen
-        else f"Not found by what was played: {fault.scenario} has the check that finds it."
-    )
-    console.print(f"A fault was planted: {fault.says} ({fault.name}). {found}", highlight=False)
 
 
 def _known(figure: float | None) -> bool:

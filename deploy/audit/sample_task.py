@@ -1,21 +1,16 @@
-"""A task that is never published: for laws that are tested, and designs to compare with."""
+"""Tasks that are never published: designs to compare with."""
 
-import math
-from functools import cache
 from typing import Any, Final
 
 from analyzer.task_builder import complete
 from common.task.draft import TaskDraft
-from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from common.task.task import NONCE_BYTES, Task
 
 _KEY: Final = bytes(31) + b"\x09"
-"""A public key to nobody: nothing is sealed to it."""
+"""A public key whose private key is thrown away."""
 _DEADLINE: Final = 2**31
 _USERS: Final = 100_000
 _DELTA: Final = 1e-6
-FEW_USERS: Final = 60
-"""So few that a guarantee is worked out, and a claim confirmed, in hundredths of a second."""
 
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
@@ -39,32 +34,3 @@ def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft
     }
     draft = TaskDraft(shuffler_key=_KEY, **plain | fields)
     return complete(draft, analyzer_key=_KEY, nonce=bytes(range(NONCE_BYTES)))
-
-
-def sampling_task(*, dummies: int = 70, **fields: Any) -> Task:  # noqa: ANN401  # of a draft
-    """
-    Make one that lets the shuffler drop each report with probability 1/2, and add dummies.
-
-    Args:
-        dummies: At most so many of an item; half of them on average.
-        **fields: Of a TaskDraft, beside those.
-
-    Raises:
-        TaskError: They break a rule.
-    """
-    spec = ShufflerSpec(law="binomial", keep_weight=KEEP_SUM // 2, trials=dummies, most=dummies)
-    plain = {"protocol": "sbin", "domain_size": 4, "local_epsilon": math.inf, "shuffler": spec}
-    return sample_task(**plain | fields)
-
-
-@cache
-def amplified_task() -> Task:
-    """Give one for few users, whose central ε is far below its local ε all the same."""
-    return sample_task(
-        protocol="murs",
-        domain_size=5,
-        buckets=5,
-        local_epsilon=1.0,
-        n_min=FEW_USERS,
-        target_size=FEW_USERS,
-    )

@@ -1,4 +1,4 @@
-"""One thing that an audit plays or checks."""
+"""One scenario of an audit."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Final, get_args
 import numpy as np
 
 from common.protocols import Kind
-from deploy.audit.audited import Audited
 from deploy.audit.finding import Outcome
+from deploy.audit.subject import AuditSubject
 
 ITEMS: Final[tuple[Kind, ...]] = ("categorical",)
 EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -16,18 +16,21 @@ EVERY_KIND: Final[tuple[Kind, ...]] = get_args(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A scenario; it may be played in any process, on its own."""
+    """A scenario. Each runs in any process, on its own."""
 
     name: str
-    """By which it is chosen, and by which its rows are known; small letters, hyphens and `+`."""
+    """Lower-case letters, hyphens and `+`; `--scenario` takes it, and its rows carry it."""
     title: str
-    """What is played, in a few words."""
-    play: Callable[[Audited, np.random.Generator], Outcome]
-    """A function of a module. All it draws, but for keys and what services draw of their own, it
-    draws from the generator, so that the same seed gives the same figures."""
+    """The title in a list of scenarios."""
+    run: Callable[[AuditSubject, np.random.Generator], Outcome]
+    """A module-level function. It draws from the generator only (services and key generation use
+    the system's randomness), so that one seed gives the same figures again."""
+    weakness: str
+    """What `--self-test` breaks, in one sentence."""
+    run_broken: Callable[[AuditSubject, np.random.Generator], Outcome]
+    """The same scenario with that weakness: a finding must fail. No findings where the task has
+    nothing to break."""
     seconds: float = 1.0
-    """About how long it takes at a quick run, so that the longest begin first."""
+    """Approximate duration of a quick run; the longest start first."""
     kinds: tuple[Kind, ...] = ITEMS
-    """Kinds of value of which an audited task may ask, for this to be played on it. What looks at
-    items of the task itself is for items; what looks at tasks of its own, or at no value, for
-    all."""
+    """Kinds of value for which it runs."""

@@ -17,16 +17,16 @@ _FAILED: Final = 1
 
 
 @app.command(
-    short_help="Play what each coalition could learn or spoil, and check the running code.",
+    short_help="Simulate attacks by every coalition against the running code.",
     epilog=example("shuffledp audit --quick --html audit.html"),
 )
 def audit(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Draw so much that it takes a minute.  [the default]")
+        bool, typer.Option("--quick", help="Small samples: 20 seconds on two cores.  [the default]")
     ] = False,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Draw ten times as much: higher ceilings, smaller faults."),
+        typer.Option("--full", help="Ten times larger samples: they show smaller faults."),
     ] = False,
     task_file: Annotated[
         Path | None,
@@ -44,24 +44,21 @@ def audit(
         typer.Option(help="Only this one; may be repeated. --list names them.  [all]"),
     ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, help="Chooses every draw: the same number, the same figures.")
+        int, typer.Option(min=0, help="Seed: the same number gives the same figures.")
     ] = 1,
     processes: Annotated[
-        int, typer.Option(min=0, help="Scenarios played at once; 0: one for each core.")
+        int, typer.Option(min=0, help="Scenarios run at once; 0: one for each core.")
     ] = 0,
-    plant: Annotated[
-        str, typer.Option(help="Plant a fault, to see that it is found. --list names them.")
-    ] = "",
-    rehearsal: Annotated[
+    self_test: Annotated[
         bool,
         typer.Option(
-            "--rehearse",
-            help="Plant every fault in turn instead, or those of --scenario, and see that each is "
-            "found; writes no files.",
+            "--self-test",
+            help="Break every scenario in turn instead, or those of --scenario, and show that each "
+            "notices; writes no files.",
         ),
     ] = False,
     list_them: Annotated[
-        bool, typer.Option("--list", help="Print scenarios and faults, and exit.")
+        bool, typer.Option("--list", help="Print the scenarios, and exit.")
     ] = False,
     output: Annotated[Path, typer.Option(help="Where the findings are written.")] = Path(
         "audit.json"
@@ -75,9 +72,9 @@ def audit(
     json: AsJson = False,
 ) -> None:
     """
-    Play the coalitions' attacks on the deployed code, and test that it draws what it promises.
+    Simulate attacks by every coalition against the running code.
 
-    The exit status is 1 if anything is not as it must be.
+    The exit status is 1 if a check fails.
     """
     # It loads all three services, for which no other command should wait.
     from deploy.audit import command  # noqa: PLC0415
@@ -97,12 +94,11 @@ def audit(
         scenarios=scenario or [],
         seed=seed,
         processes=processes,
-        plant=plant,
         output=output,
         html=html,
         open_it=open_it,
         json=json,
     )
-    run = command.play_rehearsal if rehearsal else command.play
+    run = command.run_self_test if self_test else command.run
     if not run(options, terminal(stderr=json)):
         raise typer.Exit(_FAILED)

@@ -27,44 +27,24 @@ _QUALIFIED: Final = {
 }
 
 _AUDITED: Final = (
-    "collect.collect",
-    "contents._tallied",
-    "contents.refusals",
-    "disk.batch_ids",
-    "disk.batch_states",
-    "disk._records",
-    "disk.counted_cells",
-    "disk.shuffler_batch",
-    "disk.staged_chunks",
-    "disk.stored_groups",
-    "lengths._on_the_wire",
-    "look.columns",
-    "look.look",
-    "message_count._within",
-    "order._messages",
-    "people.Dishonest._impossible",
-    "people.People.__init__",
-    "refused._one_task",
-    "refused._seeds",
-    "sources._of_distances",
-    "sources.finding",
-    "storage._sorted",
-    "tape.tasks_of_calls",
-    "telling._asked_once",
-    "traces._fields",
-    "traces._numbers",
-    "trio.Trio._text",
-    "views.AnalyzerView.counted",
-    "views.delivery",
-    "views.received",
-    "watch.Watch.watched",
-    "visits.Visits._channel",
+    "harness.services.Services.channel",
+    "harness.services.Services.start_analyzer",
+    "harness.services.Services.start_shuffler",
+    "observation.byte_search._word",
+    "observation.byte_search._words_found",
+    "observation.party_views._plain",
+    "observation.party_views.contents",
+    "observation.recorder._Recorder._scrape",
+    "observation.recorder._Recorder._shuffler_key",
+    "observation.run_record.envelopes_in",
+    "observation.run_record.files_of",
+    "observation.run_record.stored_groups",
 )
-"""Of deploy/audit/services."""
+"""Of deploy/audit."""
 
 _NOT_FROM_OUTSIDE: Final = {
     **{
-        f"deploy.audit.services.{name}": "what services sent and stored that it has started "
+        f"deploy.audit.{name}": "what services sent and stored that it has started "
         "itself, in a folder of its own and for its own clients"
         for name in _AUDITED
     },
@@ -74,55 +54,27 @@ _NOT_FROM_OUTSIDE: Final = {
     "common.mechanisms.hashing.placement.Placement.__call__": "a hash that it has just made",
     "common.mechanisms.rappor.rappor.Rappor.permanent": "filters and hashes that it has just made",
     "common.mechanisms.numeric.multi_rphm.projection": "a hash that it has just made",
-    "common.mechanisms.hashing.string_hashing.StringHashing._digests": "hashes that it has just made",
+    "common.mechanisms.hashing.string_hashing.StringHashing._digests": "hashes that it has just "
+    "made",
     "common.crypto.randomness._fresh_bits": "the operating system's randomness",
     "common.runtime.process_metrics.memory_limit": "a file of the kernel",
     "common.crypto.merkle.sorted_leaves": "hashes that it has just made",
-    "shuffler.storage.deduplication.Deduplication.judge": "tags that it has made, or that opened under "
-    "the batch's key",
-    "shuffler.storage.deduplication.Deduplication.remember_tags": "tags that it has made, or that opened "
+    "shuffler.storage.deduplication.Deduplication.judge": "tags that it has made, or that opened "
     "under the batch's key",
+    "shuffler.storage.deduplication.Deduplication.remember_tags": "tags that it has made, or that "
+    "opened under the batch's key",
     "shuffler.storage.group.Group.entries": "tags that its own workers made",
     "shuffler.storage.group.Group.only": "reports that opened under the batch's key",
     "shuffler.storage.group.merge_small": "reports that opened under the batch's key",
-    "shuffler.shuffle.Mixing._kept": "reports that opened under the batch's key, each of the task's "
-    "length when it was sealed",
+    "shuffler.shuffle.Mixing._kept": "reports that opened under the batch's key, each of the "
+    "task's length when it was sealed",
     "shuffler.shuffle.Mixing._dummies": "what its own workers sealed",
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
-    "deploy.audit.order_tests.of_ascents": "reports of a batch that it has just collected",
-    "deploy.audit.code.value_devices._check_answers": "reports that it has just made",
-    "deploy.audit.laws.value_laws._set_bits": "a hash that it has just made",
-    "deploy.audit.raw_bytes._start": "what it looks for itself",
-    "deploy.audit.raw_bytes.found": "files and messages of services that it has started itself",
-    "deploy.audit.code.devices._Answers.__init__": "reports that it has just made",
-    "deploy.audit.code.watching._commitments": "its own device's budget, just written",
-    "deploy.audit.code.policies._write_first_version": "a budget that it has just made",
-    "deploy.audit.code.mixing._check_law": "dummies that the shuffler has just sealed",
-    "deploy.audit.code.mixing._mix": "a batch that it has just mixed",
-    "deploy.audit.stand_ins.small_device.SmallDevice.kept": "its own device's budget, just written",
-    "deploy.audit.stand_ins.small_device.SmallDevice.repeat": "its own device's budget, just "
-    "written",
-    "deploy.audit.code.channels._once": "what its own caller has just told gRPC",
-    "deploy.audit.code.credentials._check_shown": "a key that it has just made",
-    "deploy.audit.code.directory._check_durable": "a file that it has just written",
-    "deploy.audit.code.directory._check_refusals": "a secret that it has just sealed",
-    "deploy.audit.faults.configuration": "secrets of a party that the audit plays itself",
-    "deploy.audit.faults.configuration.created_twice": "a constant",
-    "deploy.audit.faults.services": "a constant",
-    "deploy.audit.faults.stores.bucket_leaves_left": "a bucket of a shuffler in this process",
-    "deploy.audit.integrity.restarts._altered": "what a shuffler stored that it plays itself",
-    "deploy.audit.integrity.restarts._last_record": "what a shuffler stored that it plays itself",
-    "deploy.audit.integrity.spool_file.change": "what a shuffler stored that it plays itself",
-    "deploy.audit.integrity.crafted._digest": "a hash that it has just made",
-    "deploy.audit.integrity.intake_rules._NoEncryption.open": "reports that it has just made",
-    "deploy.audit.integrity.intake_rules._overwrite": "a file that it has just staged itself",
-    "deploy.audit.integrity.ledger_rules._run": "a ledger that it has just written itself",
-    "deploy.audit.integrity.spool_file.rows": "what a shuffler stored that it plays itself",
-    "deploy.audit.integrity.spool_file.locked": "what a shuffler stored that it plays itself",
-    "deploy.audit.integrity.spool_file.written_anywhere": "what a shuffler stored that it plays "
-    "itself",
+    "deploy.audit.statistics.p_ascents": "reports of a batch that it has just collected",
+    "deploy.audit.sampling.devices._Answers.__init__": "reports that it has just made",
+    "deploy.audit.laws.value_reports._set_bits": "a hash that it has just made",
     "deploy.clients.local_cluster.Child.published": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster.shuffler_key": "files that its own child wrote",
     "deploy.clients.local_cluster.Cluster._start": "files that its own child wrote",
@@ -131,7 +83,8 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
     "deploy.load.users.seal": "envelopes that its own workers made",
     "deploy.load.users.SealedUsers.save": "a signed task that is written",
-    "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads it",
+    "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads "
+    "it",
     "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
     "deploy.clients.analyzer.OperatorClient.find": "hexadecimal digits that it has checked",

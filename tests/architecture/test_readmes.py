@@ -84,5 +84,5 @@ def test_a_source_is_listed_once() -> None:
     """On one page or the other; and the pages are read at all."""
     keys = [key for page in _SOURCES for key in _keys(page)]
 
-    assert {"EPK14", "LR80", "Wil38"} < set(keys)
+    assert {"EPK14", "LR80", "CP34"} < set(keys)
     assert len(set(keys)) == len(keys)

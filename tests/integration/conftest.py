@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.services import Services
+from deploy.audit.harness.services import Services
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.messages.submission import unpack
+from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import permute
-from tests.support.pools import InlinePool
 from tests.support.tasks import published
 from user_agent.contribution import Contributor
 

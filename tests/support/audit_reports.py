@@ -12,11 +12,11 @@ from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
+from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.report import AuditReport
-from deploy.audit.significance import CONFIDENCE
+from deploy.audit.statistics import CONFIDENCE
 from deploy.tasks.demo_task import demo_draft
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY, protocol_task
-from tests.support.tasks import FAR_FUTURE
 
 N_USERS: Final = 20_000
 _DELTA: Final = 1e-6

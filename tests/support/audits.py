@@ -6,18 +6,18 @@ from typing import Final
 import numpy as np
 
 from common.task.task import Task
-from deploy.audit.audited import Audited, Effort
 from deploy.audit.finding import Finding
 from deploy.audit.sample_task import sample_task
 from deploy.audit.scenario import Scenario
+from deploy.audit.subject import AuditSubject, SampleSizes
 
-LITTLE: Final = Effort(
+LITTLE: Final = SampleSizes(
     games=200_000, crowds=200_000, reports=100_000, devices=300, orders=20_000, users=60
 )
 N_USERS: Final = 1000
 
 
-def audited(task: Task | None = None, *, n_users: int = N_USERS, **effort: int) -> Audited:
+def audited(task: Task | None = None, *, n_users: int = N_USERS, **sizes: int) -> AuditSubject:
     """Give what is audited: a task, or local hashing among a dummy of each user."""
     task = task or sample_task(
         protocol="od-hp",
@@ -28,11 +28,11 @@ def audited(task: Task | None = None, *, n_users: int = N_USERS, **effort: int) 
         n_min=n_users,
         target_size=n_users,
     )
-    return Audited(
-        task_bytes=task.to_bytes(), n_users=n_users, effort=dataclasses.replace(LITTLE, **effort)
+    return AuditSubject(
+        task_bytes=task.to_bytes(), n_users=n_users, sizes=dataclasses.replace(LITTLE, **sizes)
     )
 
 
-def played(scenario: Scenario, subject: Audited, seed: int = 1) -> tuple[Finding, ...]:
-    """Play a scenario in this process."""
-    return scenario.play(subject, np.random.default_rng(seed)).findings
+def findings_of(scenario: Scenario, subject: AuditSubject, seed: int = 1) -> tuple[Finding, ...]:
+    """Run a scenario in this process."""
+    return scenario.run(subject, np.random.default_rng(seed)).findings

@@ -13,9 +13,9 @@ from common.messages.inclusion_proof import InclusionProof
 from common.task_digest import TaskDigest
 from common.wire import evidence as wire_evidence
 from common.wire import submissions as wire_submissions
+from deploy.audit.harness.clock import ManualClock
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import Inclusions
-from tests.support.clocks import ManualClock
 from tests.support.file_parsers import directory, file_parser
 from tests.support.leaves import commitment_over, some_leaves, tree_over
 from tests.support.parsers import Parser

@@ -23,9 +23,9 @@ from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import development_files, identity_for
+from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder
 from shuffler.server import publish_keys
-from tests.support.clocks import ManualClock
 from tests.support.file_parsers import directory, file_parser
 from tests.support.keys import SCHEDULE
 from tests.support.parsers import Parser

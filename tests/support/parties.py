@@ -23,6 +23,8 @@ from common.runtime.key_store import KeyStore
 from common.runtime.process_metrics import ProcessMetrics
 from common.task_digest import TaskDigest
 from common.wire.evidence import proof_from_wire, proof_to_wire
+from deploy.audit.harness.clock import ManualClock
+from deploy.audit.harness.pools import InlinePool
 from shuffler.active_batches import Rounds
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
@@ -31,11 +33,9 @@ from shuffler.metrics import BatchMetrics
 from shuffler.refusals import Refusals
 from shuffler.servicer import Receipts
 from shuffler.storage.spool import Spool
-from tests.support.clocks import ManualClock
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
 from tests.support.network import Network
 from tests.support.policies import generous
-from tests.support.pools import InlinePool
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets

@@ -1,4 +1,4 @@
-"""A pool without processes."""
+"""An opening pool for batches that are too large to decrypt in a test."""
 
 from concurrent.futures import Future
 
@@ -7,13 +7,7 @@ import numpy as np
 from common.crypto.hpke import HpkePrivateKey, SealContext
 from common.crypto.hpke_pool import Opened
 from common.crypto.suites import SUITES
-from deploy.audit.stand_ins.in_place import InPlace
-
-
-class InlinePool(InPlace):
-    """Opens and seals at once, in the caller's thread; shares work out as two workers would."""
-
-    processes = 2
+from deploy.audit.harness.pools import InlinePool, finished
 
 
 class StrippingPool(InlinePool):
@@ -28,11 +22,9 @@ class StrippingPool(InlinePool):
         """Strip one chunk."""
         del context
         rows = np.frombuffer(sealed, dtype=np.uint8).reshape(-1, sealed_bytes)
-        future: Future[Opened] = Future()
-        future.set_result(
+        return finished(
             Opened(
                 plaintexts=rows[:, SUITES[key.suite].overhead_bytes :].tobytes(),
                 readable=b"\1" * len(rows),
             )
         )
-        return future

@@ -3,7 +3,7 @@
 import itertools
 import math
 
-from deploy.audit.code.enumeration import Law
+from tests.support.exhaustive_delta import Law
 
 
 def unary_law(value: int | None, bits: int, p: float, q: float) -> Law:

@@ -11,6 +11,8 @@ from common.messages.batch import BatchState
 from common.messages.submission import Outcome
 from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
+from deploy.audit.harness.clock import ManualClock
+from deploy.audit.harness.pools import InlinePool
 from shuffler.active_batches import Rounds
 from shuffler.admission import TokenCheck
 from shuffler.collection import Collection
@@ -20,9 +22,7 @@ from shuffler.metrics import BatchMetrics
 from shuffler.refusals import Refusals
 from shuffler.storage.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
-from tests.support.clocks import ManualClock
 from tests.support.keys import store_holding
-from tests.support.pools import InlinePool
 from tests.support.tasks import PublishedTask, published
 from user_agent.contribution import Contributor
 

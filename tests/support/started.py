@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from common.runtime.key_store import KeyStore, Rotation
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 
 
 class Started:

@@ -1,16 +1,14 @@
 """Tasks as an analyzer would publish them, for tests."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from analyzer.task_builder import complete
 from common.crypto.hpke import HpkePrivateKey
 from common.crypto.signing import SignedTask, SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE
-from common.task.draft import TaskDraft
 from common.task.task import Task
-
-FAR_FUTURE: Final = 4_000_000_000
+from deploy.audit.harness.tasks import draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,22 +20,6 @@ class PublishedTask:
     identity: SigningIdentity
     analyzer_key: HpkePrivateKey
     shuffler_key: HpkePrivateKey
-
-
-def draft(shuffler_key: bytes = bytes(31) + b"\x09", **changes: Any) -> TaskDraft:
-    """Give a small valid draft: 100 items, g = 13, local epsilon 2, one dummy."""
-    fields: dict[str, Any] = {
-        "domain_size": 100,
-        "buckets": 13,
-        "dummies_per_user": 1,
-        "local_epsilon": 2.0,
-        "delta": 1e-6,
-        "n_min": 10,
-        "target_size": 20,
-        "deadline": FAR_FUTURE,
-        "shuffler_key": shuffler_key,
-    }
-    return TaskDraft(**fields | changes)
 
 
 def published(**changes: Any) -> PublishedTask:

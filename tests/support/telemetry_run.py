@@ -15,6 +15,7 @@ from common.messages.submission import Submission
 from common.runtime.rpc import open_channel, reply
 from common.task.task import Task
 from common.wire.batches import chunk_from_wire
+from deploy.audit.harness.relay import Relay
 from deploy.clients.local_cluster import Cluster
 from protos.shuffledp.v1 import (
     analyzer_pb2,
@@ -26,7 +27,7 @@ from protos.shuffledp.v1 import (
 from tests.support.children import publish
 from tests.support.markers import ITEMS, Markers
 from tests.support.recording import RecordingContributor
-from tests.support.relays import AnalyzerRelay, Client
+from tests.support.relays import Client
 from tests.support.scrapes import fetch, series_in
 
 USERS: Final = 288
@@ -58,7 +59,7 @@ class Evidence:
     files: dict[str, bytes]
     """Files of shuffler and analyzer after the release, while they ran and after they stopped."""
     logs: dict[str, bytes]
-    relay: AnalyzerRelay
+    relay: Relay
     numbers: tuple[float, ...]
     """Every number in a column of the databases, and every metric."""
     metrics: dict[str, bytes]
@@ -83,10 +84,10 @@ class Evidence:
         """Give the sealed reports of the first task in the order in which the analyzer got them."""
         digest, found = self.tasks[0].digest(), list[bytes]()
         size = Task.from_bytes(self.tasks[0].task_bytes).sealed_report_bytes
-        for path, raw in self.relay.calls:
-            if not path.endswith("/DeliverBatch"):
+        for call in self.relay.calls:
+            if call.method != "DeliverBatch":
                 continue
-            first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, raw)
+            first, *rest = map(analyzer_pb2.DeliverBatchRequest.FromString, call.requests)
             if first.manifest.task_digest == digest:
                 chunks = b"".join(map(chunk_from_wire, rest))
                 found += [chunks[start : start + size] for start in range(0, len(chunks), size)]
@@ -97,7 +98,7 @@ async def run(directory: Path) -> Evidence:
     """Start the three, let everybody answer both tasks, and wait until the batches are over."""
     markers, begun = Markers.drawn(USERS), time.time()
     cluster = Cluster(directory, log_level="DEBUG", environment=LOUD, metrics=True)
-    relay = AnalyzerRelay()
+    relay = Relay()
     try:
         await cluster.start_analyzer()
         await relay.start(directory / "tls", cluster.analyzer.address)

@@ -1,4 +1,4 @@
-"""Values that tasks for texts, numbers and pairs are tried with: usual ones, and the worst two."""
+"""Values to test a task with: usual ones, and pairs that are most easily told apart."""
 
 import itertools
 from typing import Final
@@ -9,7 +9,7 @@ from common.mechanisms.numeric.multi_rphm import projection
 from common.messages.value import Value
 from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
-from deploy.audit.laws.value_laws import bit_law
+from deploy.audit.laws.value_reports import set_bits
 
 USUAL: Final = (-0.73, 0.31)
 """Numbers in -1 .. 1 that lie on no grid, unlike the ends and the middle."""
@@ -18,7 +18,7 @@ _CANDIDATES: Final = 24
 
 
 def usual_values(task: Task) -> tuple[Value, Value]:
-    """Give values of two people, which the task asks for."""
+    """Return valid values of two users."""
     if task.kind == "string":
         one, other = worst_values(task)[0]
         return one, other
@@ -35,7 +35,9 @@ def usual_values(task: Task) -> tuple[Value, Value]:
 
 
 def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
-    """Give pairs of values that are as easily told apart as any; the first pair is the worst."""
+    """Return pairs of values that no other pair is more easily told apart than."""
+    if task.kind == "categorical":
+        return ((0, task.domain_size - 1),)
     if task.kind == "string":
         return (_far_texts(task),)
     low, high = _range(task)
@@ -65,9 +67,9 @@ def _at(number: float, low: float, high: float) -> float:
 
 
 def _far_texts(task: Task) -> tuple[str, str]:
-    """Choose two texts, of labels or made up, that share the fewest bits in all cohorts."""
+    """Choose two texts, labels or made up, that share the fewest bits in all cohorts."""
     spec = spec_as(task.mechanism, RapporSpec)
     texts = task.labels[:_CANDIDATES] or tuple(f"t{number}" for number in range(_CANDIDATES))
-    laws = {text: bit_law(spec, task.labels, text) for text in texts}
+    bits = {text: set_bits(spec, task.labels, text) for text in texts}
     pairs = itertools.combinations(texts, 2)
-    return max(pairs, key=lambda pair: int((laws[pair[0]] != laws[pair[1]]).sum()))
+    return max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum()))

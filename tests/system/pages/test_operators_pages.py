@@ -12,13 +12,13 @@ from playwright.sync_api import Browser, expect
 from common.messages.batch import BatchState
 from common.messages.ledger_entry import verify
 from common.task_digest import TaskDigest
+from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed, live_page
 from deploy.pages.live_server import LivePage, LiveServer
 from deploy.pages.releases_page import releases_page
 from tests.support.batch_progress import progress
 from tests.support.browser import PHONE, Watched, show, watch
 from tests.support.budgets import population_budgets
-from tests.support.clocks import ManualClock
 from tests.support.ledger_entries import first_entry
 
 _POLL_SECONDS: Final = 7

@@ -13,7 +13,7 @@ from common.errors import BudgetError, TaskError, UnusableBatchError
 from common.messages.batch import BatchId
 from common.task.dummy_spec import DummySpec
 from common.task.task import Task
-from tests.support.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
 
 _USERS = 50
 _CLAIM = 0.694

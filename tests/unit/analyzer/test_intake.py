@@ -5,7 +5,7 @@ from common.crypto.hpke import report_context
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
 from common.task_digest import TaskDigest
-from tests.support.pools import InlinePool
+from deploy.audit.harness.pools import InlinePool
 from tests.support.tasks import published
 
 _CASE = published()

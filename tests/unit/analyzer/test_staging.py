@@ -8,7 +8,7 @@ import pytest
 
 from analyzer.release import Releases
 from common.errors import ConflictError, UnusableBatchError
-from tests.support.analyzer_core import AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
 
 _USERS = 50
 

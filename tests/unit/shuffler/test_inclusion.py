@@ -14,11 +14,11 @@ from common.messages.inclusion_proof import BatchCommitment, InclusionProof
 from common.task.shuffler_spec import ShufflerSpec
 from common.task_digest import TaskDigest
 from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_wire
+from deploy.audit.harness.clock import ManualClock
 from shuffler import inclusion
 from shuffler.admission import ConnectionCount
 from shuffler.inclusion import Inclusions, Sent
 from shuffler.servicer import Receipts, ShufflerServicer
-from tests.support.clocks import ManualClock
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
 from tests.support.tasks import published

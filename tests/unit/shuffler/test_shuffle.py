@@ -11,12 +11,12 @@ import pytest
 from common.crypto.hpke import HpkePublicKey, SealContext
 from common.errors import DamagedStorageError
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
+from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import ExternalShuffle
 from shuffler.shuffle import Mixed, Mixing
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.batch_key import BatchKey
 from tests.support.buckets import MemoryBuckets
-from tests.support.pools import InlinePool
 from tests.support.tasks import PublishedTask, published
 
 _PLAIN: Final[dict[str, Any]] = {

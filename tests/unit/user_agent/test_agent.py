@@ -18,7 +18,7 @@ from common.errors import (
     ValueRangeError,
     WireError,
 )
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published

@@ -10,7 +10,7 @@ import numpy as np
 from common.crypto.hpke import envelope_context, report_context
 from common.messages.submission import unpack
 from common.task.draft import TextDraft
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler

@@ -10,7 +10,7 @@ from common.crypto.receipt import envelope_hash, receipt_holds
 from common.crypto.signing import SigningIdentity
 from common.errors import UnknownTaskError
 from common.task.shuffler_spec import ShufflerSpec
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.leaves import SALT, commitment_over, some_leaves, tree_over
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler

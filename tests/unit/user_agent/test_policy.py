@@ -8,9 +8,10 @@ from common.crypto.signing import SignedTask, SigningIdentity
 from common.errors import BudgetError, PolicyError, ProofError, TaskError
 from common.task.draft import TextDraft
 from common.task_digest import TaskDigest
+from deploy.audit.harness.tasks import FAR_FUTURE
 from tests.support.kind_tasks import kind_draft_fields
 from tests.support.policies import generous
-from tests.support.tasks import FAR_FUTURE, PublishedTask, published
+from tests.support.tasks import PublishedTask, published
 from user_agent.policy import Claim, Policy, authentic, check, check_totals
 
 _NOW = 1_000_000_000.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from common.errors import PeerError, PeerRefusalError, WireError
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import published

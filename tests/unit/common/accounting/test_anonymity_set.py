@@ -12,7 +12,7 @@ from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.reference.attack import delta_lower
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
-from deploy.audit.code.enumeration import (
+from tests.support.exhaustive_delta import (
     grr_law,
     own_dummies_law,
     true_delta,

@@ -9,7 +9,7 @@ from common.accounting.anonymity_set import Crowd
 from common.accounting.clones import CloneReduction, clones_2021, clones_2023, shortfall
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.code.enumeration import grr_law, true_delta
+from tests.support.exhaustive_delta import grr_law, true_delta
 
 
 def _binary(local_epsilon: float) -> MatchCountReduction:

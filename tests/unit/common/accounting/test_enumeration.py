@@ -6,7 +6,7 @@ from scipy import stats
 from common.accounting.amplification import delta_upper
 from common.accounting.anonymity_set import Crowd
 from common.accounting.count_distributions import Binomial
-from deploy.audit.code.enumeration import grr_law, hashing_law, true_delta, uniform_law
+from tests.support.exhaustive_delta import grr_law, hashing_law, true_delta, uniform_law
 from tests.support.reductions import reduction_for
 from tests.support.report_laws import every_function_law
 

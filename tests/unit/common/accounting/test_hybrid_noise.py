@@ -13,8 +13,8 @@ from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
-from deploy.audit.code.enumeration import grr_law, true_delta_with_item_noise
 from deploy.planning.shuffler_noise import geometric_spec
+from tests.support.exhaustive_delta import grr_law, true_delta_with_item_noise
 
 
 def _spec(peak: int, left: float, right: float, most: int) -> ShufflerSpec:

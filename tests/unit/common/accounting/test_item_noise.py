@@ -12,7 +12,7 @@ from common.accounting.count_distributions import Binomial
 from common.accounting.item_noise import Geometric, ItemLaw, ItemNoiseRelease, shuffler_law
 from common.errors import AccountingError
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
-from deploy.audit.code.enumeration import grr_law, true_delta_with_item_noise
+from tests.support.exhaustive_delta import grr_law, true_delta_with_item_noise
 
 _HALF, _QUARTER = RATIO_SUM // 2, RATIO_SUM // 4
 

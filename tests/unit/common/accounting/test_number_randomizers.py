@@ -14,7 +14,7 @@ from common.mechanisms.numeric.mean_est import MeanEst
 from common.mechanisms.numeric.piecewise import Piecewise
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
-from deploy.audit.code.enumeration import Law, true_delta
+from tests.support.exhaustive_delta import Law, true_delta
 
 _3_TO_1 = ResponseWeights(true=3, other=1)
 _SHARES = pytest.mark.parametrize("share", [0.1, 0.4, 0.8])

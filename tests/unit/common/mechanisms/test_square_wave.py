@@ -10,7 +10,7 @@ from common.mechanisms.base import Mixture, Wanted, is_null, null_reports
 from common.mechanisms.square_wave import SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
-from deploy.audit.code.enumeration import Law, true_delta, uniform_law
+from tests.support.exhaustive_delta import Law, true_delta, uniform_law
 from tests.support.mechanisms import Scripted
 
 _3_TO_1 = ResponseWeights(true=3, other=1)

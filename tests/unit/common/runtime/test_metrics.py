@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from common.errors import OverloadError, SettingsError, ShareError, StorageError, TaskError
+from common.errors import (
+    OverloadError,
+    SettingsError,
+    ShareError,
+    StorageError,
+    TaskError,
+)
 from common.runtime.failure_counters import WINDOW, FailureCounters
 from common.runtime.metric_definitions import DEFINITIONS, PARTIES, MetricDefinition, Party
 from common.runtime.metrics import Metrics, MetricsServer
 from common.runtime.process_metrics import ProcessMetrics, memory_limit
 from common.version import VERSION
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.scrapes import fetch, series_in, value
 
 _UNBOUNDED = re.compile(r"user|peer|task|digest|batch|population|address|connection|person|id$")

@@ -9,7 +9,7 @@ from common.crypto.key_ring import DAY
 from common.crypto.suites import DEFAULT_SUITE
 from common.runtime.key_store import KeyStore, Rotation
 from common.runtime.state_directory import StateDirectory
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 from tests.support.keys import SCHEDULE
 
 

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from common.errors import SettingsError
 from common.runtime.tls import Tls, TlsIdentity, development_files
-from tests.support.clocks import ManualClock
+from deploy.audit.harness.clock import ManualClock
 
 
 def _identity(directory: Path, party: str, clock: ManualClock) -> TlsIdentity:

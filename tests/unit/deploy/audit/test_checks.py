@@ -6,7 +6,7 @@ import pytest
 
 from deploy.audit.checks import Checks
 from deploy.audit.finding import Finding
-from deploy.audit.significance import TEST_LEVEL
+from deploy.audit.statistics import TEST_LEVEL
 from tests.support.audit_reports import finding
 
 
@@ -20,8 +20,8 @@ def test_what_holds_is_said_and_needs_no_advice() -> None:
     """A row of one fact and two tests of one name."""
     checks = Checks()
     checks.must("a fact", True)  # noqa: FBT003  # what is noted
-    checks.test("a law", 0.5)
-    checks.test("a law", 0.01)
+    checks.test("a test", 0.5)
+    checks.test("a test", 0.01)
     row = _row(checks)
 
     assert row.passed
@@ -36,13 +36,13 @@ def test_what_does_not_hold_is_named() -> None:
     checks = Checks()
     checks.must("a fact", False)  # noqa: FBT003  # what is noted
     checks.must("a fact", True)  # noqa: FBT003  # what is noted
-    checks.test("a law", TEST_LEVEL / 2)
-    checks.test("a law", 0.9)
-    checks.test("another law", TEST_LEVEL * 2)
+    checks.test("a test", TEST_LEVEL / 2)
+    checks.test("a test", 0.9)
+    checks.test("another test", TEST_LEVEL * 2)
     row = _row(checks)
 
     assert row.verdict == "broken"
-    assert row.sentence == "Not so: a fact; a law."
+    assert row.sentence == "Failed: a fact; a test."
     assert row.advice == "Mend it."
 
 
@@ -59,17 +59,17 @@ def test_no_claim_is_a_bare_number(field: str, nothing: object) -> None:
 def test_what_is_no_number_is_broken_and_hides_nothing() -> None:
     """An estimator that gives NaN has not passed; nor is an earlier failure forgotten."""
     checks = Checks()
-    checks.test("a law", 1e-30)
-    checks.test("a law", math.nan)
-    checks.test("another law", math.nan)
+    checks.test("a test", 1e-30)
+    checks.test("a test", math.nan)
+    checks.test("another test", math.nan)
 
-    assert checks.broken == ["a law", "another law"]
+    assert checks.broken == ["a test", "another test"]
 
 
 def test_what_could_not_be_tested_is_not_counted() -> None:
     """A row says how many decisions it made."""
     checks = Checks()
-    checks.test("a law", None)
+    checks.test("a test", None)
     checks.must("a fact", True)  # noqa: FBT003  # what is noted
 
     assert _row(checks).tests == 0

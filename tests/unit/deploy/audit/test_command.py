@@ -7,10 +7,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from common.errors import SettingsError, ShuffleDpError, TaskError
-from deploy.audit.catalogue import SCENARIOS
-from deploy.audit.faults.catalogue import FAULTS
+from deploy.audit import command
 from deploy.audit.sample_task import sample_task
+from deploy.audit.scenarios import SCENARIOS
 from deploy.cli import app
+from tests.support.audit_reports import failed_report
 
 
 def _run(folder: Path, *words: str) -> Result:
@@ -29,7 +30,7 @@ def task_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_scenario_is_played_shown_and_written(tmp_path: Path, task_file: Path) -> None:
+def test_a_scenario_is_run_shown_and_written(tmp_path: Path, task_file: Path) -> None:
     """Of a published task: a table, a file for programs and a page."""
     outcome = _run(
         tmp_path, "--scenario", "linking", "--processes", "1", "--task-file", str(task_file)
@@ -37,7 +38,7 @@ def test_a_scenario_is_played_shown_and_written(tmp_path: Path, task_file: Path)
     written = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
 
     assert outcome.exit_code == 0, outcome.output
-    assert "Passed: all 1 rows" in " ".join(outcome.output.split())
+    assert "Passed: all 1 checks" in " ".join(outcome.output.split())
     assert [row["scenario"] for row in written["findings"]] == ["linking"]
     assert written["n_users"] == 500
     assert "audit.html" not in written["command"]
@@ -54,27 +55,47 @@ def test_json_is_all_that_programs_are_printed(tmp_path: Path, task_file: Path) 
     assert (printed["n_users"], printed["seed"], printed["mode"]) == (2000, 5, "quick")
 
 
-def test_what_is_not_as_it_must_be_ends_with_1(tmp_path: Path, task_file: Path) -> None:
-    """With a fault planted, and the files written all the same."""
-    outcome = _run(
-        tmp_path,
-        *("--scenario", "small-rules", "--plant", "labels-cut", "--processes", "1"),
-        *("--task-file", str(task_file)),
-    )
+def test_progress_is_plain_lines_on_standard_error(tmp_path: Path, task_file: Path) -> None:
+    """Where standard output is no terminal too."""
+    words = ("--scenario", "linking", "--processes", "1", "--task-file", str(task_file))
+    lines = _run(tmp_path, *words).stderr.splitlines()
+
+    assert any("0 of 1 done: Messages are linked by their seeds" in line for line in lines)
+    assert any("1 of 1 done" in line for line in lines)
+
+
+def test_the_self_test_shows_each_alarm(tmp_path: Path, task_file: Path) -> None:
+    """For a reader and for programs; it writes no files."""
+    words = ("--self-test", "--scenario", "linking", "--processes", "1")
+    outcome = _run(tmp_path, *words, "--task-file", str(task_file))
+    [printed] = json.loads(_run(tmp_path, *words, "--task-file", str(task_file), "--json").stdout)
+
+    assert outcome.exit_code == 0, outcome.output
+    assert "linking: rang" in outcome.output
+    assert "every alarm rang" in outcome.output
+    assert printed["rang"] is True
+    assert not (tmp_path / "a.json").exists()
+
+
+def test_a_failed_check_ends_with_status_1(
+    tmp_path: Path, task_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files are written all the same."""
+    monkeypatch.setattr(command, "audit", lambda *_, **__: failed_report())
+    outcome = _run(tmp_path, "--scenario", "linking", "--task-file", str(task_file))
 
     assert outcome.exit_code == 1
     assert "NOT PASSED" in outcome.output
-    assert "Found by small-rules." in " ".join(outcome.output.split())
     assert (tmp_path / "a.html").exists()
 
 
-def test_scenarios_and_faults_are_listed(tmp_path: Path) -> None:
-    """All of them, and nothing is played."""
+def test_scenarios_are_listed(tmp_path: Path) -> None:
+    """All of them, and nothing is run."""
     outcome = _run(tmp_path, "--list")
 
     assert outcome.exit_code == 0
-    for name in (*(scenario.name for scenario in SCENARIOS), *FAULTS):
-        assert name in outcome.output
+    for scenario in SCENARIOS:
+        assert scenario.name in outcome.output
     assert not (tmp_path / "a.json").exists()
 
 
@@ -82,13 +103,9 @@ def test_scenarios_and_faults_are_listed(tmp_path: Path) -> None:
     ("words", "kind", "said"),
     [
         (["--quick", "--full"], SettingsError, "not both"),
-        (["--rehearse", "--plant", "labels-cut"], SettingsError, "not both"),
-        (["--rehearse", "--full"], SettingsError, "leave --full out"),
+        (["--self-test", "--full"], SettingsError, "drop --full"),
         (["--scenario", "none"], SettingsError, "there is no scenario 'none'"),
         (["--scenario", "draw"], SettingsError, "did you mean draws?"),
-        (["--plant", "none"], SettingsError, "there is no fault 'none'"),
-        (["--plant", "label-cut"], SettingsError, "did you mean labels-cut?"),
-        (["--rehearse", "--scenario", "skippers"], SettingsError, "no fault is known"),
         (["--users", "19999"], SettingsError, "is never released"),
         (["--task-file", "missing.json"], SettingsError, "cannot be read"),
         (["--task-file", "a.json", "--draft", "b.toml"], SettingsError, "not both"),

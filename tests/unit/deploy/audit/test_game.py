@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from deploy.audit.game import play
-from deploy.audit.significance import ceiling
+from deploy.audit.game import run_game
+from deploy.audit.statistics import ceiling
 
 _TRIALS = 400_000
 
@@ -26,24 +26,24 @@ def test_randomized_response_is_measured_from_below_and_closely(
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     exact = math.log((p - delta) / (1 - p))
 
-    played = play(*_responses(epsilon, np.random.default_rng(1)), delta)
+    result = run_game(*_responses(epsilon, np.random.default_rng(1)), delta)
 
-    assert 0.9 * exact < played.epsilon_lower <= exact
-    assert played.advantage == pytest.approx(2 * p - 1, abs=0.01)
+    assert 0.9 * exact < result.epsilon_lower <= exact
+    assert result.advantage == pytest.approx(2 * p - 1, abs=0.01)
 
 
 def test_scores_that_say_nothing_show_nothing() -> None:
     """Both worlds alike."""
     rng = np.random.default_rng(2)
-    played = play(rng.normal(size=_TRIALS), rng.normal(size=_TRIALS))
+    result = run_game(rng.normal(size=_TRIALS), rng.normal(size=_TRIALS))
 
-    assert played.epsilon_lower < 0.05
-    assert abs(played.advantage) < 0.01
+    assert result.epsilon_lower < 0.05
+    assert abs(result.advantage) < 0.01
 
 
 def test_one_score_for_everything_shows_nothing() -> None:
     """As where nothing was seen at all."""
-    assert play(np.zeros(100), np.zeros(100)).epsilon_lower == 0
+    assert run_game(np.zeros(100), np.zeros(100)).epsilon_lower == 0
 
 
 def test_the_second_world_may_be_the_one_that_is_certain() -> None:
@@ -51,21 +51,21 @@ def test_the_second_world_may_be_the_one_that_is_certain() -> None:
     rng = np.random.default_rng(3)
     first, second = rng.random(_TRIALS), rng.random(_TRIALS) - 0.1
 
-    assert play(first, second).epsilon_lower > 6
+    assert run_game(first, second).epsilon_lower > 6
 
 
 def test_whoever_is_never_wrong_reaches_the_ceiling() -> None:
     """And no more than it."""
-    played = play(np.full(1000, 1e100), np.full(1000, -1e100))
+    result = run_game(np.full(1000, 1e100), np.full(1000, -1e100))
 
-    assert played.epsilon_lower == pytest.approx(played.ceiling)
-    assert played.ceiling == pytest.approx(ceiling(750, 0.0))
-    assert played.advantage == 1
+    assert result.epsilon_lower == pytest.approx(result.ceiling)
+    assert result.ceiling == pytest.approx(ceiling(750, 0.0))
+    assert result.advantage == 1
 
 
 def test_the_curve_of_rates_begins_at_0_and_ends_at_1_and_never_falls() -> None:
     """So that it can be drawn."""
-    roc = play(*_responses(1.0, np.random.default_rng(4))).roc
+    roc = run_game(*_responses(1.0, np.random.default_rng(4))).roc
     false, true = zip(*roc, strict=True)
 
     assert roc[0] == (0, 0)
@@ -80,6 +80,6 @@ def test_a_bound_is_seldom_above_the_truth() -> None:
     bounds = []
     for _ in range(300):
         first, second = (scores[:400] for scores in _responses(1.0, rng))
-        bounds.append(play(first + rng.normal(size=400), second + rng.normal(size=400)))
+        bounds.append(run_game(first + rng.normal(size=400), second + rng.normal(size=400)))
 
-    assert max(played.epsilon_lower for played in bounds) < 1
+    assert max(result.epsilon_lower for result in bounds) < 1

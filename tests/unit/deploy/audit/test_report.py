@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from deploy.audit.recommendations import best_promises, weakest_point
 from deploy.audit.report import AuditReport
-from deploy.audit.significance import FAMILY_LEVEL, MOST_TESTS
-from deploy.audit.weakest import best_promises, weakest_point
+from deploy.audit.statistics import FAMILY_LEVEL, MOST_TESTS
 from tests.support.audit_reports import (
     demo_report,
     demo_task,

@@ -6,8 +6,8 @@ import pytest
 from common.errors import SettingsError
 from common.runtime.certificates import PARTIES, Certificate
 from common.runtime.tls import Tls, development_files, files_in
+from deploy.audit.harness.clock import ManualClock
 from deploy.clients.key_folder import KeyFolder, Shown
-from tests.support.clocks import ManualClock
 
 _NOW = ManualClock().now()
 _DAY = 86_400

@@ -11,7 +11,14 @@ import pytest
 
 from common.errors import SettingsError
 from common.runtime.metrics import Metrics, MetricsServer
-from deploy.load.usage import Meter, Sample, Usage, local_source, remote_source, sample_from
+from deploy.load.usage import (
+    Meter,
+    Sample,
+    Usage,
+    local_source,
+    remote_source,
+    sample_from,
+)
 
 _PAGE = b"""# HELP shuffledp_process_cpu_seconds_total CPU.
 # TYPE shuffledp_process_cpu_seconds_total counter

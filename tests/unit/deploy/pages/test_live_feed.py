@@ -6,9 +6,9 @@ from syrupy.assertion import SnapshotAssertion
 
 from common.errors import PeerError, PeerRefusalError, UnknownTaskError
 from common.messages.batch import BatchState
+from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
 from tests.support.batch_progress import progress
-from tests.support.clocks import ManualClock
 from tests.support.page_text import page_text
 
 

@@ -14,10 +14,10 @@ import pytest
 from common.errors import PeerError, SettingsError
 from common.messages.batch import BatchProgress
 from common.task_digest import TaskDigest
+from deploy.audit.harness.clock import ManualClock
 from deploy.pages.live_feed import LiveFeed
 from deploy.pages.live_server import LivePage, LiveServer, serve_live_page
 from tests.support.batch_progress import progress
-from tests.support.clocks import ManualClock
 
 
 def _live(page: bytes = b"<p>") -> LivePage:

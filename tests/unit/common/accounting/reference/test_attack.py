@@ -16,7 +16,7 @@ from common.accounting.count_distributions import Binomial, Groups, Poisson
 from common.accounting.reference.attack import delta_lower, epsilon_lower
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.code.enumeration import Law, grr_law, true_delta, uniform_law
+from tests.support.exhaustive_delta import Law, grr_law, true_delta, uniform_law
 
 _VECTORS = json.loads(
     (Path(__file__).parents[4] / "vectors" / "accounting.json").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from common.accounting.reference.randomizers import (
 )
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.code.enumeration import grr_law, true_delta, uniform_law
+from tests.support.exhaustive_delta import grr_law, true_delta, uniform_law
 from tests.support.report_laws import unary_law
 
 

@@ -16,7 +16,7 @@ from common.accounting.reference.randomizers import (
 )
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.code.enumeration import true_delta
+from tests.support.exhaustive_delta import true_delta
 from tests.support.report_laws import duchi_law, unary_law
 
 

@@ -8,7 +8,7 @@ from common.accounting.clones import CloneReduction
 from common.accounting.reference.variation_ratio import VariationRatio, variation_ratio
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
-from deploy.audit.code.enumeration import grr_law, true_delta
+from tests.support.exhaustive_delta import grr_law, true_delta
 
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:

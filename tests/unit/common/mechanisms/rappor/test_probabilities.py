@@ -12,7 +12,7 @@ from common.errors import TaskError
 from common.mechanisms.rappor.probabilities import Chance, RapporChances
 from common.mechanisms.unary import SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
-from deploy.audit.code.enumeration import Law
+from tests.support.exhaustive_delta import Law
 
 _PRECISE: Final = Context(prec=80)
 

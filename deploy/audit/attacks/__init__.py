@@ -1,0 +1,1 @@
+"""Attacks on the result: poisoning by fake users, and a dishonest shuffler."""

@@ -1,1 +1,0 @@
-"""Whether the running code draws, orders, counts and promises what it says: against exact laws."""

@@ -1,0 +1,1 @@
+"""Fakes, in-process parties and recorders, shared by the audit and by the tests."""

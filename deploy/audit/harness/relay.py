@@ -1,0 +1,138 @@
+"""A gRPC relay in front of a service: it records every call, and may rewrite what it passes on."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+import grpc
+
+from common.runtime.clock import SystemClock
+from common.runtime.rpc import bind, open_channel
+from common.runtime.tls import Tls, development_files
+
+_DEADLINE: Final = 60.0
+"""Seconds."""
+_OWN_HEADERS: Final = ("user-agent", "grpc-accept-encoding")
+"""Headers that gRPC itself sends with each call."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RelayedCall:
+    """One call, as the service behind the relay saw it."""
+
+    path: str
+    """`/shuffledp.v1.Shuffler/Submit`, for example."""
+    headers: tuple[tuple[str, str | bytes], ...]
+    begun: float
+    """Seconds of the monotonic clock."""
+    requests: list[bytes] = field(default_factory=list)
+    """Messages of the caller, in order."""
+    answer: bytes | None = None
+    """None of a call that failed."""
+
+    @property
+    def method(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+Rewriting = Callable[[RelayedCall, list[bytes]], list[bytes]]
+"""Returns the messages to send in place of those that follow a delivery's manifest."""
+
+
+@dataclass
+class Relay(grpc.GenericRpcHandler):
+    """
+    Stands in the place of a service, with its certificate, and passes every call on.
+
+    Args:
+        party: The service.
+        rewrite: Changes what follows the manifest of a delivery; None passes it on.
+        on_delivery: Called when the first message of a delivery has come.
+    """
+
+    party: Literal["analyzer", "shuffler"] = "analyzer"
+    rewrite: Rewriting | None = None
+    on_delivery: Callable[[], None] = lambda: None
+    address: str = ""
+    calls: list[RelayedCall] = field(default_factory=list)
+
+    async def start(self, tls: Path, target: str) -> Self:
+        """
+        Listen, and connect to the service.
+
+        Args:
+            tls: Directory of the development authority.
+            target: The service's address.
+        """
+        clock, before_analyzer = SystemClock(), self.party == "analyzer"
+        caller = development_files(tls, "shuffler", clock).read()
+        own = caller if before_analyzer else None
+        self._channel = open_channel(target, self.party, caller.authority, own=own)
+        no_limit = (("grpc.max_receive_message_length", -1),)
+        self._server = grpc.aio.server(handlers=[self], options=no_limit)
+        identity = Tls.open(development_files(tls, self.party, clock), self.party, clock)
+        self.address = bind(
+            self._server, "127.0.0.1:0", identity, ask_for_certificates=before_analyzer
+        )
+        await self._server.start()
+        return self
+
+    async def stop(self) -> None:
+        """Close both ends."""
+        await self._server.stop(None)
+        await self._channel.close()
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:  # noqa: ANN401  # as gRPC's
+        """Take any call."""
+        path = str(handler_call_details.method)
+
+        async def passed_on(requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401  # gRPC's
+            headers = tuple(context.invocation_metadata() or ())
+            relayed = RelayedCall(path=path, headers=headers, begun=time.monotonic())
+            self.calls.append(relayed)
+            onward: Any = self._channel.stream_unary(path)
+            call = onward(
+                self._messages(relayed, requests),
+                timeout=_DEADLINE,
+                metadata=tuple(header for header in headers if header[0] not in _OWN_HEADERS),
+            )
+            await context.send_initial_metadata(tuple(await call.initial_metadata()))
+            try:
+                answer: bytes = await call
+            except grpc.aio.AioRpcError as error:
+                await context.abort(error.code(), error.details() or "")
+            relayed.answer = answer
+            return answer
+
+        return grpc.stream_unary_rpc_method_handler(passed_on)
+
+    async def _messages(
+        self, relayed: RelayedCall, requests: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        held, rewrite = list[bytes](), None
+        if relayed.method == "DeliverBatch":
+            rewrite = self.rewrite
+        async for request in requests:
+            if relayed.requests and rewrite is not None:
+                held.append(request)
+                continue
+            if relayed.method == "DeliverBatch" and not relayed.requests:
+                self.on_delivery()
+            relayed.requests.append(request)
+            yield request
+        for request in rewrite(relayed, held) if rewrite is not None else ():
+            relayed.requests.append(request)
+            yield request
+
+    def everything(self) -> bytes:
+        """Return all that callers sent, headers included."""
+        parts = list[bytes]()
+        for call in self.calls:
+            for key, value in call.headers:
+                raw = value if isinstance(value, bytes) else value.encode()
+                parts.append(key.encode() + b": " + raw)
+            parts.append(call.path.encode() + b" " + b" ".join(call.requests))
+        return b"\n".join(parts)

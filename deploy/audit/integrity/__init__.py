@@ -1,1 +1,0 @@
-"""What dishonest users do to a result, and whether a dishonest shuffler is noticed."""

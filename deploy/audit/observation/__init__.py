@@ -1,0 +1,1 @@
+"""What each party observes in one recorded run of the three real services."""

@@ -1,0 +1,72 @@
+"""A search for many byte strings in large files and messages."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import numpy as np
+
+from common.crypto.merkle import leaf
+
+_WORD: Final = 8
+_SIEVE: Final = np.uint64(0xFFFFF)
+"""Bits of a word that rule out nearly every word at once."""
+_START: Final = 18
+"""Bytes, a multiple of three, so that their base64 does not depend on what follows."""
+
+
+def kinds_found(patterns: Mapping[str, Iterable[bytes]], haystack: bytes) -> set[str]:
+    """
+    Return the kinds of patterns that occur.
+
+    Args:
+        patterns: Byte strings by kind.
+        haystack: The bytes to search.
+
+    Cost: eight passes over the haystack, and one for each pattern below eight bytes.
+    """
+    kinds = {pattern: kind for kind, some in patterns.items() for pattern in some if pattern}
+    long = [pattern for pattern in kinds if len(pattern) >= _WORD]
+    seen = _words_found(np.unique(np.array([*map(_word, long)], dtype=np.uint64)), haystack)
+    return {
+        kind
+        for pattern, kind in kinds.items()
+        if (len(pattern) < _WORD or _word(pattern) in seen) and pattern in haystack
+    }
+
+
+def _words_found(starts: np.ndarray, haystack: bytes) -> set[int]:
+    likely = np.zeros(_SIEVE + 1, dtype=np.bool_)
+    likely[starts & _SIEVE] = True
+    seen: set[int] = set()
+    for offset in range(min(_WORD, len(haystack)) if len(starts) else 0):
+        count = (len(haystack) - offset) // _WORD
+        words = np.frombuffer(haystack, dtype="<u8", count=count, offset=offset)
+        words = words[likely[words & _SIEVE]]
+        places = np.minimum(np.searchsorted(starts, words), len(starts) - 1)
+        seen.update(words[starts[places] == words].tolist())
+    return seen
+
+
+def _word(pattern: bytes) -> int:
+    return int.from_bytes(pattern[:_WORD], "little")
+
+
+def encodings(secret: bytes) -> list[bytes]:
+    """Return encodings of some bytes: raw, hexadecimal, base64."""
+    return [secret, secret.hex().encode(), base64.b64encode(secret).rstrip(b"=")]
+
+
+def start_encodings(sealed: bytes) -> list[bytes]:
+    """Return encodings of the beginning of something long."""
+    return encodings(sealed[:_START])
+
+
+def hash_encodings(secret: bytes) -> list[bytes]:
+    """Return encodings of the first half of a hash."""
+    return [
+        way
+        for digest in (hashlib.sha256(secret).digest(), leaf(secret))
+        for way in (digest[:16], digest.hex()[:16].encode())
+    ]

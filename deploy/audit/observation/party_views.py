@@ -1,0 +1,295 @@
+"""What each party's view of a recorded run contains, and what it must not contain."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, get_args
+
+import numpy as np
+
+from common.mechanisms.base import is_null
+from common.mechanisms.registry import mechanism_of
+from common.runtime import logs
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Finding
+from deploy.audit.harness.relay import RelayedCall
+from deploy.audit.observation.byte_search import (
+    encodings,
+    hash_encodings,
+    kinds_found,
+    start_encodings,
+)
+from deploy.audit.observation.run_record import MOMENTS, Moment, RunRecord, reports_in
+from deploy.audit.statistics import (
+    p_ascents,
+    p_blocks,
+    p_group_order,
+    p_neighbours,
+    p_rank,
+    p_rank_sum,
+    p_successions,
+)
+from protos.shuffledp.v1 import analyzer_pb2
+from user_agent.contribution import Contributor
+
+Patterns = dict[str, list[bytes]]
+
+_SCENARIO: Final = "services"
+_MOST_VALUES: Final = 500
+_MOST_REPORTS: Final = 3_000
+"""Reports to seal for values that nobody in the run holds."""
+_USUAL: Final = frozenset({"user-agent", "grpc-accept-encoding"})
+"""Headers that gRPC itself sends."""
+_LONG: Final = 8
+"""Bytes of an opened report from which on chance does not find it."""
+_REL_TOL: Final = 1e-6
+
+
+def network_view(record: RunRecord, rng: np.random.Generator) -> Finding:
+    """Compare the lengths of messages, and of submissions for many values."""
+    checks, task = Checks(), record.task
+    contributor = Contributor(task, record.signed.digest())
+    count = min(task.domain_size, _MOST_VALUES, max(2, _MOST_REPORTS // task.reports_per_user))
+    values = rng.choice(task.domain_size, size=count, replace=False)
+    made = [contributor.prepare(value, rng) for value in values.tolist()]
+    lengths = {len(envelope) for envelope in (*record.envelopes, *made)}
+    checks.must("all submissions have the task's length", lengths == {task.envelope_bytes})
+    singles = [call for call in record.to_shuffler if call.method == "Submit"]
+    for what, sizes in (
+        ("requests", {len(call.requests[0]) for call in singles}),
+        ("answers", {len(call.answer or b"") for call in singles}),
+    ):
+        checks.must(f"all {what} have one length", len(sizes) == 1)
+    return _finding(
+        checks,
+        title="Network: lengths of messages",
+        coalition="network",
+        sentence=f"All submissions had one length, {task.envelope_bytes} bytes, and so had those "
+        f"made for {count} different values, whatever the number of dummies: the length of a "
+        "message reveals nothing about a value.",
+        trials=len(record.envelopes) + count,
+    )
+
+
+def shuffler_view(record: RunRecord) -> Finding:
+    """Read everything that the shuffler received, and its disk at three moments."""
+    checks = Checks()
+    opened = {"opened report": _opened(record), "planted name": _names(record)}
+    _search(checks, opened, _requests(record.to_shuffler), "reaches the shuffler")
+    size = record.task.sealed_report_bytes
+    stored = [report for group in record.groups for report in reports_in(group, size)]
+    complete = Counter(stored) == Counter(record.sent)
+    checks.must("its disk held what had come, under the batch's key", complete)
+    if complete:
+        arrived = {report: place for place, report in enumerate(record.sent)}
+        groups = [
+            np.array([arrived[report] for report in reports_in(group, size)])
+            for group in record.groups
+        ]
+        checks.test("order on its disk", p_group_order(groups))
+    secret = _sealed(record) | _submissions(record) | opened
+    secret["batch key"] = [way for key in record.batch_keys for way in encodings(key)]
+    checks.must("the batch's key was seen", bool(record.batch_keys))
+    for moment in MOMENTS:
+        _search_disk(checks, secret, record, "shuffler", moment)
+    left = [name for name in record.disks["shuffler", "over"] if name.startswith("batch")]
+    checks.must("no batch key and no permuted batch remain", not left)
+    return _finding(
+        checks,
+        title="Shuffler: what it received and keeps",
+        coalition="shuffler",
+        sentence="The shuffler received sealed reports only. On its disk no report, submission id "
+        "or envelope was readable without the batch's key, in no order of arrival, and after the "
+        "delivery the key was gone.",
+        trials=len(record.to_shuffler),
+    )
+
+
+def analyzer_view(record: RunRecord) -> Finding:
+    """Compare the order of delivery with arrival, and read every message to the analyzer."""
+    checks, order = Checks(), record.order
+    users = order[order >= 0]
+    checks.test("rank correlation with arrival", p_rank(users))
+    checks.test("neighbours that arrived as neighbours", p_successions(users))
+    checks.test("neighbours of one user", p_neighbours(users // record.task.reports_per_user))
+    checks.test("blocks of arrival by blocks of delivery", p_blocks(users))
+    checks.test("ciphertexts in ascending order", p_ascents(record.delivery[1]))
+    if not (order >= 0).all():
+        checks.test("places of the shuffler's dummies", p_rank_sum(order < 0))
+    checks.must("the batch is delivered once", len(record.deliveries) == 1)
+    last = max(call.begun for call in record.to_shuffler if call.method.startswith("Submit"))
+    checks.must("it is delivered after its last submission", record.deliveries[0].begun > last)
+    sizes = {len(request) for request in record.deliveries[0].requests[1:-1]}
+    checks.must("its parts have one length", len(sizes) <= 1)
+    for call in record.to_analyzer:
+        checks.must("calls carry no headers of their own", {k for k, _ in call.headers} <= _USUAL)
+        exact = all(_plain(call.method, request) == request for request in call.requests)
+        checks.must("calls hold the protocol's fields only", exact)
+    linkable = _submissions(record) | {"planted name": _names(record)}
+    _search(checks, linkable, _requests(record.to_analyzer), "reaches the analyzer")
+    return _finding(
+        checks,
+        title="Analyzer: order and contents of the delivery",
+        coalition="analyzer",
+        sentence="The analyzer received the batch in one delivery after it had closed, in an "
+        "order unrelated to arrival and to who sent which reports together, and nothing but a "
+        "manifest and sealed reports: no field that links a report to a submission.",
+        trials=len(record.delivery[1]),
+    )
+
+
+def analyzer_disk(record: RunRecord) -> Finding:
+    """Search the analyzer's disk at three moments."""
+    checks = Checks()
+    never = _submissions(record) | {"opened report": _opened(record)}
+    _search_disk(checks, never, record, "analyzer", "delivering")
+    for moment in ("collecting", "over"):
+        _search_disk(checks, never | _sealed(record), record, "analyzer", moment)
+    return _finding(
+        checks,
+        title="Analyzer: its disk",
+        coalition="whoever takes the analyzer's disk",
+        sentence="No submission and no opened report lay on the analyzer's disk at any of "
+        f"{len(MOMENTS)} moments, and after the release no sealed report either.",
+        trials=sum(len(files) for (party, _), files in record.disks.items() if party == "analyzer"),
+    )
+
+
+def logs_and_metrics(record: RunRecord) -> Finding:
+    """Search all logs and metrics for what was planted, and read the fields of every line."""
+    checks, lines = Checks(), [*map(json.loads, record.logs.splitlines())]
+    allowed = {"level", "event", *get_args(logs.Field)}
+    checks.must("the services logged", any(line["event"] == "batch released" for line in lines))
+    checks.must("log lines hold allowed fields only", all(set(line) <= allowed for line in lines))
+    numbers = {field for line in lines for field in line.values() if isinstance(field, int)}
+    checks.must("the only numbers are those of the batch", numbers <= {0, record.result.n_users})
+    digits = any(mark.isdigit() for line in lines for mark in line["event"])
+    checks.must("no event contains a digit", not digits)
+    pages = "\n".join(record.metrics.values())
+    shown = all("shuffledp_" in page for page in record.metrics.values())
+    checks.must("every service shows metrics", shown)
+    planted = _sealed(record) | _submissions(record) | {"opened report": _opened(record)}
+    planted |= {"planted name": _names(record), "label": [record.label.encode()]}
+    _search(checks, planted, record.logs.encode(), "is logged")
+    _search(checks, planted, pages.encode(), "is in the metrics")
+    return _finding(
+        checks,
+        title="Logs and metrics of all services",
+        coalition="whoever reads logs and metrics",
+        sentence=f"{len(lines)} log lines at level DEBUG and {len(record.metrics)} pages of "
+        "metrics contain no value, no planted name, label or header, and no report or submission.",
+        trials=len(lines),
+    )
+
+
+def contents(record: RunRecord) -> Finding:
+    """Follow every report from the device to the result."""
+    checks, task, result = Checks(), record.task, record.result
+    mechanism, (manifest, delivered) = mechanism_of(task), record.delivery
+    sent = Counter(record.sent)
+    came = Counter(r for r, place in zip(delivered, record.order, strict=True) if place >= 0)
+    checks.must("no report is delivered more often than sent", came <= sent)
+    checks.must("no report is lost", came == sent or task.shuffler.kept < 1)
+    added = len(delivered) - came.total()
+    checks.must("no report is added", added == 0 or task.shuffler.law != "none")
+    texts = [text for text in record.opened if text is not None]
+    checks.must("every report opens", len(texts) == len(delivered))
+    reports = np.frombuffer(b"".join(texts), dtype=mechanism.report_dtype)
+    counted = reports[~is_null(reports)]
+    checks.must("every report is valid", bool(mechanism.valid(counted).all()))
+    numbers = (len(record.submissions), len(delivered))
+    checks.must(
+        "the manifest's numbers are right", (manifest.n_users, manifest.n_reports) == numbers
+    )
+    checks.must("the result's numbers are right", (result.n_users, result.n_reports) == numbers)
+    checks.must("nothing is refused", not any(result.refused.values()))
+    if task.shuffler.law == "none" and task.shuffler.kept == 1:
+        n_dummies = len(counted) - len(record.submissions)
+        checks.must("the rest are dummies", result.n_dummies == n_dummies)
+    shares = result.histogram.refined
+    distribution = (shares >= 0).all() and abs(float(shares.sum()) - 1) < _REL_TOL
+    checks.must("the refined shares are a distribution", bool(distribution))
+    return _finding(
+        checks,
+        title="Contents of the batch",
+        coalition="nobody",
+        sentence=f"All {len(delivered)} sealed reports that the analyzer received are those that "
+        "users had sent, and what the protocol lets the shuffler add; each opened, was valid and "
+        "was counted.",
+        heading="correctness",
+        trials=len(delivered),
+    )
+
+
+VIEWS: Final[tuple[Callable[[RunRecord], Finding], ...]] = (
+    shuffler_view,
+    analyzer_view,
+    analyzer_disk,
+    logs_and_metrics,
+    contents,
+)
+
+
+def _finding(checks: Checks, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
+    return checks.finding(**{"scenario": _SCENARIO, "heading": "anonymity"} | fields)
+
+
+def _search(checks: Checks, patterns: Patterns, haystack: bytes, where: str) -> None:
+    there = kinds_found(patterns, haystack)
+    for kind in patterns:
+        checks.must(f"no {kind} {where}", kind not in there)
+
+
+def _search_disk(
+    checks: Checks, patterns: Patterns, record: RunRecord, party: str, moment: Moment
+) -> None:
+    files = b"\n".join(record.disks[party, moment].values())
+    _search(checks, patterns, files, f"lies on its disk, {moment}")
+
+
+def _requests(calls: Sequence[RelayedCall]) -> bytes:
+    return b"\n".join(request for call in calls for request in call.requests)
+
+
+def _sealed(record: RunRecord) -> Patterns:
+    return {"sealed report": [way for report in record.sent for way in start_encodings(report)]}
+
+
+def _submissions(record: RunRecord) -> Patterns:
+    """Return what could link a delivery to a submission."""
+    ids = [one.submission_id for one in record.submissions]
+    return {
+        "submission id": [way for one in ids for way in encodings(one)],
+        "envelope": [way for one in record.envelopes for way in start_encodings(one)],
+        "hash of an envelope": [way for one in record.envelopes for way in hash_encodings(one)],
+    }
+
+
+def _opened(record: RunRecord) -> list[bytes]:
+    """Return opened reports that are long and varied enough not to occur by chance."""
+    texts = {text for text in record.opened if text is not None and len(set(text)) >= _LONG}
+    return [way for text in texts for way in encodings(text)]
+
+
+def _names(record: RunRecord) -> list[bytes]:
+    return [name.encode() for name in record.names]
+
+
+def _plain(method: str, raw: bytes) -> bytes:
+    """Write a message again from the fields that the protocol names."""
+    if method == "GetTask":
+        digest = analyzer_pb2.GetTaskRequest.FromString(raw).task_digest
+        return analyzer_pb2.GetTaskRequest(task_digest=digest).SerializeToString()
+    message = analyzer_pb2.DeliverBatchRequest.FromString(raw)
+    if not message.HasField("manifest"):
+        part = analyzer_pb2.DeliverBatchRequest(sealed_reports=message.sealed_reports)
+        return part.SerializeToString()
+    manifest = message.manifest
+    return analyzer_pb2.DeliverBatchRequest(
+        manifest=analyzer_pb2.BatchManifest(
+            task_digest=manifest.task_digest,
+            batch_id=manifest.batch_id,
+            n_users=manifest.n_users,
+            n_reports=manifest.n_reports,
+        )
+    ).SerializeToString()

@@ -1,0 +1,209 @@
+"""Runs scenarios, each in a process of its own, from one seed, and gathers the report."""
+
+import dataclasses
+import hashlib
+import multiprocessing
+import os
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from common.accounting.guarantees import guarantees
+from common.crypto.hpke_pool import end_with_parent
+from common.errors import SettingsError
+from common.task_digest import TaskDigest
+from common.version import VERSION
+from deploy.audit.finding import Finding, Outcome
+from deploy.audit.report import Alarm, AuditReport
+from deploy.audit.scenario import Scenario
+from deploy.audit.scenarios import SCENARIOS
+from deploy.audit.subject import FULL, AuditSubject
+
+Progress = Callable[[str, int, int], None]
+"""Called with the scenarios under way, how many are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One scenario to run."""
+
+    scenario: Scenario
+    subject: AuditSubject
+    seed: int
+    broken: bool = False
+    """Whether to run it with its weakness."""
+
+
+def silent(*_: object) -> None:
+    """Report no progress."""
+
+
+def scenarios_named(names: Sequence[str]) -> tuple[Scenario, ...]:
+    """
+    Return scenarios by name, in the order of a report; all of them for no name.
+
+    Raises:
+        SettingsError: There is no scenario of such a name.
+    """
+    known = [scenario.name for scenario in SCENARIOS]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise SettingsError(f"there is no scenario {name[:64]!r}{meant}; --list names all")
+    return tuple(scenario for scenario in SCENARIOS if not names or scenario.name in names)
+
+
+def audit(
+    subject: AuditSubject,
+    *,
+    seed: int,
+    scenarios: Sequence[Scenario] = SCENARIOS,
+    processes: int = 0,
+    command: str = "",
+    progress: Progress = silent,
+) -> AuditReport:
+    """
+    Run scenarios and gather their findings.
+
+    Args:
+        subject: The task, how many users, and the sample sizes.
+        seed: Each scenario draws from this and its name, whichever others run.
+        scenarios: Which; those for other kinds of value are named in the report, not run.
+        processes: How many run at once; 0 for one a core; 1 for this process alone.
+        command: The command that repeats the run.
+        progress: Called as scenarios start and end.
+    """
+    started, kind = time.perf_counter(), subject.task.kind
+    fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
+    jobs = [Job(scenario=scenario, subject=subject, seed=seed) for scenario in fitting]
+    outcomes = run_all(jobs, processes, progress)
+    return AuditReport(
+        task=subject.task,
+        task_digest=TaskDigest(hashlib.sha256(subject.task_bytes).digest()),
+        n_users=subject.n_users,
+        mode="full" if subject.sizes == FULL else "quick",
+        seed=seed,
+        version=VERSION,
+        seconds=time.perf_counter() - started,
+        outcomes=tuple(outcomes),
+        guarantees=guarantees(subject.task, subject.n_users, 0),
+        idle=tuple(
+            scenario.name
+            for scenario, outcome in zip(fitting, outcomes, strict=True)
+            if not outcome.findings
+        ),
+        other_kinds=tuple(scenario.name for scenario in scenarios if kind not in scenario.kinds),
+        command=command,
+    )
+
+
+def self_test(
+    subject: AuditSubject,
+    *,
+    seed: int,
+    scenarios: Sequence[Scenario] = SCENARIOS,
+    processes: int = 0,
+    progress: Progress = silent,
+) -> tuple[Alarm, ...]:
+    """Run each scenario as it is, which must pass, and with its weakness, which must fail."""
+    fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
+    jobs = [
+        Job(scenario=scenario, subject=subject, seed=seed, broken=broken)
+        for broken in (False, True)
+        for scenario in fitting
+    ]
+    outcomes = run_all(jobs, processes, progress)
+    return tuple(
+        Alarm(
+            scenario=scenario,
+            failed=tuple(row for row in broken.findings if not row.passed),
+            failed_before=tuple(row for row in honest.findings if not row.passed),
+            applies=bool(broken.findings),
+        )
+        for scenario, honest, broken in zip(
+            fitting, outcomes[: len(fitting)], outcomes[len(fitting) :], strict=True
+        )
+    )
+
+
+def run(job: Job) -> Outcome:
+    """Run one scenario in this process; code that raises is a finding too."""
+    scenario, started = job.scenario, time.perf_counter()
+    rng = np.random.default_rng([job.seed, zlib.crc32(scenario.name.encode())])
+    try:
+        outcome = (scenario.run_broken if job.broken else scenario.run)(job.subject, rng)
+    except Exception as error:  # noqa: BLE001  # reported, whatever it is
+        outcome = Outcome(findings=(_not_run(scenario, error),))
+    return dataclasses.replace(outcome, seconds=time.perf_counter() - started)
+
+
+def _run_named(name: str, subject: AuditSubject, seed: int, broken: bool) -> Outcome:  # noqa: FBT001
+    [scenario] = scenarios_named([name])
+    return run(Job(scenario=scenario, subject=subject, seed=seed, broken=broken))
+
+
+def _not_run(scenario: Scenario, error: Exception) -> Finding:
+    return Finding(
+        scenario=scenario.name,
+        title=scenario.title,
+        heading="correctness",
+        coalition="nobody",
+        verdict="broken",
+        sentence=f"The scenario could not be run: {_place(error)}.",
+        advice="See why this version of the program fails.",
+    )
+
+
+def _place(error: BaseException) -> str:
+    """Return an error's class and place; its message might repeat a value."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
+
+
+def run_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Outcome]:
+    """Run jobs, the longest first, and return their outcomes in the order of `jobs`."""
+    order = sorted(range(len(jobs)), key=lambda place: -jobs[place].scenario.seconds)
+    processes = processes or os.cpu_count() or 1
+    found = dict(
+        _in_turn(jobs, order, progress)
+        if processes == 1
+        else _at_once(jobs, order, processes, progress)
+    )
+    progress("", len(jobs), len(jobs))
+    return [found[place] for place in range(len(jobs))]
+
+
+def _in_turn(
+    jobs: Sequence[Job], order: Sequence[int], progress: Progress
+) -> Iterator[tuple[int, Outcome]]:
+    for done, place in enumerate(order):
+        progress(jobs[place].scenario.title, done, len(jobs))
+        yield place, run(jobs[place])
+
+
+def _at_once(
+    jobs: Sequence[Job], order: Sequence[int], processes: int, progress: Progress
+) -> Iterator[tuple[int, Outcome]]:
+    """Keep so many spawned processes busy. Scenarios go by name: not all of them pickle."""
+    left, going = list(order), dict[Future[Outcome], int]()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
+        while left or going:
+            while left and len(going) < processes:
+                place = left.pop(0)
+                job = jobs[place]
+                sent = pool.submit(_run_named, job.scenario.name, job.subject, job.seed, job.broken)
+                going[sent] = place
+            titles = ", ".join(jobs[place].scenario.title for place in going.values())
+            progress(titles, len(jobs) - len(left) - len(going), len(jobs))
+            ended, _ = wait(going, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield going.pop(future), future.result()

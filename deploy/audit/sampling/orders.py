@@ -1,0 +1,200 @@
+"""
+Whether the order of a batch is uniform and comes from the shuffler's generator alone.
+
+Every order of a few reports is counted. In large batches the tests look for neighbours that stay
+neighbours, reports that stay near their place, and early reports that stay early. n reports have
+n! orders, so an order must also take at least log2(n!) random bits from the generator.
+"""
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.crypto.randomness import secure_generator
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Outcome
+from deploy.audit.statistics import (
+    p_blocks,
+    p_cells,
+    p_poisson,
+    p_position_table,
+    p_rank,
+    p_successions,
+)
+from deploy.audit.subject import AuditSubject
+from shuffler.permutation import ExternalShuffle, Reports, permute
+
+Order = NDArray[np.int64]
+"""Place of arrival of each report, in the order of departure."""
+Ordering = Callable[[int, np.random.Generator], Order]
+
+_SMALL: Final = (2, 3, 4)
+_MATRIX: Final = 30
+_EACH: Final = 105
+"""Expected count of each order of a few reports, at least; half of it for each place of many."""
+_LARGE: Final = 20_000
+_MOST_ORDERS: Final = 20
+"""Large orders, each tested six times."""
+_BLOCKS: Final = 20
+_NEAR: Final = 10
+_TOGETHER: Final = 1000
+"""Reports that a shuffler delivers together."""
+
+
+class MemoryBuckets:
+    """Buckets of an external shuffle, in memory."""
+
+    def __init__(self) -> None:
+        self._records: dict[int, list[bytes]] = {}
+
+    def append(self, bucket: int, reports: bytes) -> None:
+        """Add a record to a bucket."""
+        self._records.setdefault(bucket, []).append(reports)
+
+    def take(self, bucket: int) -> list[bytes]:
+        """Return a bucket's records, and remove it."""
+        return self._records.pop(bucket, [])
+
+
+def in_memory(n: int, rng: np.random.Generator) -> Order:
+    """Order n reports as a batch that fits into memory."""
+    return _places_of(permute(_numbered(n), rng))
+
+
+def in_buckets(n: int, rng: np.random.Generator) -> Order:
+    """Order n reports by an external shuffle, with three buckets and a small buffer."""
+    shuffle = ExternalShuffle(
+        report_bytes=4, buckets=MemoryBuckets(), n_buckets=3, rng=rng, buffer_bytes=max(4, n)
+    )
+    for group in np.array_split(_numbered(n), max(1, n // 3)):
+        shuffle.add(group)
+    parts = [_places_of(part) for part in shuffle.permuted(_TOGETHER)]
+    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+
+def cut_once(n: int, rng: np.random.Generator) -> Order:
+    """Cut the batch at one random place and swap the halves: no shuffle, though a random order."""
+    return np.roll(np.arange(n), int(rng.integers(n)))
+
+
+_DEPLOYED: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType(
+    {"in memory": (in_memory, 1.0), "in buckets": (in_buckets, 0.1)}
+)
+"""The shuffler's two ways to permute, and the share of the draws that tests each."""
+CUT: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType({"cut once": (cut_once, 1.0)})
+
+
+def run_orders(
+    subject: AuditSubject,
+    rng: np.random.Generator,
+    orderings: Mapping[str, tuple[Ordering, float]] = _DEPLOYED,
+) -> Outcome:
+    """Test both ways in which the shuffler permutes a batch."""
+    checks, sizes = Checks(), subject.sizes.orders
+    for name, (ordering, share) in orderings.items():
+        for size in _SMALL:
+            orders = max(_EACH * math.factorial(size), int(share * sizes / 20))
+            _check_every_order(checks, name, ordering, (orders, size), rng)
+        orders = max(_EACH * _MATRIX // 2, int(share * sizes / 20 / _MATRIX))
+        landed = np.zeros((_MATRIX, _MATRIX), dtype=np.int64)
+        for _ in range(orders):
+            landed[ordering(_MATRIX, rng), np.arange(_MATRIX)] += 1
+        checks.test(f"{name}: where each of {_MATRIX} lands", p_position_table(landed))
+        for _ in range(min(_MOST_ORDERS, max(2, int(share * sizes / 10) // _LARGE))):
+            check_order(checks, name, ordering(_LARGE, rng))
+        _check_source(checks, name, ordering)
+        secure = f"{name}, by production's generator"
+        _check_every_order(checks, secure, ordering, (_EACH * 24, 4), secure_generator())
+        check_order(checks, secure, ordering(_LARGE, secure_generator()))
+    finding = checks.finding(
+        scenario="orders",
+        title="Every order of a batch is equally likely",
+        heading="anonymity",
+        coalition="analyzer",
+        sentence=f"In batches of up to {_LARGE:,} reports these tests found no relation between "
+        "the place of a report and its arrival or its neighbours.",
+        trials=sizes,
+        advice="Do not collect with this version: the order of a batch reveals who sent when.",
+    )
+    return Outcome(findings=(finding,))
+
+
+def check_order(checks: Checks, name: str, order: Order) -> None:
+    """
+    Test one order of some thousand reports or more.
+
+    Args:
+        checks: Receives the tests.
+        name: Prefix of the tests' names.
+        order: Places of arrival 0 .. n-1 in the order of departure.
+    """
+    n, places = len(order), np.arange(len(order))
+    checks.must(f"{name}: nothing is lost", bool((np.sort(order) == places).all()))
+    checks.test(f"{name}: neighbours stay neighbours", p_successions(order))
+    steps = np.abs(np.diff(order))
+    near = 2 * sum(n - step for step in range(1, _NEAR + 1)) / n
+    checks.test(f"{name}: neighbours stay near", p_poisson(int((steps <= _NEAR).sum()), near))
+    checks.test(f"{name}: places kept", p_poisson(int((order == places).sum()), 1.0))
+    about = int((np.abs(order - places) <= _NEAR).sum())
+    checks.test(f"{name}: places nearly kept", p_poisson(about, 2 * _NEAR + 1))
+    checks.test(f"{name}: early stays early", p_rank(order))
+    checks.test(f"{name}: blocks spread", p_blocks(order, _BLOCKS))
+
+
+def bits_taken(source: np.random.Philox) -> int:
+    """Return how many bits a new generator has given; Philox counts its blocks of four words."""
+    state: Any = source.state
+    blocks = int(state["state"]["counter"][0])
+    return 64 * (4 * blocks - (4 - int(state["buffer_pos"])))
+
+
+def _numbered(n: int) -> Reports:
+    """Make n reports that hold their place of arrival."""
+    return np.arange(n, dtype=np.uint32).view(np.uint8).reshape(n, 4)
+
+
+def _places_of(reports: Reports) -> Order:
+    return np.ascontiguousarray(reports).view(np.uint32)[:, 0].astype(np.int64)
+
+
+def _check_every_order(
+    checks: Checks,
+    name: str,
+    ordering: Ordering,
+    drawn: tuple[int, int],
+    rng: np.random.Generator,
+) -> None:
+    orders, size = drawn
+    number_of = {order: number for number, order in enumerate(itertools.permutations(range(size)))}
+    seen = np.zeros(len(number_of), dtype=np.int64)
+    for _ in range(orders):
+        number = number_of.get(tuple(ordering(size, rng).tolist()))
+        checks.must(f"{name}: nothing is lost", number is not None)
+        if number is not None:
+            seen[number] += 1
+    checks.test(f"{name}: all orders of {size}", p_cells(seen, np.ones(len(seen))))
+
+
+def _check_source(checks: Checks, name: str, ordering: Ordering) -> None:
+    """Check that an order follows from the generator passed in, and takes enough bits from it."""
+    before = _global_state()
+    first, again, other = (
+        ordering(_LARGE, np.random.Generator(np.random.Philox(key=key))) for key in (1, 1, 2)
+    )
+    checks.must(f"{name}: the order follows from its generator", bool((first == again).all()))
+    checks.must(f"{name}: another generator, another order", bool((first != other).any()))
+    counted = np.random.Philox(key=3)
+    ordering(_LARGE, np.random.Generator(counted))
+    enough = math.lgamma(_LARGE + 1) / math.log(2)
+    checks.must(f"{name}: as many random bits as orders need", bits_taken(counted) >= enough)
+    checks.must(f"{name}: no other source of randomness", before == _global_state())
+
+
+def _global_state() -> tuple[object, str]:
+    return random.getstate(), repr(np.random.get_state())  # noqa: NPY002  # to see it unused

@@ -1,0 +1,229 @@
+"""
+Whether the task's reports and dummies have the distributions that its guarantees are computed from.
+
+A report on an item reveals the items that it supports: its own, another, two at once. Mechanisms
+that draw seeds must draw them uniformly. Reports on texts, numbers and pairs are compared with
+their exact distributions, cell by cell.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from common.crypto.randomness import secure_generator
+from common.mechanisms.base import Mechanism, Reports
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.hashing.string_hashing import StringHashing
+from common.messages.value import Value
+from common.task.task import Task
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Finding, Outcome
+from deploy.audit.laws.kind_values import usual_values, worst_values
+from deploy.audit.laws.support_law import SupportLaw, support_law
+from deploy.audit.laws.value_reports import report_parts
+from deploy.audit.report_draws import Draw, draw_reports, reports_each
+from deploy.audit.sampling.orders import bits_taken
+from deploy.audit.statistics import p_binomial, p_cells, p_poisson, p_shares
+from deploy.audit.subject import AuditSubject
+
+_MOST_BYTES: Final = 50_000_000
+"""Bytes of the reports of one value that are drawn."""
+_MOST_VALUES: Final = 500
+_SAMPLE: Final = 1000
+"""Reports from which the use of the generator is measured."""
+_LEAST_BITS: Final = 8
+"""Random bits that a report takes, at least."""
+_FEW: Final = 12
+"""Items up to which every one is tested."""
+_SEEDS_EACH: Final = 200
+"""Expected seeds in each tested part of all seeds, at least."""
+_PRODUCTION: Final = 8
+"""Factor by which fewer reports are drawn from production's generator."""
+_SURELY: Final = 8.0
+"""Standard deviations: 5.5 until a test fails, and 2.5 for chance."""
+_NAMING: Final = frozenset({"grr", "warner", "square-wave"})
+"""Mechanisms whose reports name one item, or one place on a line."""
+
+
+def run_randomizer(
+    subject: AuditSubject, rng: np.random.Generator, draw: Draw = draw_reports
+) -> Outcome:
+    """Test the audited task's own reports and dummies."""
+    checks, task = Checks(), subject.task
+    if task.kind == "categorical":
+        seen = _check_items(checks, subject, draw, rng)
+        found = (
+            f" A probability of the true value that is wrong by {seen:.1%} would almost certainly "
+            "be found."
+        )
+    else:
+        found = ""
+        for value in (*worst_values(task)[0], usual_values(task)[0]):
+            reports = draw(task, value, reports_each(subject), rng)
+            _check_parts(checks, task, value, reports)
+    return Outcome(findings=(_finding(checks, subject.sizes.reports, found),))
+
+
+def _finding(checks: Checks, trials: int, found: str) -> Finding:
+    return checks.finding(
+        scenario="randomizer",
+        title="This task's reports and dummies have their distributions",
+        heading="correctness",
+        sentence="The running code draws reports and dummies with the probabilities that all "
+        f"guarantees are computed from.{found}",
+        trials=trials,
+        advice="Do not collect with this version: its guarantees do not describe it.",
+    )
+
+
+def _check_items(
+    checks: Checks, subject: AuditSubject, draw: Draw, rng: np.random.Generator
+) -> float:
+    """Test reports on items; return the relative error of a report's own support that shows."""
+    task, mechanism, law = subject.task, subject.mechanism, support_law(subject.task)
+    number = min(subject.sizes.reports, _MOST_BYTES // mechanism.report_dtype.itemsize)
+    for name, count, source in (
+        ("every value alike", subject.sizes.reports, rng),
+        ("every value alike, by production's generator", number // _PRODUCTION, secure_generator()),
+    ):
+        values = np.unique(np.linspace(0, task.domain_size - 1, _MOST_VALUES).astype(np.int64))
+        each = max(1, count // len(values))
+        own = [
+            int(mechanism.supports(draw(task, value, each, source), value).sum())
+            for value in values.tolist()
+        ]
+        checks.test(f"a report: {name}", p_shares(own, each, law.own))
+    for value in (0, task.domain_size - 1):
+        reports = draw(task, value, number, rng)
+        _check_support(checks, "a report", mechanism, reports, value, law)
+        _check_seeds(checks, "a report", mechanism, reports)
+        _check_places(checks, "a report", task, mechanism, reports, (value, law.own))
+    if task.composition.dummy_laws:
+        dummies = mechanism.dummies(number, rng)
+        _check_support(checks, "a dummy", mechanism, dummies, None, law)
+        _check_seeds(checks, "a dummy", mechanism, dummies)
+        _check_places(checks, "a dummy", task, mechanism, dummies, None)
+    _check_source(checks, mechanism)
+    return _SURELY * math.sqrt((1 - law.own) / law.own / subject.sizes.reports)
+
+
+def _check_support(  # noqa: PLR0917  # a test's subject
+    checks: Checks,
+    what: str,
+    mechanism: Mechanism,
+    reports: Reports,
+    value: int | None,
+    law: SupportLaw,
+) -> None:
+    """Test how often reports on a value, or dummies, support each item, and two at once."""
+    checks.must(f"{what}: valid", bool(mechanism.valid(reports).all()))
+    last = mechanism.domain_size - 1
+    items = range(last + 1) if last < _FEW else np.linspace(0, last, _FEW).astype(int)
+    for item in map(int, items):
+        if value is None:
+            kind, chance = "supports an item", law.dummy
+        elif item == value:
+            kind, chance = "supports its own item", law.own
+        elif law.far_only and item != last - value:
+            continue
+        else:
+            kind, chance = "supports another item", law.other
+        supporting = int(mechanism.supports(reports, item).sum())
+        checks.test(f"{what}: {kind}", p_binomial(supporting, len(reports), chance))
+    if value is not None and not law.far_only:
+        both = mechanism.supports(reports, value) & mechanism.supports(reports, last - value)
+        chance = law.own * law.other if law.independent else 0.0
+        p_value = p_binomial(int(both.sum()), len(reports), chance)
+        checks.test(f"{what}: supports both of two items", p_value)
+
+
+def _check_seeds(checks: Checks, what: str, mechanism: Mechanism, reports: Reports) -> None:
+    """Test that seeds are uniform, and that neighbours share none but by chance."""
+    if "seed" not in (reports.dtype.names or ()):
+        return
+    seeds = reports["seed"].astype(np.uint64)
+    number = mechanism.family.seeds if isinstance(mechanism, LocalHashing) else 2**64
+    # A power of two, so that parity shows; low digits first, then high ones.
+    cells = min(number, 1 << max(1, (len(seeds) // _SEEDS_EACH).bit_length() - 1))
+    evenly = np.full(cells, number // cells, dtype=np.float64)
+    evenly[: number % cells] += 1
+    low = (seeds % np.uint64(cells)).astype(np.int64)
+    checks.test(f"{what}: uniform seeds", p_cells(np.bincount(low, minlength=cells), evenly))
+    width = -(-number // cells)
+    high = (seeds // np.uint64(width)).astype(np.int64)
+    sizes = np.full(-(-number // width), float(width))
+    sizes[-1] = number - width * (len(sizes) - 1)
+    checks.test(f"{what}: seeds all over", p_cells(np.bincount(high, minlength=len(sizes)), sizes))
+    # Without seed 0 the hash family is not pairwise independent.
+    zeros = int((seeds == 0).sum())
+    checks.test(f"{what}: seed 0 as often as any", p_poisson(zeros, len(seeds) / number))
+    same = int((seeds[1:] == seeds[:-1]).sum())
+    checks.test(f"{what}: a seed of its own", p_poisson(same, (len(seeds) - 1) / number))
+
+
+def _check_places(  # noqa: PLR0917  # a test's subject
+    checks: Checks,
+    what: str,
+    task: Task,
+    mechanism: Mechanism,
+    reports: Reports,
+    held: tuple[int, float] | None,
+) -> None:
+    """Test which bucket or place reports name: that of the value, or any other equally often."""
+    if isinstance(mechanism, LocalHashing | StringHashing):
+        places = round(1 / mechanism.q_dummy)
+        named = reports["bucket"].astype(np.int64)
+        chances = np.ones(places)
+        if held is not None:
+            value, own = held
+            named = (named - mechanism.hashed(reports, value)) % places
+            chances[:] = (1 - own) / (places - 1)
+            chances[0] = own
+    elif task.mechanism.name in _NAMING:
+        places = max(task.domain_size, task.item_mechanism.buckets)
+        named, chances = reports["item"].astype(np.int64), np.ones(places)
+        if held is not None:
+            value, own = held
+            width = places - task.domain_size + 1
+            chances[:] = (1 - own) / (task.domain_size - 1)
+            chances[value : value + width] = own / width
+    else:
+        return
+    p_value = p_cells(np.bincount(named, minlength=places), chances)
+    checks.test(f"{what}: buckets and places", p_value)
+
+
+def _check_source(checks: Checks, mechanism: Mechanism) -> None:
+    """Check that reports and dummies follow from their generator, and take bits of it each."""
+    values = np.arange(_SAMPLE, dtype=np.int64) % mechanism.domain_size
+    kinds: dict[str, Callable[[np.random.Generator], Reports]] = {
+        "reports": lambda rng: mechanism.randomize(values, rng),
+        "dummies": lambda rng: mechanism.dummies(_SAMPLE, rng),
+    }
+    for kind, make in kinds.items():
+        first, again = (make(np.random.default_rng(7)).tobytes() for _ in range(2))
+        checks.must(f"{kind} follow from their generator", first == again)
+        certain = kind == "reports" and "item" in (mechanism.report_dtype.names or ())
+        if certain and math.isinf(mechanism.local_epsilon):
+            continue  # such a report draws nothing
+        counted = np.random.Philox(key=3)
+        make(np.random.Generator(counted))
+        enough = bits_taken(counted) >= _LEAST_BITS * _SAMPLE
+        checks.must(f"{kind} take fresh bits each", enough)
+
+
+def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:
+    """Compare reports on texts, numbers or pairs with their distribution, part by part."""
+    levels: dict[str, list[float]] = {}
+    for part in report_parts(task, value, reports):
+        for number, chances in enumerate(part.chances):
+            cells = part.cells if part.which is None else part.cells[part.which == number]
+            seen = np.bincount(cells, minlength=len(chances))
+            checks.must(f"{part.name} within their range", len(seen) == len(chances))
+            p_value = p_cells(seen[: len(chances)], chances)
+            levels.setdefault(part.name, []).extend([] if p_value is None else [p_value])
+    for name, found in levels.items():
+        joint = min(1.0, len(found) * min(found)) if found else None
+        checks.test(f"the distribution of {name}", joint)

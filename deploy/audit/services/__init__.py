@@ -1,1 +1,0 @@
-"""The audit of the running services: what each party really received, kept, wrote and drew."""

@@ -1,1 +1,0 @@
-"""What stands in place of another party, a pool or a clock where checks play on a small stage."""

@@ -1,0 +1,258 @@
+"""
+The statistics of an audit: its significance level, confidence bounds, and p-values.
+
+A run raises a false alarm with probability FAMILY_LEVEL at most: each decision errs with TEST_LEVEL
+at most and a run makes no more than MOST_TESTS, so the union bound holds however they depend on
+each other.
+
+Each p-value is at least the probability, under the stated distribution, of a result as extreme. An
+error of one per cent of a probability p shows from about 700,000·(1 - p)/p draws on. A p-value is
+None where there are too few draws for the test to fail.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+FAMILY_LEVEL: Final = 1e-4
+MOST_TESTS: Final = 2000
+TEST_LEVEL: Final = FAMILY_LEVEL / MOST_TESTS
+CONFIDENCE: Final = 1 - TEST_LEVEL
+"""Of every bound that is measured."""
+
+
+def probability_lower(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
+    """Return the Clopper-Pearson lower bound of a probability [CP34]; errs with `level`."""
+    if successes == 0:
+        return 0.0
+    return float(stats.beta.ppf(level, successes, trials - successes + 1))
+
+
+def probability_upper(successes: int, trials: int, level: float = TEST_LEVEL) -> float:
+    """Return its upper bound."""
+    return 1.0 - probability_lower(trials - successes, trials, level)
+
+
+def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
+    """
+    Return the ε that a distinguisher which is never wrong would be shown to reach.
+
+    Args:
+        trials: In each of the two worlds.
+        delta: At which ε is bounded.
+        level: Shared by the two bounds.
+    """
+    hits = probability_lower(trials, trials, level / 2)
+    misses = probability_upper(0, trials, level / 2)
+    return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
+
+
+_LEAST_EXPECTED: Final = 100.0
+"""Draws that a cell must expect: neighbours of fewer are put together."""
+_MANY: Final = 20
+"""Cells from which χ² is tested beside each cell's own exact law."""
+_TOO_SURE: Final = 2.0
+"""By what χ² is multiplied so far out: of 20 cells of 100 expected draws each, the exact chance of
+passing its 5e-8 quantile is 1.8 times that, of 800 of 50 each 1.2 times."""
+
+
+def p_binomial(successes: int, trials: int, chance: float) -> float:
+    """Test a probability by its exact binomial distribution, on both sides."""
+    low = float(stats.binom.cdf(successes, trials, chance))
+    high = float(stats.binom.sf(successes - 1, trials, chance))
+    return min(1.0, 2 * min(low, high))
+
+
+def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
+    """Test counts of trials of one probability: each count, their spread, their sum."""
+    seen = np.asarray(successes, dtype=np.int64)
+    levels = [
+        p_binomial(int(seen.sum()), trials * len(seen), chance),
+        len(seen) * min(p_binomial(int(one), trials, chance) for one in seen),
+    ]
+    variance = trials * chance * (1 - chance)
+    if variance >= _LEAST_EXPECTED and len(seen) >= _MANY:
+        statistic = float(((seen - trials * chance) ** 2).sum() / variance)
+        law = stats.chi2(len(seen))
+        levels.append(_TOO_SURE * 2 * float(min(law.sf(statistic), law.cdf(statistic))))
+    return _any_of(levels)
+
+
+def _any_of(levels: Sequence[float]) -> float:
+    """Return the p-value of several tests together, however they depend on each other."""
+    return min(1.0, len(levels) * min(levels))
+
+
+def p_poisson(number: int, mean: float) -> float:
+    """Test the number of rare events by its Poisson distribution, on both sides."""
+    low, high = float(stats.poisson.cdf(number, mean)), float(stats.poisson.sf(number - 1, mean))
+    return min(1.0, 2 * min(low, high))
+
+
+def p_cells(observed: NDArray[np.int64], chances: NDArray[np.float64]) -> float | None:
+    """
+    Test how draws fall into cells: each by its exact distribution, and many by χ² as well [Pea00].
+
+    Args:
+        observed: Draws by cell, shape (cells,).
+        chances: Expected proportions; a cell with 0 must stay empty.
+
+    Returns:
+        None where there are too few draws for two cells.
+    """
+    if observed[chances == 0].any():
+        return 0.0
+    total = int(observed.sum())
+    seen, law = _pooled(observed[chances > 0], chances[chances > 0] / chances.sum(), total)
+    if len(law) < 2:  # noqa: PLR2004  # one cell holds everything, whatever the law
+        return None
+    low, high = stats.binom.cdf(seen, total, law), stats.binom.sf(seen - 1, total, law)
+    levels = [len(law) * 2 * float(np.minimum(low, high).min())]
+    if len(law) >= _MANY:
+        levels.append(_TOO_SURE * float(stats.chisquare(seen, law * total).pvalue))
+    return _any_of(levels)
+
+
+def _pooled(
+    seen: NDArray[np.int64], law: NDArray[np.float64], total: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Merge neighbouring cells until each expects enough draws."""
+    ends, held = list[int](), 0.0
+    for place, chance in enumerate(law.tolist(), start=1):
+        held += chance * total
+        if held >= _LEAST_EXPECTED:
+            ends.append(place)
+            held = 0.0
+    starts = [0, *ends[:-1]] if ends else [0]  # what is left over goes to the last
+    parts = np.add.reduceat(law, starts)
+    return np.add.reduceat(seen, starts), parts / parts.sum()
+
+
+def p_position_table(counts: NDArray[np.int64]) -> float:
+    """
+    Test a table of positions of uniform orders.
+
+    Args:
+        counts: Shape (n, n): how often a report moved from one place to another, in m orders.
+
+    Entries have a binomial's variance m(1/n)(1-1/n). Rows and columns of a permutation matrix add
+    up to 1, which leaves (n-1)² dimensions with, by symmetry, equal variance: the trace m(n-1) is
+    spread evenly, m/(n-1) in each. So Σ(entry - m/n)²·(n-1)/m is χ² with (n-1)² degrees of freedom.
+    """
+    n = len(counts)
+    expected = counts.sum() / n**2
+    statistic = float(((counts - expected) ** 2 / expected).sum())
+    return min(1.0, _TOO_SURE * float(stats.chi2.sf(statistic * (n - 1) / n, (n - 1) ** 2)))
+
+
+def _block_table(counts: NDArray[np.int64]) -> float:
+    """
+    Test how blocks of arrival fall into blocks of delivery, by χ²; all sums are fixed.
+
+    Args:
+        counts: Shape (b, b), of n reports in all. Entries are hypergeometric; their variance is
+            (1 - 1/b)²·n/(n-1) times their mean. There are (b-1)² degrees of freedom.
+    """
+    blocks, n = len(counts), int(counts.sum())
+    expected = n / blocks**2
+    statistic = float(((counts - expected) ** 2 / expected).sum()) * (n - 1) / n
+    return min(1.0, _TOO_SURE * float(stats.chi2.sf(statistic, (blocks - 1) ** 2)))
+
+
+def p_normal(value: float, mean: float, deviation: float) -> float:
+    """Test a sum of very many draws by the normal distribution, on both sides."""
+    return float(2 * stats.norm.sf(abs(value - mean) / deviation))
+
+
+Places = NDArray[np.int64]
+
+_CELL: Final = 50
+"""Reports expected in a cell of the table of blocks, at least."""
+_MOST_BLOCKS: Final = 10
+
+
+def p_rank(before: Places) -> float:
+    """
+    Test Spearman's correlation of delivery and arrival.
+
+    Args:
+        before: Place of arrival of each delivered report; each once.
+
+    A uniform order has mean 0, variance 1/(N-1), and tails no heavier than the normal distribution.
+    """
+    if len(before) < 3:  # noqa: PLR2004  # nothing to correlate
+        return 1.0
+    correlation = float(np.corrcoef(np.arange(len(before)), stats.rankdata(before))[0, 1])
+    return p_normal(correlation * float(np.sqrt(len(before) - 1)), 0.0, 1.0)
+
+
+def p_successions(before: Places) -> float:
+    """Test how many neighbours were neighbours before, in either direction; 2(N-1)/N on average."""
+    number = int((np.abs(np.diff(_ranks(before))) == 1).sum())
+    return p_poisson(number, 2 * max(1, len(before) - 1) / max(1, len(before)))
+
+
+def p_neighbours(owners: Places) -> float:
+    """Test how many neighbours belong to one owner."""
+    n = len(owners)
+    _, counts = np.unique(owners, return_counts=True)
+    mean = float((counts * (counts - 1)).sum()) / max(1, n)
+    same = int((np.diff(owners) == 0).sum())
+    return p_poisson(same, mean) if mean else float(same == 0)
+
+
+def p_blocks(before: Places, most: int = _MOST_BLOCKS) -> float | None:
+    """
+    Test the table of arrival blocks by delivery blocks: `most` of each, or fewer where N is small.
+
+    Returns:
+        None where N is too small for two.
+    """
+    n = len(before)
+    blocks = min(most, int(np.sqrt(n / _CELL)))
+    if blocks < 2:  # noqa: PLR2004  # one cell holds everything
+        return None
+    table = np.zeros((blocks, blocks), dtype=np.int64)
+    np.add.at(table, (_ranks(before) * blocks // n, np.arange(n) * blocks // n), 1)
+    return _block_table(table)
+
+
+def p_ascents(reports: Sequence[bytes]) -> float:
+    """Test whether ciphertexts are sorted, by the number of ascents of a uniform order."""
+    heads = np.array([int.from_bytes(one[:7]) for one in reports], dtype=np.int64)
+    n = len(heads)
+    if n < _CELL:
+        return 1.0
+    return p_normal(int((np.diff(heads) > 0).sum()), (n - 1) / 2, float(np.sqrt((n + 1) / 12)))
+
+
+def p_rank_sum(marked: NDArray[np.bool_]) -> float:
+    """Test whether marked reports stand earlier or later than the others, by their rank sum."""
+    n, k = len(marked), int(marked.sum())
+    if k in {0, n}:
+        return 1.0
+    spread = k * (n - k) * (n + 1) / 12
+    return p_normal(
+        float((np.flatnonzero(marked) + 1).sum()), k * (n + 1) / 2, float(np.sqrt(spread))
+    )
+
+
+def _ranks(places: Places) -> Places:
+    ranks: Places = np.argsort(np.argsort(places, kind="stable"), kind="stable")
+    return ranks
+
+
+def p_group_order(groups: Sequence[Places]) -> float:
+    """
+    Test whether groups lie on the disk in the order of their arrival, or its reverse.
+
+    Args:
+        groups: Places of arrival of each group's reports, in the order on the disk.
+    """
+    came = np.array([float(group.mean()) for group in groups if len(group)])
+    ranks: Places = np.argsort(np.argsort(came, kind="stable"), kind="stable").astype(np.int64)
+    return min(1.0, 2 * min(p_rank(ranks), p_successions(ranks)))

@@ -1,0 +1,160 @@
+"""The audit's run of the three services, and what it says to records that were altered."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from deploy.audit.finding import Finding
+from deploy.audit.observation.observation_scenarios import OBSERVATION
+from deploy.audit.observation.party_views import (
+    analyzer_disk,
+    analyzer_view,
+    contents,
+    logs_and_metrics,
+    network_view,
+    shuffler_view,
+)
+from deploy.audit.observation.recorder import record_run
+from deploy.audit.observation.run_record import Moment, RunRecord
+from deploy.audit.subject import QUICK, AuditSubject
+from tests.support.protocol_tasks import protocol_task
+
+_USERS = 160
+
+pytestmark = pytest.mark.slow
+
+
+def _subject(protocol: str = "mixdump") -> AuditSubject:
+    return AuditSubject(
+        task_bytes=protocol_task(protocol).to_bytes(),
+        n_users=_USERS,
+        sizes=dataclasses.replace(QUICK, users=_USERS),
+    )
+
+
+@pytest.fixture(scope="module")
+def record() -> RunRecord:
+    """One run; fails by chance with probability 1e-6 over the services' randomness."""
+    return record_run(_subject(), np.random.default_rng(1))
+
+
+def _all(record: RunRecord) -> list[Finding]:
+    views = (shuffler_view, analyzer_view, analyzer_disk, logs_and_metrics, contents)
+    return [network_view(record, np.random.default_rng(2)), *(view(record) for view in views)]
+
+
+def test_honest_services_reveal_nothing(record: RunRecord) -> None:
+    """Every view holds, and the run was large enough to test an order."""
+    found = _all(record)
+
+    assert [] == [one for one in found if not one.passed]
+    assert len({one.title for one in found}) == len(found) == 6
+    assert _USERS == record.result.n_users == len(record.submissions)
+    assert sum(one.tests for one in found) >= 5
+
+
+@pytest.mark.parametrize("protocol", ["sbin", "sageo", "ldp-sw"])
+def test_other_protocols_too(protocol: str) -> None:
+    """A shuffler that samples, one that adds dummies, and no dummies at all."""
+    record = record_run(_subject(protocol), np.random.default_rng(1))
+
+    assert [] == [one for one in _all(record) if not one.passed]
+
+
+def test_a_delivery_by_arrival_is_noticed() -> None:
+    """The weakness of the self-test."""
+    [scenario] = OBSERVATION
+    assert scenario.run_broken is not None
+    outcome = scenario.run_broken(_subject(), np.random.default_rng(1))
+
+    [failed] = [one for one in outcome.findings if not one.passed]
+    assert "analyzer" == failed.coalition
+    assert "rank correlation with arrival" in failed.sentence
+
+
+def _on_disk(record: RunRecord, party: str, moment: Moment, content: bytes) -> RunRecord:
+    files = record.disks[party, moment] | {"file": content}
+    return dataclasses.replace(record, disks=record.disks | {(party, moment): files})
+
+
+def _sent(record: RunRecord, extra: bytes) -> RunRecord:
+    call = record.to_analyzer[0]
+    altered = dataclasses.replace(call, requests=[*call.requests[:-1], call.requests[-1] + extra])
+    return dataclasses.replace(record, to_analyzer=(altered, *record.to_analyzer[1:]))
+
+
+@pytest.mark.parametrize(
+    ("alter", "view", "said"),
+    [
+        (
+            lambda record: _on_disk(record, "shuffler", "over", record.sent[5].hex().encode()),
+            shuffler_view,
+            "no sealed report lies on its disk, over",
+        ),
+        (
+            lambda record: _on_disk(record, "shuffler", "delivering", record.batch_keys[0]),
+            shuffler_view,
+            "no batch key lies on its disk, delivering",
+        ),
+        (
+            lambda record: dataclasses.replace(record, groups=record.groups[1:]),
+            shuffler_view,
+            "its disk held what had come",
+        ),
+        (
+            lambda record: _on_disk(
+                record, "analyzer", "over", record.submissions[3].submission_id
+            ),
+            analyzer_disk,
+            "no submission id lies on its disk, over",
+        ),
+        (
+            lambda record: _sent(record, b"\x7a\x03abc"),
+            analyzer_view,
+            "calls hold the protocol's fields only",
+        ),
+        (
+            lambda record: dataclasses.replace(
+                record, logs=f'{record.logs}{{"level": "INFO", "event": "{record.names[0]}"}}\n'
+            ),
+            logs_and_metrics,
+            "no planted name is logged",
+        ),
+        (
+            lambda record: dataclasses.replace(
+                record, logs=f'{record.logs}{{"event": "a", "level": "INFO", "n_users": 7}}\n'
+            ),
+            logs_and_metrics,
+            "the only numbers are those of the batch",
+        ),
+        (
+            lambda record: dataclasses.replace(
+                record, result=dataclasses.replace(record.result, n_users=_USERS - 1)
+            ),
+            contents,
+            "the result's numbers are right",
+        ),
+    ],
+)
+def test_an_altered_record_fails(
+    record: RunRecord,
+    alter: Callable[[RunRecord], RunRecord],
+    view: Callable[[RunRecord], Finding],
+    said: str,
+) -> None:
+    """The view that looks there says what is wrong."""
+    found = view(alter(record))
+
+    assert not found.passed
+    assert said in found.sentence
+
+
+def test_a_submission_of_another_length_fails(record: RunRecord) -> None:
+    """On the wire."""
+    singles = [call for call in record.to_shuffler if call.method == "Submit"]
+    longer = dataclasses.replace(singles[0], requests=[singles[0].requests[0] + b"\x1a\x01x"])
+    altered = dataclasses.replace(record, to_shuffler=(*record.to_shuffler, longer))
+
+    assert not network_view(altered, np.random.default_rng(2)).passed

@@ -1,0 +1,88 @@
+"""Attacks on honest code and on weakened code, for every protocol."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from common.task.task import Task
+from deploy.audit.attacks.attack_scenarios import ATTACKS
+from deploy.audit.finding import Finding
+from deploy.audit.scenario import Scenario
+from deploy.audit.statistics import MOST_TESTS
+from deploy.audit.subject import AuditSubject
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+
+_NAMES = [scenario.name for scenario in ATTACKS]
+_POISONING = _NAMES[:5]
+
+
+def _findings(task: Task, n_users: int = 20_000, names: Sequence[str] = _NAMES) -> list[Finding]:
+    subject = AuditSubject(task_bytes=task.to_bytes(), n_users=n_users)
+    return [
+        finding
+        for number, scenario in enumerate(ATTACKS)
+        if scenario.name in names
+        for finding in scenario.run(subject, np.random.default_rng([3, number])).findings
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
+def test_honest_code_passes(protocol: str) -> None:
+    """Every finding of every scenario; fails by chance with probability 1e-5 over seeds."""
+    found = _findings(protocol_task(protocol))
+
+    assert [] == [one for one in found if not one.passed]
+    assert {"holds", "known limit"} == {one.verdict for one in found}
+    assert _NAMES == list(dict.fromkeys(one.scenario for one in found))
+    assert sum(one.tests for one in found) < MOST_TESTS / 20
+
+
+@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
+@pytest.mark.parametrize("n_users", [3, 20_000])
+def test_poisoning_gains_what_is_calculated(protocol: str, n_users: int) -> None:
+    """For a handful of users too."""
+    found = _findings(protocol_task(protocol), n_users, _POISONING)
+
+    assert [] == [one for one in found if not one.passed]
+
+
+def test_a_seed_gives_the_same_findings_again() -> None:
+    """Keys differ; figures do not."""
+    task, names = protocol_task("fe1"), [*_POISONING, "shuffler-drops"]
+
+    assert _findings(task, names=names) == _findings(task, names=names)
+
+
+@pytest.mark.parametrize("scenario", ATTACKS, ids=_NAMES)
+def test_every_weakness_fails_a_finding(scenario: Scenario) -> None:
+    """Otherwise the scenario could not fail."""
+    subject = AuditSubject(task_bytes=protocol_task("mixdump").to_bytes(), n_users=20_000)
+    assert scenario.run_broken is not None
+    outcome = scenario.run_broken(subject, np.random.default_rng(3))
+
+    assert "broken" in {one.verdict for one in outcome.findings}
+    assert scenario.weakness
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["sbin", "sageo", "ldp-sw", "ldp-olh-strings", "murs"])
+def test_weaknesses_are_noticed_whatever_the_protocol(protocol: str) -> None:
+    """With a shuffler that samples, one that adds dummies, without dummies, by strings."""
+    subject = AuditSubject(task_bytes=protocol_task(protocol).to_bytes(), n_users=20_000)
+    for scenario in ATTACKS:
+        assert scenario.run_broken is not None
+        outcome = scenario.run_broken(subject, np.random.default_rng(3))
+        assert [one for one in outcome.findings if not one.passed], scenario.name
+
+
+def test_crafted_dummies_gain_more_than_crafted_reports_and_those_more_than_lies() -> None:
+    """In the order of what each may choose."""
+    order = ["input-manipulation", "maximal-gain", "dummy-abuse", "message-flood"]
+    measured = {
+        one.scenario: one.measured or 0.0
+        for one in _findings(protocol_task("mixdump"), names=order)
+    }
+
+    assert sorted(measured[name] for name in order) == [measured[name] for name in order]

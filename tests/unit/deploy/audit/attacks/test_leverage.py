@@ -1,0 +1,83 @@
+"""What the formula of the gain says, against what the paper prints for each mechanism."""
+
+import math
+
+import numpy as np
+import pytest
+
+from common.mechanisms.registry import mechanism_of
+from common.mechanisms.square_wave import Band, SquareWave
+from deploy.audit.attacks.leverage import leverage
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+
+_TARGETS = np.arange(20, 30)
+_SHARE, _HELD = 0.05, 0.02
+_E = math.exp(2.0)
+"""e^ε of the tasks."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "printed"),
+    [
+        # [CJG21]: β(1 - f_T) + β(d - r) / (e^ε - 1) for kRR.
+        ("ldp-grr", _SHARE * (1 - _HELD) + _SHARE * (30 - 10) / (_E - 1)),
+        # β(2r - f_T) + 2βr / (e^ε - 1) for OUE.
+        ("ldp-oue", _SHARE * (2 * 10 - _HELD) + 2 * _SHARE * 10 / (_E - 1)),
+    ],
+)
+def test_the_gain_is_the_papers(protocol: str, printed: float) -> None:
+    """From p and q, and from ε."""
+    task = protocol_task(protocol)
+    lever = leverage(task, mechanism_of(task), _TARGETS, np.random.default_rng(1))
+
+    found = lever.gain(_SHARE, lever.weight, further=0, each=lever.dummy_floor, held=_HELD)
+    assert printed == pytest.approx(found, rel=1e-6)
+
+
+def test_hashing_gains_as_the_paper_says_with_every_target_in_one_bucket() -> None:
+    """β[r(1 - q) / (p - q) - f_T] for the report that supports all, q = 1/g [CJG21]."""
+    task = protocol_task("murs")
+    mechanism = mechanism_of(task)
+    lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
+    p, q = _E / (_E + 6), 1 / 7
+
+    found = lever.gain(_SHARE, lever.high, further=0, each=lever.dummy_floor, held=_HELD)
+    assert _SHARE * (10 * (1 - q) / (p - q) - _HELD) == pytest.approx(found, rel=1e-6)
+
+
+@pytest.mark.parametrize("protocol", sorted(ITEM_PROTOCOLS))
+def test_whoever_only_lies_gains_their_own_share(protocol: str) -> None:
+    """λ·(1 - f_T), whatever the mechanism."""
+    task = protocol_task(protocol)
+    targets = _TARGETS if task.domain_size == 30 else np.array([1])
+    lever = leverage(task, mechanism_of(task), targets, np.random.default_rng(1))
+
+    found = lever.gain(_SHARE, lever.honest, further=3, each=lever.dummy_floor, held=_HELD)
+    assert _SHARE * (1 - _HELD) == pytest.approx(found)
+
+
+def test_a_square_waves_places_weigh_what_least_squares_gives_them() -> None:
+    """By the pseudo-inverse of the whole map, place by place."""
+    task = protocol_task("ldp-sw")
+    mechanism = mechanism_of(task)
+    assert isinstance(mechanism, SquareWave)
+    band = Band(mechanism.domain_size, mechanism.width)
+    matrix = np.stack([band.forward(row) for row in np.eye(mechanism.domain_size)], axis=1)
+    lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
+
+    assert lever.places is not None
+    assert np.linalg.pinv(matrix)[_TARGETS].sum(axis=0) == pytest.approx(lever.places)
+
+
+def test_a_flood_gains_in_proportion() -> None:
+    """So many (k) further crafted reports add λ·k·(h - r·q_dummy) / (p - q)."""
+    task = protocol_task("mixdump")
+    mechanism = mechanism_of(task)
+    lever = leverage(task, mechanism, _TARGETS, np.random.default_rng(1))
+    one, many = (
+        lever.gain(_SHARE, lever.weight, further=further, each=lever.weight, held=_HELD)
+        for further in (0, 20)
+    )
+    p, q = _E / (_E + 29), 1 / (_E + 29)
+
+    assert _SHARE * 20 * (1 - 10 / 30) / (p - q) == pytest.approx(many - one, rel=1e-6)

@@ -1,0 +1,261 @@
+"""The games of every coalition, with small samples. Fixed seeds; a bound errs with TEST_LEVEL."""
+
+import math
+
+import numpy as np
+import pytest
+
+from common.accounting.amplification import epsilon_upper
+from common.accounting.anonymity_set import Crowd
+from common.accounting.composition import composed_epsilon
+from common.accounting.reference.attack import epsilon_lower
+from common.accounting.releases import CrowdRelease
+from common.accounting.rounds_attack import epsilon_of_rounds
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.registry import mechanism_of
+from deploy.audit.coalitions.alone import run_n_minus_one, run_skippers
+from deploy.audit.coalitions.colluders import run_colluders
+from deploy.audit.coalitions.linking import run_linking
+from deploy.audit.coalitions.other_designs import run_pure_dump, run_shuffler_dummies
+from deploy.audit.coalitions.partition import run_partition
+from deploy.audit.coalitions.pooled import TESTED_DELTA, run_pooled
+from deploy.audit.coalitions.printed import run_printed
+from deploy.audit.coalitions.rounds import run_rounds
+from deploy.audit.finding import Finding
+from deploy.audit.sample_task import sample_task
+from tests.support.audits import audited
+from tests.support.kind_tasks import kind_task
+
+pytestmark = pytest.mark.slow
+
+_SEED = 1
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(_SEED)
+
+
+def _never_above(rows: tuple[Finding, ...]) -> None:
+    for row in rows:
+        for gained in (row.empirical_epsilon_lower, row.exact_epsilon):
+            assert row.claim_epsilon is not None
+            assert gained is None or gained <= row.claim_epsilon, row.title
+
+
+@pytest.mark.parametrize("local_epsilon", [2.0, 4.0])
+@pytest.mark.parametrize("dummies", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("protocol", ["od-hp", "mixdump"])
+def test_shuffler_and_analyzer_get_nine_tenths_of_what_is_claimed(
+    protocol: str, dummies: float, local_epsilon: float
+) -> None:
+    """Of the local ε of one report, and among one's own dummies of ε at the tested δ."""
+    task = sample_task(
+        protocol=protocol,
+        domain_size=60,
+        local_epsilon=local_epsilon,
+        dummies_per_user=dummies,
+        buckets=7 if protocol == "od-hp" else 0,
+    )
+    rows = run_pooled(audited(task, games=1_500_000), _rng()).findings
+
+    _never_above(rows)
+    assert len(rows) == 1 + (dummies > 0)
+    for row in rows:
+        assert row.exact_epsilon is not None
+        assert row.empirical_epsilon_lower is not None
+        assert row.empirical_epsilon_lower >= 0.9 * row.exact_epsilon, row.title
+    assert rows[0].claim_epsilon == local_epsilon
+    assert rows[0].exact_epsilon == pytest.approx(local_epsilon, rel=1e-6)
+
+
+def test_dummies_of_ones_own_are_counted_exactly() -> None:
+    """As formula 1 has it for one user: exact, and no bound."""
+    task = sample_task(
+        protocol="puredump", domain_size=26, local_epsilon=float("inf"), dummies_per_user=500.0
+    )
+    reduction = MatchCountReduction.for_epsilon(answers=26, local_epsilon=math.inf, hashed=False)
+    _, row = run_pooled(audited(task, games=300_000), _rng()).findings
+
+    assert row.delta == TESTED_DELTA
+    upper = epsilon_upper(reduction, Crowd(users=1, dummies=500), TESTED_DELTA)
+    assert row.exact_epsilon is not None
+    assert 0.999 * upper < row.exact_epsilon <= upper
+    assert row.empirical_epsilon_lower is not None
+    assert row.empirical_epsilon_lower < row.exact_epsilon
+
+
+def test_colluders_take_away_what_the_curve_says() -> None:
+    """The fewer are honest, the less is promised; attacks stay below, and come near where few."""
+    outcome = run_colluders(audited(crowds=1_000_000), _rng())
+    [curve] = outcome.curves
+    claims = [point.claim for point in curve.points]
+
+    _never_above(outcome.findings)
+    assert claims == sorted(claims)
+    assert [point.colluding for point in curve.points] == sorted(p.colluding for p in curve.points)
+    assert curve.points[-1].honest == 1
+    assert all(row.passed for row in outcome.findings)
+    alone = outcome.findings[-1]
+    assert alone.empirical_epsilon_lower is not None
+    assert alone.exact_epsilon is not None
+    assert alone.empirical_epsilon_lower > 0.8 * alone.exact_epsilon
+
+
+def test_the_order_in_which_scores_are_summed_tells_nothing() -> None:
+    """Of equal weights in another order the sums differ in their last digit: not seen."""
+    task = sample_task(protocol="mixdump", domain_size=60, local_epsilon=2.0, dummies_per_user=10.0)
+    _, row = run_pooled(audited(task, games=1_500_000), _rng()).findings
+
+    _never_above((row,))
+    assert row.verdict == "reached"
+
+
+def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None:
+    """Measured among few users."""
+    [reused] = run_printed(audited(crowds=4_000_000), _rng()).findings
+    [fresh] = run_printed(audited(crowds=4_000_000), _rng(), fresh=True).findings
+
+    assert (reused.verdict, fresh.verdict) == ("refuted", "not refuted")
+    assert reused.claim_epsilon is not None
+    assert (reused.empirical_epsilon_lower or 0.0) > reused.claim_epsilon
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+@pytest.mark.parametrize("crowd", [Crowd(users=1000), Crowd(users=200, dummies=300)])
+def test_rounds_prove_no_more_than_is_claimed_and_nearly_as_much(
+    *, hashed: bool, crowd: Crowd
+) -> None:
+    """One round as the accountant's own attack, ten as the composed claim."""
+    reduction = MatchCountReduction.for_epsilon(answers=7, local_epsilon=2.0, hashed=hashed)
+    one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
+    ten = epsilon_of_rounds(reduction, crowd, 10, 1e-6)
+    claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
+
+    assert (
+        0.9 * epsilon_lower(reduction, crowd, 1e-6) < one <= epsilon_upper(reduction, crowd, 1e-6)
+    )
+    assert 0.85 * claim < ten <= claim
+
+
+@pytest.mark.parametrize("answers", [3, 4, 5])
+def test_rounds_over_few_values_are_computed_too(answers: int) -> None:
+    """A dummy's characteristic function is negative there. One round: as the accountant's own."""
+    reduction = MatchCountReduction.for_epsilon(answers=answers, local_epsilon=2.0, hashed=False)
+    for crowd in (Crowd(users=1000), Crowd(users=1001, dummies=5000)):
+        one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
+        claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
+
+        assert 0.85 * epsilon_lower(reduction, crowd, 1e-6) < one
+        assert one <= epsilon_upper(reduction, crowd, 1e-6)
+        assert 0.8 * claim < epsilon_of_rounds(reduction, crowd, 10, 1e-6) <= claim
+
+
+@pytest.mark.parametrize("rounds", [2, 10, 100])
+def test_rounds_without_local_noise_are_computed_too(rounds: int) -> None:
+    """However many: where nothing bounds the ratio of two chances, it is not raised to them."""
+    task = sample_task(
+        protocol="puredump", domain_size=20, local_epsilon=math.inf, dummies_per_user=3.0
+    )
+    reduction = mechanism_of(task).reduction
+    assert reduction is not None
+    crowd = Crowd(users=150, dummies=450)
+    claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
+
+    assert 0 < epsilon_of_rounds(reduction, crowd, rounds, 0.01) <= claim
+
+
+@pytest.mark.parametrize("n_min", [1, 2])
+def test_a_task_of_one_user_has_a_name_of_its_own(n_min: int) -> None:
+    """There is no lesser n_min to tell it from."""
+    task = sample_task(
+        protocol="sh", domain_size=2, local_epsilon=0.01, n_min=n_min, target_size=n_min
+    )
+    _, names = run_partition(audited(task, n_users=n_min), _rng()).findings
+
+    assert names.verdict == "holds", names.sentence
+
+
+def test_without_a_third_value_rounds_are_not_computed() -> None:
+    """Two values are all there are: nothing can be dropped."""
+    reduction = MatchCountReduction.for_epsilon(answers=2, local_epsilon=2.0, hashed=False)
+    with pytest.raises(ValueError, match="a third value"):
+        epsilon_of_rounds(reduction, Crowd(users=1000), 2, 1e-6)
+
+
+def test_rounds_of_one_person_add_up() -> None:
+    """Two reports that are recognised: twice the local ε."""
+    rows = run_rounds(audited(games=2_000_000), _rng()).findings
+
+    _never_above(rows)
+    assert rows[0].claim_epsilon == 4.0
+    assert rows[0].verdict == "reached"
+    assert [row.coalition for row in rows[1:]] == ["analyzer"] * 3 + ["analyzer+users"]
+    assert all(row.passed for row in rows)
+
+
+def test_a_user_left_alone_has_their_own_noise_and_dummies() -> None:
+    """After everybody else's reports were replaced; and where a shuffler knows its dummies."""
+    [row] = run_n_minus_one(audited(games=1_000_000), _rng()).findings
+    raw, noisy = run_shuffler_dummies(audited(games=300_000), _rng()).findings
+
+    _never_above((row, raw, noisy))
+    assert "50 of 50" in row.statistic
+    assert row.empirical_epsilon_lower is not None
+    assert row.empirical_epsilon_lower > 1.5
+    assert raw.claim_epsilon == math.inf
+    assert raw.verdict == "reached"
+    assert noisy.claim_epsilon == 4.0
+    assert noisy.verdict == "reached"
+
+
+def test_pure_dummies_hide_nothing_from_shuffler_and_analyzer() -> None:
+    """The ceiling is reached: no trial is ever wrong."""
+    rows = run_pure_dump(audited(games=300_000), _rng()).findings
+
+    assert [row.verdict for row in rows] == ["reached", "reached"]
+    assert rows[0].empirical_epsilon_lower == pytest.approx(rows[0].ceiling)
+    assert all(row.subject for row in rows)
+
+
+def test_skipped_dummies_are_missed() -> None:
+    """The more users skip theirs, the more is learned."""
+    among_many, among_few = run_skippers(audited(), _rng()).findings
+
+    _never_above((among_many, among_few))
+    assert (among_many.claim_epsilon or 0.0) < (among_few.claim_epsilon or 0.0)
+    no_dummies = sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)
+    assert run_skippers(audited(no_dummies), _rng()).findings == ()
+
+
+def test_the_smallest_group_is_the_one_that_the_task_claims_for() -> None:
+    """And every field of a task is in its name."""
+    group, names = run_partition(audited(), _rng()).findings
+
+    _never_above((group,))
+    assert group.verdict == "reached"
+    assert names.verdict == "holds"
+
+
+def test_seeds_link_nothing_where_there_are_any() -> None:
+    """Reports of plain items have none."""
+    [row] = run_linking(audited(), _rng()).findings
+
+    assert row.verdict == "holds"
+    assert (
+        run_linking(
+            audited(sample_task(protocol="sh", domain_size=9, local_epsilon=2.0)), _rng()
+        ).findings
+        == ()
+    )
+
+
+@pytest.mark.parametrize("protocol", ["duchi", "rappor", "priv-kv"])
+def test_shuffler_and_analyzer_against_other_kinds_of_value(protocol: str) -> None:
+    """A learnt attack stays below the claim, and an understated claim is contradicted."""
+    subject = audited(kind_task(protocol))
+    [row] = run_pooled(subject, _rng()).findings
+    [false] = run_pooled(subject, _rng(), understate=True).findings
+
+    _never_above((row,))
+    assert row.passed
+    assert false.verdict == "contradicted"

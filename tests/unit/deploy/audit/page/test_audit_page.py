@@ -1,0 +1,250 @@
+import dataclasses
+import html
+import math
+import re
+from functools import cache
+
+import pytest
+
+from deploy.audit.finding import VERDICTS_IN_WORDS, Curve, CurvePoint
+from deploy.audit.page.audit_charts import curve_chart, roc_chart
+from deploy.audit.page.audit_page import audit_page, coalition_rows
+from deploy.audit.recommendations import weakest_point
+from tests.support.audit_reports import (
+    demo_report,
+    failed_report,
+    finding,
+    noiseless_report,
+    report_of,
+)
+from tests.support.protocol_tasks import protocol_task
+
+_REPORTS = {"demo": demo_report, "noiseless": noiseless_report, "failed": failed_report}
+
+
+_CHEAP = protocol_task("ldp-grr")
+"""A task whose figures take no time: for what is said of any."""
+
+
+@cache
+def _page(name: str) -> str:
+    return audit_page(_REPORTS[name]())
+
+
+def _text(page: str) -> str:
+    main = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", main)).split())
+
+
+def _section(page: str, name: str) -> str:
+    return _text(page.partition(f'<section id="{name}"')[2].partition("</section>")[0])
+
+
+@pytest.mark.parametrize("name", _REPORTS)
+def test_a_page_loads_nothing_and_runs_nothing(name: str) -> None:
+    """No script, and no address anywhere."""
+    page = _page(name)
+
+    assert "<script" not in page
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "script-src" not in page
+    assert "default-src 'none'" in html.unescape(page)
+
+
+def test_the_weakest_point_of_the_demo_and_what_to_change_are_said_first() -> None:
+    """Who, how much in ε and in words, what was measured, what to do, and what would not help."""
+    told = _section(_page("demo"), "weakest")
+
+    assert "shuffler and the analyzer together" in _text(_page("demo").partition("<main")[0])
+    assert "1 of them is a known limit" in _text(_page("demo"))
+    assert told.split("weakest point:")[1].startswith(" the shuffler and the analyzer together")
+    for part in (
+        *("54.6 times as likely", "98.3 %", "at least 3.98", "4,000,000 trials"),
+        *("Lower local_epsilon, for example from 4 to 2", "different organisations"),
+        *("dummies do not help here", "local_epsilon = 2 instead of 4"),
+        "Lower local_epsilon, or let different organisations operate the two.",  # of the row
+    ):
+        assert part in told, part
+
+
+def test_without_local_noise_nothing_is_promised_against_the_pair() -> None:
+    """And the page says so, instead of a number."""
+    told = _section(_page("noiseless"), "weakest")
+
+    assert "the shuffler and the analyzer together" in told
+    assert "nothing is promised: they may learn your value" in told
+    assert "Let every device add noise" in told
+    assert "against them nothing is promised" in _text(_page("noiseless"))
+
+
+def test_a_report_that_failed_says_so_first() -> None:
+    """In its title, in its first sentence, and in its first section."""
+    page = _page("failed")
+    told = _text(page)
+
+    assert "<title>Audit not passed: 1 row is not as it must be" in page
+    assert told.index("Not passed:") < told.index("What failed") < told.index("What was measured")
+    assert page.index('id="failed"') < page.index('id="weakest"')
+    assert "Find out why the batch was not permuted." in _section(page, "failed")
+    assert "Passed:" not in told
+    assert 'id="failed"' not in _page("demo")
+
+
+def test_a_report_of_nothing_does_not_pass() -> None:
+    """Nor fail to be shown: every section says that it is empty, or is left out."""
+    page = audit_page(report_of(_CHEAP, ()))
+
+    assert "nothing was checked" in _text(page)
+    assert "Nothing of it was checked in this run." in _section(page, "correctness")
+    assert "<svg" not in page
+
+
+def test_every_coalition_has_one_row_the_weakest_first() -> None:
+    """Those of the guarantees, tried or not, and those that only an attack is about."""
+    rows = coalition_rows(demo_report(), weakest_point(demo_report()))
+
+    assert [
+        ("The shuffler and the analyzer together", "4", "4", "3.98", "11.98", "reached"),
+        (
+            *("The analyzer and dishonest users", "0.3611", "0.3598", "0.2214", "11.98"),
+            "not contradicted",
+        ),
+        ("The analyzer alone", "0.1082", "0.1079", "0.0612", "11.98", "not contradicted"),
+        ("The shuffler alone", "0", "–", "–", "–", "holds"),
+        ("Somebody on the network", "0", "–", "–", "–", "not tried"),
+    ] == [(r.who, r.claim, r.exact, r.measured, r.ceiling, r.verdict) for r in rows]
+    assert [True, False, False, False, False] == [row.weakest for row in rows]
+
+
+def test_claims_are_rounded_up_and_attacks_down() -> None:
+    """On the page as in the table."""
+    row = finding(
+        heading="anonymity",
+        coalition="shuffler+users",
+        claim_epsilon=0.123_41,
+        exact_epsilon=0.123_49,
+        empirical_epsilon_lower=0.098_769,
+        ceiling=math.inf,
+    )
+    report = report_of(_CHEAP, (row,))
+    told = _section(audit_page(report), "coalitions")
+
+    assert "The shuffler and dishonest users together" in told
+    assert "0.1235 0.1234 0.09876 ∞" in told
+
+
+def test_hostile_text_is_shown_as_it_is() -> None:
+    """In every field that may hold a name of a task: no element, no attribute, no template."""
+    text = "</style><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 * 7 }}" + '" x="'
+    row = finding(
+        scenario=text,
+        title=text,
+        sentence=text,
+        advice=text,
+        theorem=text,
+        statistic=text,
+        coalition=text,
+        heading="anonymity",
+        verdict="broken",
+        roc=((0.0, 0.0), (1.0, 1.0)),
+    )
+    point = CurvePoint(colluding=0.0, honest=2, claim=1.0, attack=None)
+    curve = Curve(title=text, delta=0.0, points=(point,))
+    report = dataclasses.replace(
+        report_of(_CHEAP, (row,), curves=(curve,)), command=text, version=text
+    )
+    page = audit_page(report)
+
+    assert page.count(html.escape(text).replace("&quot;", "&#34;")) > 10
+    assert "<script" not in page
+    assert "<img" not in page
+
+
+@pytest.mark.parametrize("name", _REPORTS)
+def test_every_picture_is_told_and_has_its_table(name: str) -> None:
+    """Those that say something; swatches beside words are hidden."""
+    page = _page(name)
+    pictures = re.findall(r"<svg[^>]*>", page)
+    told = [svg for svg in pictures if 'role="img"' in svg]
+
+    assert told
+    assert all('aria-hidden="true"' in svg for svg in pictures if svg not in told)
+    assert len(told) == page.count("</desc>") == page.count("The same as a table")
+    for parts in re.findall(r'role="img" aria-labelledby="([^"]+)"', page):
+        assert all(f'id="{part}"' in page for part in parts.split())
+
+
+def test_every_verdict_and_the_run_are_explained() -> None:
+    """What it means, how often an honest program fails, the seed and the command."""
+    told = _section(_page("demo"), "reading")
+
+    for name, words in VERDICTS_IN_WORDS.items():
+        assert f"{name} {words[:1].upper()}{words[1:]}." in told
+    for part in (
+        *("1 in 909,090", "once in 20,000,000 runs", "no run exceeds 1 in 10,000."),
+        *("seed 20261121", "shuffledp audit task.json --quick --seed 20261121"),
+    ):
+        assert part in told, part
+
+
+def test_rows_stand_under_their_headings_those_that_failed_first() -> None:
+    """With sentence, advice and figures."""
+    anonymity = _section(_page("failed"), "anonymity")
+
+    assert anonymity.index("A batch that came in order") < anonymity.index("A whole batch")
+    assert "Let every person submit once" in _section(_page("demo"), "sender-disruption")
+    assert "Expected 0.011 Measured 0.0112" in _section(_page("demo"), "sender-disruption")
+    assert "kept back" in _section(_page("demo"), "server-disruption")
+
+
+def test_a_curve_breaks_where_nothing_is_claimed() -> None:
+    """Infinity has no place in a plane; the table says what it is."""
+    logarithmic, linear = (curve_chart(curve) for curve in demo_report().curves)
+
+    assert logarithmic.logarithmic
+    assert not linear.logarithmic
+    assert linear.breaks
+    assert ["90\N{NO-BREAK SPACE}%", "2,000", "no guarantee", "4.1", "–"] == list(linear.rows[-1])
+    assert 3 == len(linear.claim[0].split())
+    assert 1 == len(logarithmic.nothing)
+    assert 7 == len(logarithmic.rows)
+
+
+@pytest.mark.parametrize("point", [(0.0, 0.0), (1.0, 4.0), (math.inf, math.inf)])
+def test_a_curve_of_one_point_is_drawn(point: tuple[float, float]) -> None:
+    """Of nothing, of something, and of no promise."""
+    claim, attack = point
+    only = CurvePoint(colluding=0.0, honest=1, claim=claim, attack=attack, measured=0.0)
+    chart = curve_chart(Curve(title="one", delta=0.0, points=(only,)))
+
+    assert 1 == len(chart.rows)
+    assert len(chart.claim) == (0 if math.isinf(claim) else 1)
+
+
+def test_the_claim_line_is_what_epsilon_and_delta_allow() -> None:
+    """That is t ≤ e^ε f + δ, and the same with both values exchanged; never above 1."""
+    chart = roc_chart(
+        finding(
+            claim_epsilon=math.log(2), delta=0.1, roc=((0.0, 0.0), (0.2, 0.3), (0.6, 0.7), (1, 1))
+        )
+    )
+
+    # 2·0 + .1; 2·.2 + .1 = .5 below 1 - (1 - .2 - .1)/2 = .65; 1 - (1 - .6 - .1)/2 = .85; 1.
+    assert ["0.1", "0.5", "0.85", "1"] == [most for *_, most in chart.rows]
+    assert chart.claim
+
+
+def test_where_nothing_is_claimed_there_is_no_line() -> None:
+    """And the picture says so."""
+    chart = roc_chart(finding(claim_epsilon=math.inf, roc=((0.0, 0.0), (0.0, 1.0), (1.0, 1.0))))
+
+    assert "" == chart.claim == chart.allowed
+    assert "nothing is claimed" in chart.told
+
+
+def test_no_two_elements_have_one_name() -> None:
+    """What failed stands on the page twice."""
+    ids = re.findall(r'\bid="([^"]+)"', _page("failed"))
+
+    assert len(ids) == len(set(ids))

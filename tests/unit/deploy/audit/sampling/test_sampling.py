@@ -1,0 +1,148 @@
+"""Tests of what the code draws: honest code passes, and small errors of each kind fail."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from common.mechanisms.base import Reports
+from common.mechanisms.hashing.local_hashing import LocalHashing
+from common.mechanisms.registry import mechanism_of
+from common.mechanisms.support import SupportCounting
+from common.messages.value import Value
+from common.task.dummy_spec import DummySpec
+from common.task.task import Task
+from deploy.audit.checks import Checks
+from deploy.audit.finding import Finding
+from deploy.audit.laws.support_law import support_law
+from deploy.audit.report_draws import draw_for_others, draw_reports
+from deploy.audit.sample_task import sample_task
+from deploy.audit.sampling.devices import run_devices, seeded_alike
+from deploy.audit.sampling.dummies import SAVING, run_draws
+from deploy.audit.sampling.orders import CUT, check_order, in_buckets, in_memory, run_orders
+from deploy.audit.sampling.randomizer import run_randomizer
+from tests.support.audits import audited
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+def _all_hold(rows: tuple[Finding, ...]) -> bool:
+    return all(row.verdict == "holds" for row in rows)
+
+
+def test_distributions_are_those_of_the_mechanisms() -> None:
+    """Written twice, from ε and from integers: they agree for every protocol."""
+    for task in map(protocol_task, ITEM_PROTOCOLS):
+        mechanism, law = mechanism_of(task), support_law(task)
+        if isinstance(mechanism, SupportCounting):
+            found = (mechanism.p, mechanism.q, mechanism.q_dummy)
+            assert found == pytest.approx((law.own, law.other, law.dummy), rel=1e-8)
+        assert not isinstance(mechanism, LocalHashing) or law.independent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
+def test_randomizers_of_items_pass_and_wrong_values_do_not(protocol: str) -> None:
+    """With few draws."""
+    subject = audited(protocol_task(protocol))
+
+    assert _all_hold(run_randomizer(subject, _rng()).findings)
+    assert not _all_hold(run_randomizer(subject, _rng(), draw_for_others).findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+def test_randomizers_of_other_kinds_pass_and_wrong_values_do_not(protocol: str) -> None:
+    """Against their exact distributions."""
+    subject = audited(kind_task(protocol))
+
+    assert _all_hold(run_randomizer(subject, _rng()).findings)
+    assert not _all_hold(run_randomizer(subject, _rng(), draw_for_others).findings)
+
+
+def test_a_seed_that_is_never_0_is_found() -> None:
+    """Without it the hash family is not pairwise independent."""
+
+    def never_0(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+        reports = draw_reports(task, value, count, rng)
+        kept: Reports = reports[reports["seed"] != 0]
+        return kept
+
+    [row] = run_randomizer(audited(reports=1_000_000), _rng(), never_0).findings
+
+    assert "seed 0 as often as any" in row.sentence
+
+
+@pytest.mark.parametrize(
+    "dummies",
+    [
+        DummySpec.averaging(2.3),
+        DummySpec(law="negative-binomial", per_user=1, trials=3, extra_weight=2**30, most=5),
+        DummySpec(law="binomial", per_user=0, trials=4, extra_weight=2**31, most=4),
+    ],
+    ids=["fractional", "negative binomial", "binomial"],
+)
+def test_numbers_of_dummies_pass_and_saved_ones_do_not(dummies: DummySpec) -> None:
+    """Drawn by themselves, and in whole submissions."""
+    task = sample_task(protocol="od-hp", domain_size=12, local_epsilon=2.0, dummies=dummies)
+    subject = audited(task, devices=2000)
+
+    assert _all_hold(run_draws(subject, _rng()).findings)
+    assert not _all_hold(run_draws(subject, _rng(), SAVING).findings)
+    assert _all_hold(run_devices(subject, _rng()).findings)
+
+
+@pytest.mark.parametrize("protocol", ["aue", "sbin", "sageo"])
+def test_named_dummies_and_the_shufflers_draws_pass_and_saved_ones_do_not(protocol: str) -> None:
+    """Dummies that name items, by users and by the shuffler."""
+    subject = audited(protocol_task(protocol))
+
+    assert _all_hold(run_draws(subject, _rng()).findings)
+    assert not _all_hold(run_draws(subject, _rng(), SAVING).findings)
+
+
+def test_a_device_that_repeats_its_random_numbers_is_found() -> None:
+    """Its submissions share their ids, and the place of the own report."""
+    subject = audited(devices=2000)
+    [row] = run_devices(subject, _rng(), seeded_alike).findings
+
+    assert _all_hold(run_devices(subject, _rng()).findings)
+    assert "every submission has an id of its own" in row.sentence
+    assert "the own report in every place" in row.sentence
+
+
+@pytest.mark.parametrize("ordering", [in_memory, in_buckets])
+@pytest.mark.parametrize("n", [0, 1, 2, 3001])
+def test_an_order_holds_every_place_once(
+    ordering: Callable[[int, np.random.Generator], np.ndarray], n: int
+) -> None:
+    """Through the code that shufflers run."""
+    assert sorted(ordering(n, _rng()).tolist()) == list(range(n))
+
+
+def test_orders_pass_and_a_cut_does_not() -> None:
+    """Of few reports and of many."""
+    assert _all_hold(run_orders(audited(), _rng()).findings)
+    assert not _all_hold(run_orders(audited(), _rng(), CUT).findings)
+
+
+@pytest.mark.parametrize(
+    ("order", "found"),
+    [
+        (np.arange(6000), "neighbours stay neighbours"),
+        (np.arange(6000)[::-1], "neighbours stay neighbours"),
+        (np.arange(6000).reshape(2, -1).T.ravel(), "stay near"),
+        (np.concatenate([_rng().permutation(3000), 3000 + _rng().permutation(3000)]), "early"),
+    ],
+    ids=["kept", "reversed", "interleaved", "two batches"],
+)
+def test_a_large_order_that_is_not_uniform_is_found(order: np.ndarray, found: str) -> None:
+    """Each by a test that says what is wrong."""
+    checks = Checks()
+    check_order(checks, "order", order)
+
+    assert any(found in name for name in checks.broken), checks.broken

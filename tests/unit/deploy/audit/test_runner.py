@@ -1,0 +1,131 @@
+"""A run as a whole: seeds, processes, failures, and the self-test."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from common.errors import SettingsError
+from deploy.audit.finding import Outcome
+from deploy.audit.report_json import as_json
+from deploy.audit.runner import Job, audit, run, run_all, scenarios_named, self_test
+from deploy.audit.scenario import Scenario
+from deploy.audit.scenarios import SCENARIOS
+from deploy.audit.subject import AuditSubject
+from deploy.terminal.json_output import dumps
+from tests.support.audits import audited
+from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
+from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
+
+_SOME = ("linking", "puredump", "draws")
+
+
+def _figures(seed: int, *names: str, processes: int = 1) -> str:
+    report = audit(
+        audited(games=20_000),
+        seed=seed,
+        scenarios=scenarios_named(names),
+        processes=processes,
+    )
+    assert report.passed
+    return dumps(as_json(report)["findings"])
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_figures() -> None:
+    """Whichever scenarios run with it; another seed gives others."""
+    first = _figures(3, *_SOME)
+
+    assert first == _figures(3, *_SOME)
+    assert _figures(3, "linking") == dumps([json.loads(first)[0]])
+    assert first != _figures(4, *_SOME)
+
+
+@pytest.mark.slow
+def test_other_processes_give_the_same_figures() -> None:
+    """Spawned, two at once."""
+    assert _figures(3, *_SOME) == _figures(3, *_SOME, processes=2)
+
+
+def _fails(_: AuditSubject, __: np.random.Generator) -> Outcome:
+    raise RuntimeError("the value 1234567 is not there")
+
+
+def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
+    """A scenario that cannot run has not passed."""
+    scenario = Scenario(
+        name="fails", title="It fails", run=_fails, weakness="None.", run_broken=_fails
+    )
+    [row] = run(Job(scenario=scenario, subject=audited(), seed=1)).findings
+
+    assert not row.passed
+    assert "RuntimeError in test_runner.py" in row.sentence
+    assert "1234567" not in dumps(dataclasses.asdict(row))
+
+
+def test_progress_is_reported() -> None:
+    """From nothing done to all."""
+    told: list[tuple[str, int, int]] = []
+    jobs = [Job(scenario=s, subject=audited(), seed=1) for s in scenarios_named(["linking"])]
+    run_all(jobs, 1, lambda *step: told.append(step))
+
+    assert told == [("Messages are linked by their seeds", 0, 1), ("", 1, 1)]
+
+
+def test_names_are_unique_and_unknown_ones_are_refused() -> None:
+    """With the nearest known name."""
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    with pytest.raises(SettingsError, match="there is no scenario 'shuffle'"):
+        scenarios_named(["shuffle"])
+
+
+def test_scenarios_for_other_kinds_are_named_and_not_run() -> None:
+    """Nothing is missing silently."""
+    chosen = scenarios_named(["linking", "draws"])
+    report = audit(audited(kind_task("duchi")), seed=1, scenarios=chosen, processes=1)
+
+    assert report.other_kinds == ("linking",)
+    assert report.idle == ("draws",)
+
+
+@pytest.mark.parametrize("name", ["linking", "partition", "draws", "n-1", "rounds"])
+def test_a_broken_scenario_fails_and_the_honest_one_does_not(name: str) -> None:
+    """The cheap ones; the others in the long suite."""
+    [alarm] = self_test(audited(), seed=1, scenarios=scenarios_named([name]), processes=1)
+
+    assert alarm.rang, (alarm.failed, alarm.failed_before)
+
+
+@pytest.mark.slow
+def test_every_alarm_rings() -> None:
+    """On a task that has something to break in every scenario."""
+    subject = audited(crowds=800_000, reports=400_000, devices=4_000, users=300)
+    alarms = self_test(subject, seed=1)
+
+    assert [alarm.scenario.name for alarm in alarms if not alarm.rang] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
+def test_every_protocol_passes_its_audit_and_its_self_test(protocol: str) -> None:
+    """All but the running services, of which one run is enough."""
+    some = [scenario for scenario in SCENARIOS if scenario.name != "services"]
+    alarms = self_test(audited(protocol_task(protocol), n_users=2000), seed=1, scenarios=some)
+
+    failed = [row.sentence for alarm in alarms for row in alarm.failed_before]
+    assert failed == []
+    assert [a.scenario.name for a in alarms if a.applies and not a.rang] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
+def test_every_protocol_of_another_kind_passes_its_audit(protocol: str) -> None:
+    """Its reports, and whatever does not depend on the task."""
+    some = [scenario for scenario in SCENARIOS if scenario.name != "services"]
+    alarms = self_test(audited(kind_task(protocol)), seed=1, scenarios=some, processes=1)
+
+    failed = [row.sentence for alarm in alarms for row in alarm.failed_before]
+    assert failed == []
+    rang = {alarm.scenario.name for alarm in alarms if alarm.rang}
+    assert {"orders", "randomizer", "reused-seeds", "puredump"} <= rang
