@@ -1,7 +1,7 @@
 """
 Batches larger than what may be held, each in a process of its own whose memory is looked at.
 
-Envelopes are not sealed and reports not opened here: `tests/benchmarks/bench_large_batches.py` says why.
+Envelopes are not sealed and reports not opened: `tests/benchmarks/bench_large_batches.py` says why.
 """
 
 import json
