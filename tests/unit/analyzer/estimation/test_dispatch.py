@@ -4,15 +4,17 @@ from typing import Final
 import numpy as np
 import pytest
 
+from analyzer.estimation import histogram
 from analyzer.estimation.dispatch import estimate_of
 from common.mechanisms.base import Counts, Mixture
-from common.mechanisms.registry import randomizer_of
+from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means
 from common.protocols import protocols_of
 from common.task.draft import PairDraft
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from tests.support.kind_tasks import VALUES, kind_task
+from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
 from user_agent.encoding import layout_of
 
@@ -165,3 +167,17 @@ def test_items_are_a_histogram() -> None:
 
     assert 5 == len(found.frequencies)
     assert 1 == pytest.approx(found.refined.sum())
+
+
+@pytest.mark.parametrize("protocol", ["ldp-grr", "ldp-blh", "ldp-sw", "sbin"])
+def test_items_are_refined_as_their_task_says(protocol: str) -> None:
+    """By name: norm-sub for every task would do for some of them."""
+    task, rng = protocol_task(protocol), np.random.default_rng(9)
+    mechanism = mechanism_of(task)
+    cells = mechanism.tally(mechanism.randomize(rng.integers(0, 3, _PEOPLE), rng))
+    found = _estimate(task, cells)
+    assert isinstance(found, Histogram)
+
+    mixture = Mixture(n_real=_PEOPLE)
+    expected = histogram.estimate(mechanism, cells, mixture, task.refinement).refined
+    assert expected.tolist() == found.refined.tolist()

@@ -53,6 +53,21 @@ def test_norm_sub_leaves_a_distribution_alone() -> None:
     np.testing.assert_allclose(norm_sub(np.array([-5.0, 3.0])), [0, 1])
 
 
+def test_shares_and_errors_are_published_as_they_are_estimated() -> None:
+    """Neither is rounded, scaled or refined on its way into the histogram."""
+    mechanism, mixture = mechanism_of(published().task), Mixture(n_real=400.0, n_dummies=400.0)
+    rng = np.random.default_rng(9)
+    reports = [mechanism.randomize(np.arange(400) % 7, rng), mechanism.dummies(400, rng)]
+    cells = mechanism.tally(np.concatenate(reports))
+    found = estimate(mechanism, cells, mixture, "norm-sub")
+    shares = mechanism.debias(cells, mixture)
+    variances = mechanism.variance(np.clip(shares, 0, 1), mixture)
+
+    assert shares.tolist() == found.frequencies.tolist()
+    np.testing.assert_allclose(found.standard_errors**2, variances, rtol=1e-9)
+    assert float(mechanism.variance(found.refined, mixture).mean()) == found.mse_theory
+
+
 def test_em_reaches_the_maximum_likelihood() -> None:
     """With no gain left to make, the gradient's conditions hold [KKT]."""
     mechanism = mechanism_of(published().task)

@@ -3,7 +3,10 @@ from typing import Any
 
 import pytest
 
+from common.accounting.amplification import delta_upper
+from common.accounting.anonymity_set import Crowd
 from common.accounting.guarantees import claimable_epsilon, claimed_release, delta_at_claim
+from common.mechanisms.registry import mechanism_of
 from tests.support.tasks import published
 
 _CASES: list[dict[str, Any]] = [
@@ -34,6 +37,22 @@ def test_an_honest_claim_is_confirmed_and_little_larger_than_what_holds(
     assert min(holds, task.local_epsilon) <= task.central_epsilon <= task.local_epsilon
     assert task.central_epsilon <= 1.005 * holds
     assert task.central_epsilon == float(f"{task.central_epsilon:.6g}")
+
+
+def test_a_claim_counts_on_the_users_who_are_assumed_honest_alone() -> None:
+    """What holds of 200 users of whom all are honest is too low a claim where half of them are."""
+    all_honest, half = (
+        published(n_min=200, target_size=200, assumed_honest_fraction=share).task
+        for share in (1.0, 0.5)
+    )
+    reduction = mechanism_of(half).reduction
+    assert reduction is not None
+    crowd = Crowd(users=100, dummies=100 * half.dummies.per_user)
+
+    assert delta_upper(reduction, crowd, half.central_epsilon) <= half.delta
+    assert half.central_epsilon > all_honest.central_epsilon
+    lower = dataclasses.replace(half, central_epsilon=all_honest.central_epsilon)
+    assert delta_at_claim(lower) > half.delta
 
 
 def test_a_claim_that_is_too_low_is_found_out() -> None:

@@ -21,6 +21,7 @@ from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
 from common.messages.guarantee import Guarantee, claimed
+from common.protocols import DummyLaw
 from common.task.dummy_spec import DummySpec
 from tests.support.tasks import published
 
@@ -81,6 +82,27 @@ def test_many_own_dummies_help_against_shuffler_and_analyzer_but_not_the_pure_ep
     assert [(4.0, 0.0), (pytest.approx(3.39, abs=0.01), 1e-6)] == [
         (row.epsilon, row.delta) for row in rows
     ]
+
+
+def test_drawn_dummies_of_ones_own_hide_nothing_from_both_parties() -> None:
+    """The two see how many came, and it may be the fewest: only certain ones count."""
+
+    def against_both(dummies: DummySpec) -> list[float]:
+        terms = Terms(
+            reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
+            local_epsilon=4.0,
+            dummies=dummies,
+            delta=1e-6,
+            assumed_honest_fraction=1.0,
+        )
+        rows = guarantees_under(terms, 30)
+        return [row.epsilon for row in rows if row.coalition == "shuffler+analyzer"]
+
+    certain = against_both(DummySpec(law="fixed", per_user=15))
+    laws: tuple[tuple[DummyLaw, int], ...] = (("binomial", 30), ("fractional", 1))
+    for law, trials in laws:
+        drawn = DummySpec(law=law, per_user=15, trials=trials, extra_weight=2**31, most=trials)
+        assert certain == against_both(drawn)
 
 
 def test_the_crowd_is_the_honest_users_of_the_batch_that_arrived() -> None:

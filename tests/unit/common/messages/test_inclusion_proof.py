@@ -61,6 +61,25 @@ def test_another_bucket_proves_nothing() -> None:
         _holds(elsewhere, own)
 
 
+def test_every_field_of_a_commitment_is_signed() -> None:
+    """A shuffler that shows a tree of its own under the analyzer's signature is not believed."""
+    others = {
+        "task_digest": TaskDigest(b"e" * 32),
+        "batch_id": BatchId(b"e" * 16),
+        "n_leaves": _COMMITMENT.n_leaves + 1,
+        "bits": _COMMITMENT.bits + 1,
+        "salt": bytes(len(SALT)),
+        "root": tree_over(_LEAVES[1:]).root,
+        "signature": bytes(64),
+    }
+    _COMMITMENT.check(_ANALYZER.public_identity(), _DIGEST)
+    assert list(others) == [field.name for field in dataclasses.fields(_COMMITMENT)]
+    for name, value in others.items():
+        forged = dataclasses.replace(_COMMITMENT, **{name: value})  # type: ignore[arg-type]
+        with pytest.raises(ProofError):
+            forged.check(_ANALYZER.public_identity(), forged.task_digest)
+
+
 def test_no_bit_of_a_proof_can_be_changed() -> None:
     """Of the bucket, of any hash on the way, of the salt, of the root and of the signature."""
     own = _LEAVES[7]

@@ -1,0 +1,49 @@
+"""What the analyzer answers a shuffler: that it wants the reports, and what it signed of them."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
+
+import grpc
+
+from analyzer.servicer import AnalyzerServicer
+from analyzer.task_listing import Overview
+from common.wire.batches import chunk_to_wire, manifest_to_wire
+from deploy.audit.harness.analyzer_core import AnalyzerCore
+from protos.shuffledp.v1 import analyzer_pb2
+
+
+class _Call:
+    """All that the analyzer may use of a delivery: with more it could say something of reports."""
+
+    def __init__(self) -> None:
+        self.said: list[Sequence[tuple[str, str]]] = []
+
+    async def send_initial_metadata(self, beside: Sequence[tuple[str, str]]) -> None:
+        """Keep what is said before the answer."""
+        self.said.append(tuple(beside))
+
+
+async def test_nothing_is_said_of_single_reports(analyzer: AnalyzerCore) -> None:
+    """A shuffler that tampered with one would learn which it was."""
+    servicer = AnalyzerServicer(
+        analyzer.registry,
+        analyzer.releases,
+        analyzer.sentinels,
+        Overview(analyzer.store, analyzer.clock),
+    )
+    sealed = [bytes(60), *analyzer.sealed(200)[1:]]
+
+    async def requests() -> AsyncIterator[analyzer_pb2.DeliverBatchRequest]:
+        yield manifest_to_wire(analyzer.manifest(200))
+        yield chunk_to_wire(b"".join(sealed))
+
+    call = _Call()
+    answer = await servicer.DeliverBatch(
+        requests(), cast("grpc.aio.ServicerContext[Any, Any]", call)
+    )
+    await analyzer.settle()
+    result = await analyzer.releases.result(analyzer.signed.digest())
+
+    assert 1 == result.refused["unreadable"]
+    assert [(("shuffledp-reports-wanted", "1"),)] == call.said
+    assert ["commitment"] == [field.name for field, _ in answer.ListFields()]
