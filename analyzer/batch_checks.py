@@ -14,7 +14,7 @@ from typing import Final
 import scipy
 from scipy.special import bdtr, bdtrc
 
-from analyzer.sentinel_matching import Sightings
+from analyzer.sentinel_matching import SentinelMatches
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchManifest
 from common.messages.result import Result
@@ -28,7 +28,7 @@ _MOST_IN_ORDER: Final = 400
 """More sentinels than are needed; the exact test takes the cube of them."""
 
 
-def judge(sightings: Sightings, task: Task) -> None:
+def check_batch(sightings: SentinelMatches, task: Task) -> None:
     """
     Judge a batch by its sentinels.
 
@@ -72,7 +72,9 @@ def _judge_order(places: list[int]) -> None:
         )
 
 
-def of_users_alone(manifest: BatchManifest, sightings: Sightings, task: Task) -> BatchManifest:
+def exclude_sentinels(
+    manifest: BatchManifest, sightings: SentinelMatches, task: Task
+) -> BatchManifest:
     """
     Take the sentinels off a batch: what is left is what users sent.
 
@@ -90,7 +92,7 @@ def of_users_alone(manifest: BatchManifest, sightings: Sightings, task: Task) ->
     return replace(manifest, n_users=n_users, n_reports=manifest.n_reports - len(sightings.places))
 
 
-def judge_refusals(result: Result, most_refused_share: float) -> None:
+def check_refusals(result: Result, most_refused_share: float) -> None:
     """
     Judge a batch by how many of its reports were refused.
 

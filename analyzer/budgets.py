@@ -28,7 +28,7 @@ _REMEMBERED: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class SpentBudget:
     """One release, past or proposed, with what its task promised."""
 
     release: Release
@@ -48,7 +48,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class PopulationBudget:
     """A promise of some task's: what all releases to its population may cost, and what they did."""
 
     epsilon: float
@@ -67,12 +67,12 @@ class Budget:
         return self.spent_epsilon / self.epsilon
 
 
-class Spending:
+class ReleaseBudgets:
     """Composes what the ledger holds with what would be added."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._past: dict[TaskDigest, Spent] = {}
+        self._past: dict[TaskDigest, SpentBudget] = {}
 
     async def require(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None = None
@@ -127,16 +127,16 @@ class Spending:
 
     async def _together(
         self, task: Task, n_users: int, n_refused: int, digest: TaskDigest | None
-    ) -> list[Spent]:
+    ) -> list[SpentBudget]:
         past = await self._store.releases_to(task.population) if task.population else []
         earlier = [await self._spent(entry) for entry in past if entry.task_digest != digest]
-        return [*earlier, await asyncio.to_thread(Spent.by, task, n_users, n_refused)]
+        return [*earlier, await asyncio.to_thread(SpentBudget.by, task, n_users, n_refused)]
 
-    async def _spent(self, entry: LedgerEntry) -> Spent:
+    async def _spent(self, entry: LedgerEntry) -> SpentBudget:
         found = self._past.get(entry.task_digest)
         if found is None:
             task = await self._task(entry)
-            found = await asyncio.to_thread(Spent.by, task, entry.n_users, entry.n_refused)
+            found = await asyncio.to_thread(SpentBudget.by, task, entry.n_users, entry.n_refused)
             self._past[entry.task_digest] = found
         return found
 
@@ -148,8 +148,8 @@ class Spending:
 
 
 def budgets(
-    together: Sequence[Spent], promised: Collection[tuple[float, float]] = ()
-) -> tuple[Budget, ...]:
+    together: Sequence[SpentBudget], promised: Collection[tuple[float, float]] = ()
+) -> tuple[PopulationBudget, ...]:
     """
     Compare all releases to a population with each budget that binds them. Also by an operator.
 
@@ -164,7 +164,7 @@ def budgets(
     """
     of_releases = {(spent.budget_epsilon, spent.budget_delta) for spent in together}
     found = [
-        Budget(
+        PopulationBudget(
             epsilon=epsilon,
             delta=delta,
             spent_epsilon=_compose(together, delta) if together else 0.0,
@@ -174,7 +174,7 @@ def budgets(
     return tuple(sorted(found, key=lambda budget: budget.share, reverse=True))
 
 
-def _require(together: Sequence[Spent]) -> None:
+def _require(together: Sequence[SpentBudget]) -> None:
     """Compare all releases together with the budget that each of their tasks promised."""
     for budget_epsilon, budget_delta in sorted(
         {(spent.budget_epsilon, spent.budget_delta) for spent in together}
@@ -190,12 +190,12 @@ def _require(together: Sequence[Spent]) -> None:
             )
 
 
-def _compose(together: Sequence[Spent], delta: float) -> float:
+def _compose(together: Sequence[SpentBudget], delta: float) -> float:
     releases = tuple(spent.release for spent in together)
     return min(_local(together), _composed(releases, delta))
 
 
-def _local(together: Sequence[Spent]) -> float:
+def _local(together: Sequence[SpentBudget]) -> float:
     """Give what all cost even if nobody else is honest: they can cost no more than that."""
     return sum_upper(spent.local_epsilon for spent in together)
 

@@ -18,7 +18,7 @@ from common.sorted_index import SortedIndex
 _HASH_BYTES: Final = 16
 
 
-class Repeats:
+class RepeatFilter:
     """What came so far of one batch."""
 
     def __init__(self, report_bytes: int) -> None:

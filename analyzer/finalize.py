@@ -1,6 +1,6 @@
 """From a batch's counts to its result: what was counted, the estimate, the guarantees. Pure."""
 
-from analyzer.estimation.dispatch import estimate_of
+from analyzer.estimation.dispatch import estimate_result
 from analyzer.intake import Intake
 from common.accounting.guarantees import guarantees, published_claim
 from common.errors import UnusableBatchError
@@ -10,7 +10,9 @@ from common.messages.result import Result
 from common.task.task import Task
 
 
-def conclude(manifest: BatchManifest, task: Task, randomizer: Randomizer, intake: Intake) -> Result:
+def build_result(
+    manifest: BatchManifest, task: Task, randomizer: Randomizer, intake: Intake
+) -> Result:
     """
     Make the result of a batch from its counts. Pure; the times are for the caller to fill in.
 
@@ -47,7 +49,7 @@ def conclude(manifest: BatchManifest, task: Task, randomizer: Randomizer, intake
         n_reports=manifest.n_reports,
         n_dummies=round(max(0.0, intake.counted - mixture.n_real * mixture.kept)),
         refused=refused,
-        estimate=estimate_of(task, randomizer, intake.cells, mixture),
+        estimate=estimate_result(task, randomizer, intake.cells, mixture),
         guarantees=guarantees(task, manifest.n_users, n_refused),
         published_claim=published_claim(task, manifest.n_users, n_refused),
         open_seconds=0.0,

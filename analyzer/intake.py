@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.deduplication import Repeats
+from analyzer.deduplication import RepeatFilter
 from common.crypto.hpke import HpkePrivateKey, report_context
 from common.crypto.hpke_pool import Pool, in_order
 from common.mechanisms.base import Counts, Randomizer, Reports, is_null
@@ -39,7 +39,7 @@ class Intake:
     refused: dict[RefusalCause, int]
 
 
-def take_in(
+def open_and_count(
     chunks: Iterable[bytes],
     task: Task,
     digest: TaskDigest,
@@ -70,7 +70,7 @@ def take_in(
     for finding repeats (24 for moments), and what two tallies take.
     """
     context, size = report_context(digest), task.sealed_report_bytes
-    repeats = Repeats(size)
+    repeats = RepeatFilter(size)
     valid: list[Reports] = []
     cells = mechanism.tally(np.empty(0, dtype=mechanism.report_dtype))
     refused: dict[RefusalCause, int] = {"repeated": 0, "unreadable": 0, "malformed": 0}

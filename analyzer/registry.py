@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from analyzer.budgets import Spending
+from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.storage.store import Store
 from analyzer.storage.task_table import TaskLine
@@ -63,7 +63,7 @@ class Registry:
         self,
         *,
         store: Store,
-        spending: Spending,
+        spending: ReleaseBudgets,
         keys: AnalyzerKeys,
         clock: Clock,
         rng: np.random.Generator,
@@ -147,7 +147,7 @@ def check_deadline(draft: TaskDraft, now: float) -> None:
         raise TaskError(f"the deadline, {date}, is not in the future")
 
 
-class Sentinels:
+class SentinelRegistry:
     """Keeps what operators plan to send, and what the shuffler has acknowledged of it."""
 
     def __init__(self, store: Store, registry: Registry) -> None:

@@ -11,13 +11,13 @@ import time
 from collections.abc import AsyncIterator
 from typing import Final
 
-from analyzer.batch_checks import judge, judge_refusals, of_users_alone
-from analyzer.budgets import Spending
-from analyzer.finalize import conclude
-from analyzer.intake import Intake, take_in
+from analyzer.batch_checks import check_batch, check_refusals, exclude_sentinels
+from analyzer.budgets import ReleaseBudgets
+from analyzer.finalize import build_result
+from analyzer.intake import Intake, open_and_count
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
-from analyzer.sentinel_matching import look, without
+from analyzer.sentinel_matching import drop_sentinels, match_sentinels
 from analyzer.staging import Staging
 from analyzer.storage.ledger import Charge
 from analyzer.storage.store import Store
@@ -56,7 +56,7 @@ class Releases:
         *,
         store: Store,
         registry: Registry,
-        spending: Spending,
+        spending: ReleaseBudgets,
         keys: AnalyzerKeys,
         pool: Pool,
         most_refused_share: float,
@@ -183,16 +183,16 @@ class Releases:
         size = task.sealed_report_bytes
         sentinels = await self._store.sentinels(manifest.task_digest)
         chunks = await self._staging.reader(manifest, size)
-        sightings = await asyncio.to_thread(look, chunks(), size, sentinels)
-        await asyncio.to_thread(judge, sightings, task)
-        manifest = of_users_alone(manifest, sightings, task)
+        sightings = await asyncio.to_thread(match_sentinels, chunks(), size, sentinels)
+        await asyncio.to_thread(check_batch, sightings, task)
+        manifest = exclude_sentinels(manifest, sightings, task)
         # Again: what was released since the batch was staged may have left too little.
         await self._spending.require(task, manifest.n_users, 0, manifest.task_digest)
         mechanism = randomizer_of(task)
         started = time.perf_counter()
         intake = await asyncio.to_thread(
-            take_in,
-            without(chunks(), size, sightings),
+            open_and_count,
+            drop_sentinels(chunks(), size, sightings),
             task,
             manifest.task_digest,
             mechanism,
@@ -202,8 +202,8 @@ class Releases:
         intake.refused["repeated"] += sightings.n_repeated
         open_seconds = time.perf_counter() - started
         started = time.perf_counter()
-        result = await asyncio.to_thread(conclude, manifest, task, mechanism, intake)
-        judge_refusals(result, self._most_refused_share)
+        result = await asyncio.to_thread(build_result, manifest, task, mechanism, intake)
+        check_refusals(result, self._most_refused_share)
         result = dataclasses.replace(
             result,
             open_seconds=open_seconds,

@@ -14,7 +14,7 @@ from common.crypto.merkle import leaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sightings:
+class SentinelMatches:
     """Which sentinels a batch holds."""
 
     sentinels: tuple[Sentinel, ...]
@@ -67,7 +67,9 @@ class Sightings:
         return [min(places) for places in seen if places]
 
 
-def look(chunks: Iterable[bytes], size: int, sentinels: Sequence[Sentinel]) -> Sightings:
+def match_sentinels(
+    chunks: Iterable[bytes], size: int, sentinels: Sequence[Sentinel]
+) -> SentinelMatches:
     """
     Look through a batch without opening it. Run by the analyzer.
 
@@ -85,10 +87,12 @@ def look(chunks: Iterable[bytes], size: int, sentinels: Sequence[Sentinel]) -> S
         if (found := leaf(report)) in wanted:
             repeated += found in places
             places.setdefault(found, place)
-    return Sightings(sentinels=tuple(sentinels), places=places, n_repeated=repeated)
+    return SentinelMatches(sentinels=tuple(sentinels), places=places, n_repeated=repeated)
 
 
-def without(chunks: Iterable[bytes], size: int, sightings: Sightings) -> Iterator[bytes]:
+def drop_sentinels(
+    chunks: Iterable[bytes], size: int, sightings: SentinelMatches
+) -> Iterator[bytes]:
     """Give a batch's chunks without its sentinels' reports, repeats of them included."""
     for chunk in chunks:
         if not sightings.places:

@@ -4,15 +4,15 @@ import asyncio
 
 import grpc
 
-from analyzer.budgets import Spending
+from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry, Sentinels
+from analyzer.registry import AnalyzerKeys, Registry, SentinelRegistry
 from analyzer.release import Releases
 from analyzer.servicer import AnalyzerServicer
 from analyzer.settings import AnalyzerSettings
 from analyzer.staging import Staging
 from analyzer.storage.store import Store
-from analyzer.task_listing import Overview
+from analyzer.task_listing import TaskListing
 from common.crypto.hpke import KeyId
 from common.crypto.hpke_pool import HpkePool
 from common.crypto.randomness import secure_generator
@@ -81,7 +81,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         store.close()
         raise
     pool = HpkePool(settings.opening_processes)
-    spending = Spending(store)
+    spending = ReleaseBudgets(store)
     registry = Registry(
         store=store,
         spending=spending,
@@ -90,7 +90,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         rng=secure_generator(),
         metrics=metrics,
     )
-    overview = Overview(store, clock)
+    overview = TaskListing(store, clock)
     await overview.add_lines()
     metrics.resume(await store.batch_states(), await store.deadlines(), head.entry)
     staging = Staging(
@@ -111,7 +111,7 @@ async def start(settings: AnalyzerSettings) -> AnalyzerService:
         staging=staging,
         metrics=metrics,
     )
-    sentinels = Sentinels(store, registry)
+    sentinels = SentinelRegistry(store, registry)
 
     async def needed() -> set[KeyId] | None:
         return await registry.needed_keys(settings.schedule().keep)

@@ -6,9 +6,9 @@ from typing import Any
 
 import grpc
 
-from analyzer.registry import Registry, Sentinels
+from analyzer.registry import Registry, SentinelRegistry
 from analyzer.release import Releases
-from analyzer.task_listing import Overview
+from analyzer.task_listing import TaskListing
 from common.wire.batches import REPORTS_WANTED, chunk_from_wire, manifest_from_wire
 from common.wire.evidence import delivered_to_wire, sentinels_from_wire
 from common.wire.fields import digest_from_wire
@@ -27,7 +27,11 @@ class AnalyzerServicer(analyzer_pb2_grpc.AnalyzerServicer):
     """Answers the shuffler and operators; who may call what: common/runtime/access.py."""
 
     def __init__(
-        self, registry: Registry, releases: Releases, sentinels: Sentinels, overview: Overview
+        self,
+        registry: Registry,
+        releases: Releases,
+        sentinels: SentinelRegistry,
+        overview: TaskListing,
     ) -> None:
         self._registry = registry
         self._overview = overview

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from analyzer.budgets import Spending
+from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import Registry
 from analyzer.storage.store import Store
@@ -77,7 +77,7 @@ class Staging:
         *,
         store: Store,
         registry: Registry,
-        spending: Spending,
+        spending: ReleaseBudgets,
         identity: SigningIdentity,
         rng: np.random.Generator,
         metrics: ReleaseMetrics,

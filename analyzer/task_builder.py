@@ -10,8 +10,8 @@ from common.accounting.guarantees import claimable_epsilon
 from common.crypto.hpke import HpkePublicKey
 from common.errors import TaskError
 from common.mechanisms.hashing.local_hashing import optimal_buckets
-from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
-from common.mechanisms.numeric.number import WantedNumbers
+from common.mechanisms.key_value.privkv import PairRequest, PrivKv
+from common.mechanisms.numeric.number import NumberRequest
 from common.mechanisms.rappor.rappor import Rappor
 from common.mechanisms.registry import number_mechanism_named, specify
 from common.protocols import Kind, NumberMechanismName, Protocol, protocol_named
@@ -50,7 +50,7 @@ def complete(draft: TaskDraft, *, analyzer_key: bytes, nonce: bytes) -> Task:
     if protocol.kind == "string" and draft.labels:
         draft = _of_labels(draft)
     check_domain_size(draft.domain_size, protocol.kind)
-    spec = specification(draft)
+    spec = mechanism_spec(draft)
     local_epsilon = local_claim(draft, spec)
     task = Task(
         protocol=draft.protocol,
@@ -113,7 +113,7 @@ def default_budget(draft: TaskDraft, local_epsilon: float) -> float:
     return MOST_EPSILON
 
 
-def specification(draft: TaskDraft) -> AnySpec:
+def mechanism_spec(draft: TaskDraft) -> AnySpec:
     """
     Work out a mechanism's integers. Run by the analyzer.
 
@@ -224,7 +224,7 @@ def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
     numbers = draft.numbers or NumberDraft()
     names: tuple[NumberMechanismName, ...] = get_args(NumberMechanismName)
     [name] = [name for name in names if name == protocol.mechanism]
-    wanted = WantedNumbers(
+    wanted = NumberRequest(
         name=name,
         dimensions=draft.domain_size,
         low=numbers.low,
@@ -237,7 +237,7 @@ def _of_numbers(draft: TaskDraft, protocol: Protocol) -> NumberSpec:
 def _of_pairs(draft: TaskDraft) -> KeyValueSpec:
     pairs = draft.pairs or PairDraft()
     return PrivKv.specify(
-        WantedPairs(
+        PairRequest(
             name="priv-kv",
             keys=draft.domain_size,
             low=pairs.low,

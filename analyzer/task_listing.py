@@ -16,7 +16,7 @@ from common.version import VERSION
 from common.wire.tasks import MAX_LISTED_TASKS
 
 
-class Overview:
+class TaskListing:
     """Tells what became of tasks."""
 
     def __init__(self, store: Store, clock: Clock) -> None:

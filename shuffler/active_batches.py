@@ -27,7 +27,7 @@ from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from shuffler.analyzer_client import Analyzer
-from shuffler.states import FINAL_STATES, KEPT_STATES, Terms
+from shuffler.states import FINAL_STATES, KEPT_STATES, ClosingRule
 from shuffler.storage.batch_key import BatchKey
 from shuffler.storage.spool import Spool, StoredBatch
 
@@ -36,7 +36,7 @@ _AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class ActiveBatch:
     """One task, its one batch that is not over, and the key that the batch is stored under."""
 
     digest: TaskDigest
@@ -44,19 +44,19 @@ class Round:
     task: Task
     batch_id: BatchId
     key: BatchKey
-    terms: Terms
+    terms: ClosingRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastRound:
+class FinishedBatch:
     """What is remembered of a task whose batch is over: little, for it is never forgotten."""
 
     digest: TaskDigest
     batch_id: BatchId
-    terms: Terms
+    terms: ClosingRule
 
 
-class Rounds:
+class ActiveBatches:
     """All rounds of this shuffler."""
 
     def __init__(
@@ -79,11 +79,11 @@ class Rounds:
         self._minimum_batch = minimum_batch
         self._most_dummies = most_dummies
         self._rng = rng
-        self._unfinished: dict[TaskDigest, Round] = {}
-        self._past: dict[TaskDigest, PastRound] = {}
+        self._unfinished: dict[TaskDigest, ActiveBatch] = {}
+        self._past: dict[TaskDigest, FinishedBatch] = {}
         """Of this run, and of earlier ones those that somebody has asked for."""
-        self._beginning: dict[TaskDigest, asyncio.Task[Round | PastRound]] = {}
-        self._looking_up: dict[TaskDigest, asyncio.Task[Round | PastRound]] = {}
+        self._beginning: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
+        self._looking_up: dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]] = {}
         self._reading = asyncio.Lock()
         """A task of two megabytes takes a third of a second: one is read at a time."""
         self._left_alone = False
@@ -91,7 +91,7 @@ class Rounds:
         self._claimed: list[KeyId] = []
         """Keys of rounds that are being begun at this moment."""
 
-    async def find_or_begin(self, digest: TaskDigest) -> Round | PastRound:
+    async def find_or_begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
         Find the round of a task; on its first use fetch and check the task, and begin one.
 
@@ -106,7 +106,7 @@ class Rounds:
         """
         return self._held(digest) or await self._once(self._beginning, digest, self._begin)
 
-    async def find(self, digest: TaskDigest) -> Round | PastRound:
+    async def find(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         """
         Find the round of a task that somebody has asked for before.
 
@@ -121,17 +121,21 @@ class Rounds:
     async def signed(self, digest: TaskDigest) -> SignedTask:
         """Give a task as it was published; on its first use begin its round, as above."""
         found = await self.find_or_begin(digest)
-        return found.signed if isinstance(found, Round) else (await self._spool.get(digest)).signed
+        return (
+            found.signed
+            if isinstance(found, ActiveBatch)
+            else (await self._spool.get(digest)).signed
+        )
 
     async def _once(
         self,
-        under_way: "dict[TaskDigest, asyncio.Task[Round | PastRound]]",
+        under_way: "dict[TaskDigest, asyncio.Task[ActiveBatch | FinishedBatch]]",
         digest: TaskDigest,
-        search: Callable[[TaskDigest], Coroutine[Any, Any, Round | PastRound]],
-    ) -> Round | PastRound:
+        search: Callable[[TaskDigest], Coroutine[Any, Any, ActiveBatch | FinishedBatch]],
+    ) -> ActiveBatch | FinishedBatch:
         """Search once for all who ask at once; it goes on if one of them hangs up."""
 
-        def ended(searching: "asyncio.Task[Round | PastRound]") -> None:
+        def ended(searching: "asyncio.Task[ActiveBatch | FinishedBatch]") -> None:
             del under_way[digest]
             if not searching.cancelled():
                 searching.exception()  # looked at, also if whoever asked has hung up
@@ -143,17 +147,17 @@ class Rounds:
             under_way[digest].add_done_callback(ended)
         return await asyncio.shield(under_way[digest])
 
-    def _held(self, digest: TaskDigest) -> Round | PastRound | None:
+    def _held(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch | None:
         return self._unfinished.get(digest) or self._past.get(digest)
 
-    async def _look_up(self, digest: TaskDigest) -> Round | PastRound:
+    async def _look_up(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         stored = await self._spool.get(digest)
         async with self._reading:
             task = await asyncio.to_thread(Task.from_bytes, stored.signed.task_bytes)
         # Meanwhile it may have begun, and moved on from what was read.
         return self._held(digest) or self.settle(stored, task)
 
-    def unfinished(self) -> list[Round]:
+    def unfinished(self) -> list[ActiveBatch]:
         """List rounds whose batch is not over."""
         return list(self._unfinished.values())
 
@@ -208,7 +212,7 @@ class Rounds:
                     level="ERROR",
                 )
 
-    def settle(self, stored: StoredBatch, task: Task | None = None) -> Round | PastRound:
+    def settle(self, stored: StoredBatch, task: Task | None = None) -> ActiveBatch | FinishedBatch:
         """
         Take note of a batch's state; destroy the key of one that is over.
 
@@ -222,10 +226,10 @@ class Rounds:
         held = self._unfinished.pop(digest, None)
         task = task or (held.task if held else Task.from_bytes(stored.signed.task_bytes))
         if stored.state in FINAL_STATES:
-            past = PastRound(digest=digest, batch_id=stored.batch_id, terms=self._terms(task))
+            past = FinishedBatch(digest=digest, batch_id=stored.batch_id, terms=self._terms(task))
             self._past[digest] = past
             return past
-        found = Round(
+        found = ActiveBatch(
             digest=digest,
             signed=stored.signed,
             task=task,
@@ -236,7 +240,7 @@ class Rounds:
         self._unfinished[digest] = found
         return found
 
-    async def _begin(self, digest: TaskDigest) -> Round | PastRound:
+    async def _begin(self, digest: TaskDigest) -> ActiveBatch | FinishedBatch:
         with suppress(UnknownTaskError):
             return await self.find(digest)
         try:
@@ -266,8 +270,8 @@ class Rounds:
         finally:
             self._claimed.remove(claimed)
 
-    def _terms(self, task: Task) -> Terms:
-        return Terms(
+    def _terms(self, task: Task) -> ClosingRule:
+        return ClosingRule(
             n_min=max(task.n_min, self._minimum_batch),
             target_size=task.target_size,
             deadline=task.deadline,

@@ -24,10 +24,10 @@ from common.messages.submission import REFUSALS, Outcome, unpack
 from common.runtime.clock import Clock
 from common.runtime.key_store import KeyStore
 from common.task_digest import TaskDigest
-from shuffler.active_batches import PastRound, Round, Rounds
+from shuffler.active_batches import ActiveBatch, ActiveBatches, FinishedBatch
 from shuffler.admission import TokenCheck
-from shuffler.refusals import Refusals
-from shuffler.states import after, asked_to_close
+from shuffler.refusals import RefusalCounts
+from shuffler.states import close_request_event, next_state
 from shuffler.storage.batch_key import BatchKey
 from shuffler.storage.group import Group, form_from_opened, form_group
 from shuffler.storage.spool import Spool
@@ -57,12 +57,12 @@ class Collection:
     def __init__(
         self,
         *,
-        rounds: Rounds,
+        rounds: ActiveBatches,
         spool: Spool,
         keys: KeyStore,
         pool: Pool,
         clock: Clock,
-        refusals: Refusals,
+        refusals: RefusalCounts,
         tokens: TokenCheck | None = None,
     ) -> None:
         self._rounds = rounds
@@ -112,8 +112,10 @@ class Collection:
         self._refusals.count(found.batch_id, [outcome])
         return outcome
 
-    async def _take(self, found: Round | PastRound, envelope: bytes, token: bytes) -> Outcome:
-        if isinstance(found, PastRound):
+    async def _take(
+        self, found: ActiveBatch | FinishedBatch, envelope: bytes, token: bytes
+    ) -> Outcome:
+        if isinstance(found, FinishedBatch):
             raise BatchStateError("the task's batch is over")
         if not all(await self._admitted([token])):
             raise CredentialError(
@@ -163,9 +165,12 @@ class Collection:
         return outcomes
 
     async def _take_bulk(
-        self, found: Round | PastRound, envelopes: Sequence[bytes], tokens: Sequence[bytes]
+        self,
+        found: ActiveBatch | FinishedBatch,
+        envelopes: Sequence[bytes],
+        tokens: Sequence[bytes],
     ) -> list[Outcome]:
-        if isinstance(found, PastRound):
+        if isinstance(found, FinishedBatch):
             return [Outcome.CLOSED] * len(envelopes)
         size = found.task.envelope_bytes
         tokens = tokens or [b""] * len(envelopes)
@@ -208,13 +213,13 @@ class Collection:
         terms = (await self._rounds.find(digest)).terms
         while True:
             stored = await self._spool.get(digest)
-            event = asked_to_close(stored.state, stored.n_users, terms)
+            event = close_request_event(stored.state, stored.n_users, terms)
             if event is None:
                 return
             # Users only become more, so what was decided still holds when it is written. If the
             # batch closed by itself meanwhile, writing fails and it is looked at again.
             with suppress(BatchStateError):
-                await self._spool.set_state(stored, after(stored.state, event))
+                await self._spool.set_state(stored, next_state(stored.state, event))
 
     async def status(self, digest: TaskDigest) -> BatchStatus:
         """
@@ -254,7 +259,7 @@ class Collection:
         )
 
     async def _open(
-        self, envelopes: Sequence[bytes], found: Round, key: BatchKey
+        self, envelopes: Sequence[bytes], found: ActiveBatch, key: BatchKey
     ) -> list[tuple[Group, list[int]]]:
         """
         Open envelopes of the right length, one share for each worker that other calls leave.
@@ -285,7 +290,7 @@ class Collection:
             if len(group)
         ]
 
-    def _private_key(self, found: Round) -> HpkePrivateKey:
+    def _private_key(self, found: ActiveBatch) -> HpkePrivateKey:
         """Give what a round's envelopes open with."""
         task = found.task
         return self._keys.private_key(task.suite, task.shuffler_key, whose="shuffler_key")
@@ -296,7 +301,7 @@ class Collection:
 
     async def _store(
         self,
-        found: Round,
+        found: ActiveBatch,
         key: BatchKey,
         groups: Sequence[Group],
         tokens: Sequence[Sequence[bytes]],

@@ -18,13 +18,20 @@ from common.messages.batch import BatchManifest
 from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
-from shuffler.active_batches import Round, Rounds
+from shuffler.active_batches import ActiveBatch, ActiveBatches
 from shuffler.analyzer_client import Analyzer
-from shuffler.inclusion import Inclusions, Sent
+from shuffler.inclusion import InclusionProofs, SentBatch
 from shuffler.metrics import BatchMetrics
-from shuffler.refusals import Refusals
-from shuffler.shuffle import Mixed, Mixing
-from shuffler.states import AFTER_COLLECTING, FINAL_STATES, KEPT_STATES, Event, after, due
+from shuffler.refusals import RefusalCounts
+from shuffler.shuffle import BatchShuffler, ShuffleSummary
+from shuffler.states import (
+    AFTER_COLLECTING,
+    FINAL_STATES,
+    KEPT_STATES,
+    Event,
+    due_event,
+    next_state,
+)
 from shuffler.storage.group import open_group
 from shuffler.storage.spool import Spool, StoredBatch
 
@@ -43,15 +50,15 @@ class Deliveries:
     def __init__(
         self,
         *,
-        rounds: Rounds,
+        rounds: ActiveBatches,
         spool: Spool,
         analyzer: Analyzer,
         pool: Pool,
         clock: Clock,
         rng: np.random.Generator,
-        inclusions: Inclusions,
+        inclusions: InclusionProofs,
         metrics: BatchMetrics,
-        refusals: Refusals,
+        refusals: RefusalCounts,
     ) -> None:
         self._rounds = rounds
         self._metrics = metrics
@@ -84,14 +91,14 @@ class Deliveries:
         """Do what is due with every batch now, and wait until it is done."""
         await asyncio.gather(*(self._start(found) for found in self._rounds.unfinished()))
 
-    def _start(self, found: Round) -> "asyncio.Task[None]":
+    def _start(self, found: ActiveBatch) -> "asyncio.Task[None]":
         if found.digest not in self._moving:
             moving = asyncio.create_task(self._move(found))
             self._moving[found.digest] = moving
             moving.add_done_callback(lambda _: self._moving.pop(found.digest))
         return self._moving[found.digest]
 
-    async def _move(self, found: Round) -> None:
+    async def _move(self, found: ActiveBatch) -> None:
         """Move one batch on; if it cannot, say why and pause."""
         try:
             await self._do_what_is_due(found)
@@ -111,10 +118,10 @@ class Deliveries:
             self._not_before.pop(found.digest, None)
             self._metrics.tried(len(self._pauses))
 
-    async def _do_what_is_due(self, found: Round) -> None:
+    async def _do_what_is_due(self, found: ActiveBatch) -> None:
         stored = await self._spool.get(found.digest)
         while True:
-            event = due(stored.state, stored.n_users, found.terms, self._clock.now())
+            event = due_event(stored.state, stored.n_users, found.terms, self._clock.now())
             if stored.state in FINAL_STATES:
                 self._rounds.settle(stored)  # again, if it failed the first time
             if event is None:
@@ -130,10 +137,10 @@ class Deliveries:
                 },
             )
 
-    async def _perform(self, event: Event, stored: StoredBatch, found: Round) -> None:
+    async def _perform(self, event: Event, stored: StoredBatch, found: ActiveBatch) -> None:
         if event is Event.DELIVER:
             event = await self._deliver(stored, found)
-        state = after(stored.state, event)
+        state = next_state(stored.state, event)
         if state in AFTER_COLLECTING:
             # Before anything is done: it may fail, and all of this is then tried again.
             self._metrics.batch_ends(found.batch_id, await self._refusals.of(found.batch_id))
@@ -145,10 +152,10 @@ class Deliveries:
         else:
             await self._spool.set_state(stored, state)
 
-    async def _permute(self, stored: StoredBatch, found: Round) -> Mixed:
+    async def _permute(self, stored: StoredBatch, found: ActiveBatch) -> ShuffleSummary:
         """Draw what is dropped and added, and the order, once, and save them."""
         key = found.key
-        mixing = Mixing(
+        mixing = BatchShuffler(
             task=found.task,
             digest=found.digest,
             n_users=stored.n_users,
@@ -159,22 +166,22 @@ class Deliveries:
         loop = asyncio.get_running_loop()
 
         def groups() -> Iterator[bytes]:
-            after = -1
+            next_state = -1
             while True:
-                reading = self._spool.groups(found.batch_id, after, _GROUPS_AT_ONCE)
+                reading = self._spool.groups(found.batch_id, next_state, _GROUPS_AT_ONCE)
                 rows = asyncio.run_coroutine_threadsafe(reading, loop).result()
                 if not rows:
                     return
                 for number, sealed in rows:
                     yield open_group(number, sealed, key)
-                after = rows[-1][0]
+                next_state = rows[-1][0]
 
         try:
             return await asyncio.to_thread(mixing.mix, groups())
         finally:
             mixing.abandon()  # if the service stops meanwhile
 
-    async def _deliver(self, stored: StoredBatch, found: Round) -> Event:
+    async def _deliver(self, stored: StoredBatch, found: ActiveBatch) -> Event:
         """Deliver the saved order; tell whether the analyzer took it, or never will."""
         key = found.key
         manifest = BatchManifest(
@@ -195,7 +202,7 @@ class Deliveries:
                     f"the permuted batch had {stored.n_reports} reports; the disk gives {sent}"
                 )
 
-        sent = Sent(found.task.sealed_report_bytes)
+        sent = SentBatch(found.task.sealed_report_bytes)
         try:
             commitment = await self._analyzer.deliver(manifest, sent.passing(chunks()))
         except PeerRefusalError as error:

@@ -42,7 +42,7 @@ _UNFINISHED: Final = re.compile(r"\.[0-9a-f]{64}\.(leaves|commitment)\.[0-9]+")
 """What `atomic_write` writes to."""
 
 
-class Sent:
+class SentBatch:
     """The leaves of a delivery, hashed as its chunks go by."""
 
     def __init__(self, size: int) -> None:
@@ -80,7 +80,7 @@ class Sent:
         return leaves
 
 
-class Inclusions:
+class InclusionProofs:
     """The proofs that this shuffler can show."""
 
     def __init__(

@@ -20,7 +20,7 @@ _PAUSE: Final = 1.0
 """Seconds from one writing to the next."""
 
 
-class Refusals:
+class RefusalCounts:
     """For every batch, how many submissions were refused, and how many came again."""
 
     def __init__(self, spool: Spool, pause: float = _PAUSE) -> None:

@@ -20,14 +20,14 @@ from common.runtime.service import Listener
 from common.runtime.state_directory import StateDirectory
 from common.runtime.tls import identity_for
 from protos.shuffledp.v1 import shuffler_pb2_grpc
-from shuffler.active_batches import Rounds
+from shuffler.active_batches import ActiveBatches
 from shuffler.admission import ConnectionCount, TokenCheck
 from shuffler.analyzer_client import AnalyzerClient
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
-from shuffler.refusals import Refusals
+from shuffler.refusals import RefusalCounts
 from shuffler.servicer import Receipts, ShufflerServicer
 from shuffler.settings import ShufflerSettings
 from shuffler.storage.spool import Spool
@@ -42,8 +42,8 @@ class ShufflerService:
         listener: Listener,
         deliveries: Deliveries,
         rotation: Rotation,
-        inclusions: Inclusions,
-        refusals: Refusals,
+        inclusions: InclusionProofs,
+        refusals: RefusalCounts,
         spool: Spool,
         pool: HpkePool,
         channel: FreshChannel,
@@ -95,7 +95,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     pool = HpkePool(settings.opening_processes)
     rng = secure_generator()
     analyzer = AnalyzerClient(channel)
-    rounds = Rounds(
+    rounds = ActiveBatches(
         spool=spool,
         state=state,
         analyzer=analyzer,
@@ -128,7 +128,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
         if settings.token_identity
         else None
     )
-    refusals = Refusals(spool)
+    refusals = RefusalCounts(spool)
     collection = Collection(
         rounds=rounds,
         spool=spool,
@@ -140,7 +140,7 @@ async def start(settings: ShufflerSettings) -> ShufflerService:
     )
     connections = ConnectionCount(0 if tokens else settings.submissions_per_connection)
     operator_token = OperatorToken(state.plain_secret("operator.token", OperatorToken.generate))
-    inclusions = Inclusions(
+    inclusions = InclusionProofs(
         directory=state.path / "inclusion",
         identity=pinned,
         keep_seconds=settings.keep_inclusion_days * DAY,

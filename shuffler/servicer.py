@@ -15,7 +15,7 @@ from common.wire.tasks import signed_task_to_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
 from shuffler.collection import Collection
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import InclusionProofs
 
 _ON_THE_DISK: Final = frozenset({Outcome.STORED, Outcome.REPEATED})
 
@@ -61,7 +61,7 @@ class ShufflerServicer(shuffler_pb2_grpc.ShufflerServicer):
         collection: Collection,
         connections: ConnectionCount,
         receipts: Receipts,
-        inclusions: Inclusions,
+        inclusions: InclusionProofs,
     ) -> None:
         self._collection = collection
         self._connections = connections

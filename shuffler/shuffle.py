@@ -33,7 +33,7 @@ _AHEAD: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mixed:
+class ShuffleSummary:
     """What is told of a permuted batch."""
 
     n_reports: int
@@ -46,7 +46,7 @@ class Mixed:
     """
 
 
-class Mixing:
+class BatchShuffler:
     """Mixes one closed batch. In a thread of its own; `abandon` ends it from another."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Mixing:
         """Let it end soon, without an order."""
         self._abandoned.set()
 
-    def mix(self, groups: Iterable[bytes]) -> Mixed:
+    def mix(self, groups: Iterable[bytes]) -> ShuffleSummary:
         """
         Draw what is dropped and added, and the order, and save them.
 
@@ -105,7 +105,7 @@ class Mixing:
             shuffle.add(reports)
         together = min(_CHUNK_REPORTS, MAX_CHUNK_BYTES // size)
         self._files.save(chunk.tobytes() for chunk in self._going(shuffle.permuted(together)))
-        return Mixed(n_reports=shuffle.n_reports, seconds=shuffle.seconds)
+        return ShuffleSummary(n_reports=shuffle.n_reports, seconds=shuffle.seconds)
 
     def _kept(self, groups: Iterable[bytes]) -> Iterator[Reports]:
         """Give the reports that are kept; fail at the end if some were lost on the disk."""

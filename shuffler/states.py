@@ -50,7 +50,7 @@ AFTER_COLLECTING: Final = frozenset({BatchState.PERMUTED, BatchState.EXPIRED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ClosingRule:
     """When a batch closes: the task's terms, its n_min perhaps raised by this shuffler."""
 
     n_min: int
@@ -58,7 +58,7 @@ class Terms:
     deadline: int
 
 
-def after(state: BatchState, event: Event) -> BatchState:
+def next_state(state: BatchState, event: Event) -> BatchState:
     """
     Give the state that an event leads to.
 
@@ -70,7 +70,7 @@ def after(state: BatchState, event: Event) -> BatchState:
     return TRANSITIONS[state, event]
 
 
-def asked_to_close(state: BatchState, n_users: int, terms: Terms) -> Event | None:
+def close_request_event(state: BatchState, n_users: int, terms: ClosingRule) -> Event | None:
     """
     Say what an operator's wish to close a batch now comes to; None if it has closed already.
 
@@ -91,7 +91,7 @@ def asked_to_close(state: BatchState, n_users: int, terms: Terms) -> Event | Non
     return None
 
 
-def due(state: BatchState, n_users: int, terms: Terms, now: float) -> Event | None:
+def due_event(state: BatchState, n_users: int, terms: ClosingRule, now: float) -> Event | None:
     """Say what is to be done with a batch now; None if it has to wait, or is at its end."""
     if state is BatchState.COLLECTING:
         if n_users >= max(terms.target_size, terms.n_min):

@@ -31,7 +31,7 @@ from common.wire.submissions import AnswerRecord
 from user_agent.budget import Budget, SavedSubmission, SubmissionState
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets, TokenFile
-from user_agent.evidence import Inclusion
+from user_agent.evidence import InclusionState
 from user_agent.policy import Claim, Policy, check
 from user_agent.shuffler_client import Shuffler
 
@@ -124,7 +124,7 @@ class Agent:
             raise UnknownTaskError("this person has answered no task with this digest")
         return AnswerRecord(
             state=saved.state.value,
-            inclusion=(kept.inclusion if kept else Inclusion.UNCHECKED).value,
+            inclusion=(kept.inclusion if kept else InclusionState.UNCHECKED).value,
             envelope_hash=envelope_hash(saved.envelope),
             receipt=kept.receipt if kept else b"",
             receipt_verified=kept is not None and kept.receipt_verified,

@@ -14,8 +14,8 @@ from typing import Final
 from common.runtime.database import Database, storage_failures
 from common.task_digest import TaskDigest
 from user_agent import evidence
-from user_agent.contribution import Answer
-from user_agent.evidence import Evidence, Inclusion
+from user_agent.contribution import PreparedSubmission
+from user_agent.evidence import Evidence, InclusionState
 from user_agent.policy import Claim, Policy, check_totals
 
 _SCHEMA: Final = """
@@ -81,7 +81,7 @@ class Budget:
         digest: TaskDigest,
         claim: Claim,
         policy: Policy,
-        prepare: Callable[[], Answer],
+        prepare: Callable[[], PreparedSubmission],
     ) -> tuple[SavedSubmission, bool]:
         """
         Charge an answer and save it before it is sent: all of it, or nothing.
@@ -124,7 +124,7 @@ class Budget:
         """List what arrived and has not been proven to be counted or missing."""
         return await self._database.run(evidence.unchecked)
 
-    async def conclude(self, checked: Evidence, inclusion: Inclusion) -> None:
+    async def conclude(self, checked: Evidence, inclusion: InclusionState) -> None:
         """Record what came of a check; leaves that are not needed any more leave no trace."""
         await self._database.run(evidence.conclude, checked, inclusion)
         await self._database.empty_log()
@@ -205,7 +205,7 @@ def _spend(
     *,
     claim: Claim,
     policy: Policy,
-    prepare: Callable[[], Answer],
+    prepare: Callable[[], PreparedSubmission],
 ) -> tuple[SavedSubmission, bool]:
     earlier = _find(connection, person, digest)
     if earlier is not None:

@@ -20,11 +20,11 @@ from common.messages.value import Value
 from common.task.dummy_spec import EXTRA_WEIGHT_SUM, DummySpec
 from common.task.task import SUBMISSION_ID_BYTES, Task
 from common.task_digest import TaskDigest
-from user_agent.encoding import layout_of
+from user_agent.encoding import encoder_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class PreparedSubmission:
     """What is sent for one user, and what it can be recognised by among all that arrives."""
 
     envelope: bytes
@@ -46,14 +46,14 @@ class Contributor:
         Args:
             task: What is answered.
             digest: Of the task as it was published.
-            secret: The person's own, which lasting noise follows from; see `layout_of`.
+            secret: The person's own, which lasting noise follows from; see `encoder_for`.
 
         Raises:
             TaskError: The task's mechanism is not one that this program knows.
         """
         self._task = task
         self._mechanism = randomizer_of(task)
-        self._lay_out = layout_of(task, secret)
+        self._lay_out = encoder_for(task, secret)
         analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
         self._seal_report = analyzer_key.sealer(report_context(digest))
@@ -77,7 +77,7 @@ class Contributor:
         """
         return self.answer(value, rng).envelope
 
-    def answer(self, value: Value, rng: np.random.Generator) -> Answer:
+    def answer(self, value: Value, rng: np.random.Generator) -> PreparedSubmission:
         """Prepare one user's submission, and what it can be recognised by; see `prepare`."""
         reports = self._mechanism.randomize(self._lay_out(value, rng), rng)
         if self._task.dummies.maximum:  # only items have any
@@ -90,7 +90,7 @@ class Contributor:
         submission = Submission(
             submission_id=rng.bytes(SUBMISSION_ID_BYTES), sealed_reports=b"".join(sealed)
         )
-        return Answer(
+        return PreparedSubmission(
             envelope=self._seal_envelope(pack(submission)),
             leaves=tuple(map(leaf, sealed)),
             deadline=self._task.deadline,

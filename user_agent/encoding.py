@@ -28,12 +28,12 @@ _SECRET_BYTES: Final = 32
 _ITEM_DIGITS: Final = 20
 """Digits of the largest number that a call carries, 2^64 - 1."""
 
-Layout = Callable[[Value, np.random.Generator], Any]
+Encoder = Callable[[Value, np.random.Generator], Any]
 """Lays one value out as the mechanism of its kind takes it; a ValueRangeError if it is none that
 the task asks for. The generator is for who keeps no secret."""
 
 
-def layout_of(task: Task, secret: bytes | None) -> Layout:
+def encoder_for(task: Task, secret: bytes | None) -> Encoder:
     """
     Give how a task's values are laid out. Run by the user agent.
 
@@ -154,7 +154,7 @@ class _KeyValues:
         return Pairs.of_person(value, low, high)
 
 
-_WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Layout]]] = {
+_WITHOUT_SECRETS: Final[Mapping[Kind, Callable[[Task], Encoder]]] = {
     "categorical": _Items,
     "mean": _Numbers,
     "vector": _Numbers,

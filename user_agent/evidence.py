@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from common.task_digest import TaskDigest
-from user_agent.contribution import Answer
+from user_agent.contribution import PreparedSubmission
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS evidence (
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS evidence (
 """
 
 
-class Inclusion(Enum):
+class InclusionState(Enum):
     """What was proven of an answer."""
 
     UNCHECKED = "unchecked"
@@ -51,13 +51,15 @@ class Evidence:
     leaves: bytes
     """Of its sealed reports, sorted, one after the other; empty where nothing is to be checked."""
     deadline: int
-    inclusion: Inclusion
+    inclusion: InclusionState
     receipt: bytes
     """Empty before the shuffler has acknowledged it."""
     receipt_verified: bool
 
 
-def begin(connection: sqlite3.Connection, person: str, digest: TaskDigest, answer: Answer) -> None:
+def begin(
+    connection: sqlite3.Connection, person: str, digest: TaskDigest, answer: PreparedSubmission
+) -> None:
     """
     Keep what an answer can be checked by, in the transaction that saves it.
 
@@ -65,7 +67,7 @@ def begin(connection: sqlite3.Connection, person: str, digest: TaskDigest, answe
     proves nothing, and whether it is there is the very secret that sampling protects by.
     """
     leaves = b"" if answer.sampled else b"".join(sorted(answer.leaves))
-    inclusion = Inclusion.UNCHECKED if leaves else Inclusion.SAMPLED
+    inclusion = InclusionState.UNCHECKED if leaves else InclusionState.SAMPLED
     connection.execute(
         "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?)",
         (person, digest, leaves, answer.deadline, inclusion.value, b"", False),
@@ -88,9 +90,9 @@ def keep_receipt(
     )
 
 
-def conclude(connection: sqlite3.Connection, evidence: Evidence, inclusion: Inclusion) -> None:
+def conclude(connection: sqlite3.Connection, evidence: Evidence, inclusion: InclusionState) -> None:
     """Keep what came of a check, and the leaves only if one of them is missing."""
-    leaves = evidence.leaves if inclusion is Inclusion.MISSING else b""
+    leaves = evidence.leaves if inclusion is InclusionState.MISSING else b""
     connection.execute(
         "UPDATE evidence SET inclusion = ?, leaves = ? WHERE person = ? AND task_digest = ?",
         (inclusion.value, leaves, evidence.person, evidence.task_digest),
@@ -126,7 +128,7 @@ def _evidence(row: tuple[str, bytes, bytes, int, str, bytes, int]) -> Evidence:
         task_digest=TaskDigest(digest),
         leaves=leaves,
         deadline=deadline,
-        inclusion=Inclusion(inclusion),
+        inclusion=InclusionState(inclusion),
         receipt=receipt,
         receipt_verified=bool(verified),
     )

@@ -15,7 +15,7 @@ from common.runtime import logs
 from common.runtime.clock import Clock
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget
-from user_agent.evidence import Evidence, Inclusion
+from user_agent.evidence import Evidence, InclusionState
 from user_agent.shuffler_client import Shuffler
 
 MOST_ASKED: Final = 64
@@ -54,9 +54,9 @@ def counted(
     return proof.holds(leaf, identity, digest)
 
 
-def conclusion(counted: Sequence[bool]) -> Inclusion:
+def conclusion(counted: Sequence[bool]) -> InclusionState:
     """Conclude from what was proven of each report that was asked for: COUNTED or MISSING."""
-    return Inclusion.COUNTED if all(counted) else Inclusion.MISSING
+    return InclusionState.COUNTED if all(counted) else InclusionState.MISSING
 
 
 _PATIENCE_SECONDS: Final = PROOF_DAYS * DAY
@@ -65,7 +65,7 @@ _TICK: Final = 5.0
 """Seconds between looks at the clock."""
 
 
-class Watch:
+class InclusionMonitor:
     """Checks on every answer that arrived."""
 
     def __init__(
@@ -121,12 +121,12 @@ class Watch:
                 continue
             self._not_before[key] = now + self._pause * (0.5 + self._rng.random())
             found = await self._ask(evidence)
-            if found is not Inclusion.UNCHECKED:
+            if found is not InclusionState.UNCHECKED:
                 self._not_before.pop(key)
                 await self._budget.conclude(evidence, found)
                 _report(evidence, found)
 
-    async def _ask(self, evidence: Evidence) -> Inclusion:
+    async def _ask(self, evidence: Evidence) -> InclusionState:
         """Ask for the signed root, then for the bucket of each leaf; one is held at a time."""
         digest = evidence.task_digest
         try:
@@ -139,7 +139,7 @@ class Watch:
                 fields: dict[logs.Field, str | int] = {"task_digest": digest.hex()}
                 logs.event("proof does not hold", fields, level="WARNING")
             late = self._clock.now() > evidence.deadline + _PATIENCE_SECONDS
-            return Inclusion.UNPROVEN if late else Inclusion.UNCHECKED
+            return InclusionState.UNPROVEN if late else InclusionState.UNCHECKED
 
     async def _counted(self, leaf: bytes, commitment: BatchCommitment) -> bool:
         """Ask for the bucket of a leaf, and check it before the next one is asked for."""
@@ -154,8 +154,8 @@ class Watch:
         return commitment
 
 
-def _report(evidence: Evidence, found: Inclusion) -> None:
-    level: logs.Level = "INFO" if found is Inclusion.COUNTED else "ERROR"
+def _report(evidence: Evidence, found: InclusionState) -> None:
+    level: logs.Level = "INFO" if found is InclusionState.COUNTED else "ERROR"
     fields: dict[logs.Field, str | int] = {
         "task_digest": evidence.task_digest.hex(),
         "state": found.value,

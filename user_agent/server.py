@@ -18,7 +18,7 @@ from protos.shuffledp.v1 import user_agent_pb2_grpc
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets, TokenFile
-from user_agent.inclusion_monitor import Watch
+from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 from user_agent.servicer import UserAgentServicer
 from user_agent.settings import UserAgentSettings
@@ -86,7 +86,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         secrets=secrets,
         shuffler_identity=pinned,
     )
-    watch = Watch(
+    watch = InclusionMonitor(
         shuffler=shuffler,
         budget=budget,
         identity=identity,

@@ -7,7 +7,7 @@ from typing import Final, cast
 import numpy as np
 
 from analyzer.estimation.histogram import estimate
-from analyzer.estimation.shrinkage import to_zero
+from analyzer.estimation.shrinkage import shrink_to_zero
 from common.mechanisms.base import Counts, Mechanism, Mixture, Randomizer
 from common.mechanisms.key_value.privkv import PrivKv
 from common.mechanisms.numeric.number import NumberMechanism
@@ -17,7 +17,9 @@ from common.task.specs import KeyValueSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 
-def estimate_of(task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture) -> Estimate:
+def estimate_result(
+    task: Task, randomizer: Randomizer, cells: Counts, mixture: Mixture
+) -> Estimate:
     """
     Estimate what a task asks for. Pure.
 
@@ -57,7 +59,7 @@ def _means(task: Task, randomizer: Randomizer, cells: Counts) -> Means:
     return Means(
         means=middle + half * means,
         standard_errors=half * np.sqrt(variances),
-        shrunk=middle + half * np.clip(to_zero(filled), -1, 1),
+        shrunk=middle + half * np.clip(shrink_to_zero(filled), -1, 1),
         mse_theory=float(half**2 * variances.mean()),
         unbiased=moments.unbiased,
     )

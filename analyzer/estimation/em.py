@@ -11,7 +11,7 @@ _LEAST: Final = 0.1
 """Share of the second image that a leap leaves of each item, before all is scaled back."""
 
 
-def leap(start: Vector, first: Vector, second: Vector) -> Vector:
+def squarem_step(start: Vector, first: Vector, second: Vector) -> Vector:
     """
     Extrapolate from a distribution and its first and second image, by scheme S3 [VR08].
 
@@ -79,7 +79,7 @@ def maximise_likelihood(
             break
         reached = value
         second, stepped = likelihood.step(first)
-        landed, leapt = likelihood.step(leap(shares, first, second))
+        landed, leapt = likelihood.step(squarem_step(shares, first, second))
         shares = landed if leapt >= stepped else second
     return shares
 
@@ -155,7 +155,7 @@ def smoothed_likelihood(
         law = np.maximum(channel.forward(second), _TINY)
         if n_reports * float((to_come / law) @ to_come) < unnoticed:
             return second
-        landed = leap(shares, first, second)
+        landed = squarem_step(shares, first, second)
         image = step(landed)
         shares = image if _length(image - landed) <= _length(last) else second
     return shares

@@ -16,7 +16,7 @@ from common.protocols import Refinement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Evidence:
+class DebiasedShares:
     """What the analyzer has of a batch once it has debiased; each refinement takes its part."""
 
     shares: Vector
@@ -33,21 +33,21 @@ class Evidence:
     """The law of a report; None where reports do not fall into cells that can be listed."""
 
 
-Refine = Callable[[Evidence], Vector]
+Refine = Callable[[DebiasedShares], Vector]
 """Gives shares of shape (domain_size,), each at least 0, sum 1, whatever the evidence."""
 
 
-def _em(evidence: Evidence) -> Vector:
+def _em(evidence: DebiasedShares) -> Vector:
     channel = _channel("em", evidence)
     return maximise_likelihood(evidence.cells, channel, len(evidence.shares))
 
 
-def _ems(evidence: Evidence) -> Vector:
+def _ems(evidence: DebiasedShares) -> Vector:
     channel = _channel("ems", evidence)
     return smoothed_likelihood(evidence.cells, channel, len(evidence.shares))
 
 
-def _channel(name: Refinement, evidence: Evidence) -> Channel:
+def _channel(name: Refinement, evidence: DebiasedShares) -> Channel:
     if evidence.channel is None:
         raise TaskError(
             f"the refinement {name} needs reports that fall into cells which can be listed; those "
@@ -72,7 +72,7 @@ REFINEMENTS: Final[Mapping[Refinement, Refine]] = MappingProxyType(
 """One for each name that a protocol's row may have (common/protocols.py)."""
 
 
-def refine(evidence: Evidence, refinement: Refinement) -> Vector:
+def refine(evidence: DebiasedShares, refinement: Refinement) -> Vector:
     """
     Refine a batch's shares to a distribution.
 
@@ -111,11 +111,11 @@ def estimate(
     )
 
 
-def gather(mechanism: Mechanism, cells: Counts, mixture: Mixture) -> Evidence:
+def gather(mechanism: Mechanism, cells: Counts, mixture: Mixture) -> DebiasedShares:
     """Debias the counts and say how far they may be off; arguments as of `estimate`."""
     shares = mechanism.debias(cells, mixture)
     absent = mechanism.variance(np.zeros(mechanism.domain_size), mixture)
-    return Evidence(
+    return DebiasedShares(
         shares=shares,
         standard_errors=np.sqrt(mechanism.variance(np.clip(shares, 0, 1), mixture)),
         absent_errors=np.sqrt(absent),

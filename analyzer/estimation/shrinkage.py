@@ -17,7 +17,7 @@ _TO_THE_MEAN: Final = 3
 """And towards the mean of the attributes, which costs one more."""
 
 
-def to_zero(moments: Moments) -> Vector:
+def shrink_to_zero(moments: Moments) -> Vector:
     """
     Shrink means towards 0, the middle of the range: James and Stein's rule, its positive part.
 
@@ -34,12 +34,12 @@ def to_zero(moments: Moments) -> Vector:
     return moments.means * _factor(moments.means, moments.variances, _TO_A_POINT)
 
 
-def to_common_mean(moments: Moments) -> Vector:
+def shrink_to_common_mean(moments: Moments) -> Vector:
     """
     Shrink means towards their own mean [EM73]: the better, the more alike the attributes are.
 
-    The factor is that of `to_zero` for distances from the mean, with 1 - 3/d: from four attributes
-    on.
+    The factor is that of `shrink_to_zero` for distances from the mean, with 1 - 3/d: it needs at
+    least four attributes.
 
     Args:
         moments: Of d attributes; with fewer than four the answer is the means as they are.

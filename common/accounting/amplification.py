@@ -31,8 +31,8 @@ from typing import Final
 import numpy as np
 import scipy
 
-from common.accounting.anonymity_set import Crowd
-from common.accounting.blanket_size import Surroundings
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.blanket_size import BlanketSize
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
 from common.accounting.count_distributions import quantile
 from common.accounting.epsilon_search import (
@@ -60,7 +60,7 @@ _REMEMBERED: Final = 1024
 """Answers that are kept."""
 
 
-def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> float:
+def delta_upper(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float) -> float:
     """
     Bound δ from above at a given central ε, against the analyzer and the crowd's colluders.
 
@@ -91,7 +91,7 @@ def delta_upper(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) ->
     return DeltaCurve(reduction, crowd, (epsilon,), tolerance=1e-3)(epsilon)
 
 
-def epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def epsilon_upper(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Bound the central ε from above at a given δ, against the analyzer and the crowd's colluders.
 
@@ -111,7 +111,7 @@ def epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) ->
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _epsilon_upper(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def _epsilon_upper(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     epsilon = _gaussian_guess(reduction, crowd, delta)
     for tolerance in (_ROUGH, _PER_LOG_DELTA * -math.log(delta)):
         top = min(reduction.local_epsilon, MOST_EPSILON)
@@ -136,7 +136,7 @@ class DeltaCurve:
     def __init__(
         self,
         reduction: MatchCountReduction,
-        crowd: Crowd,
+        crowd: AnonymitySet,
         epsilons: Sequence[float],
         tolerance: float,
     ) -> None:
@@ -144,7 +144,7 @@ class DeltaCurve:
         self.reduction = reduction
         if not (reduction.collision == 0 or reduction.pairwise_independent):
             tolerance *= _WHERE_ROWS_ARE_MANY
-        self._surroundings = Surroundings(crowd, reduction.blanket)
+        self._surroundings = BlanketSize(crowd, reduction.blanket)
         self._bins, self._random = self._surroundings.first_bins(_FIRST_BINS)
         grid: Vector = COARSE_GRID
         for epsilon in epsilons:
@@ -177,7 +177,7 @@ class DeltaCurve:
         return min(1.0, self._missed + float(self._masses @ self._conditional(epsilon)))
 
 
-def _gaussian_guess(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def _gaussian_guess(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Guess ε by Gaussian differential privacy with μ² = 2(1-c)·l·(p-q)²/(nγ + D). Not a bound.
 

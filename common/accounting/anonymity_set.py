@@ -11,7 +11,7 @@ from common.accounting.count_distributions import (
     MAX_COUNT,
     Binomial,
     Conditioned,
-    CountLaw,
+    CountDistribution,
     NegativeBinomial,
     upper_quantile,
 )
@@ -21,7 +21,7 @@ from common.task.dummy_spec import DummySpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
+class AnonymitySet:
     """
     The users and dummies of one batch. The victim is one of `users`.
 
@@ -32,7 +32,7 @@ class Crowd:
     users: int
     dummies: int = 0
     """Honest dummies that are there for certain, the victim's own included."""
-    random_dummies: CountLaw | None = None
+    random_dummies: CountDistribution | None = None
     """Law of the number of further honest dummies, independent of every value."""
     known_dummies: int = 0
     """Dummies, of all these, that the adversary can tell apart and drop."""
@@ -69,7 +69,7 @@ _CROWDED_TAIL: Final = 1e-20
 """Probability that more users than are counted out had no room; it is charged to δ."""
 
 
-def uniform_dummies(spec: DummySpec, users: int) -> CountLaw:
+def uniform_dummies(spec: DummySpec, users: int) -> CountDistribution:
     """
     Give the law of the uniform dummies beyond the certain ones, of so many users together.
 
@@ -111,7 +111,7 @@ def each_item_release(spec: DummySpec, users: int) -> ItemNoiseRelease:
     return ItemNoiseRelease(noise=Binomial(users - out, chance), missing=_beyond(without_room, out))
 
 
-def _beyond(law: CountLaw, most: int) -> float:
+def _beyond(law: CountDistribution, most: int) -> float:
     """Give P(X > most), rounded up."""
     return float(law.tails(np.array([float(most)]))[1][0]) * (1 + RELATIVE_ERROR)
 

@@ -49,7 +49,7 @@ ALONE: Final = (
 ENCRYPTED: Final = "the encryption holds"
 
 
-def lasting(lifetime_epsilon: float) -> tuple[str, ...]:
+def longitudinal_assumptions(lifetime_epsilon: float) -> tuple[str, ...]:
     """Say what holds of answers that share permanent noise, however many there are."""
     changes = (
         "what you answer to this question stays the same in all its tasks: that an answer changed "
@@ -63,7 +63,7 @@ def lasting(lifetime_epsilon: float) -> tuple[str, ...]:
     )
 
 
-def and_add(dummies: DummySpec) -> str:
+def with_dummies(dummies: DummySpec) -> str:
     """Continue a sentence on users who do as the task says: which dummies they add."""
     if dummies.maximum == 0:
         return ""
@@ -90,7 +90,7 @@ def and_add(dummies: DummySpec) -> str:
     )
 
 
-def of_the_shuffler(spec: ShufflerSpec) -> tuple[str, ...]:
+def shuffler_assumptions(spec: ShufflerSpec) -> tuple[str, ...]:
     """Say what is relied on the shuffler for, besides permuting; nothing if it does no more."""
     said = []
     if spec.kept < 1:

@@ -5,12 +5,12 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.binomial import RELATIVE_ERROR
 from common.accounting.count_distributions import (
     MAX_COUNT,
     Binomial,
-    CountLaw,
+    CountDistribution,
     interval_masses,
     quantile,
     upper_quantile,
@@ -32,7 +32,7 @@ class Bins:
     edges: Vector
 
     @classmethod
-    def of(cls, law: CountLaw, number: int) -> "Bins":
+    def of(cls, law: CountDistribution, number: int) -> "Bins":
         """Spread bins over what the law can reach; every whole number if there are few."""
         return cls.between(quantile(law, _TAIL), upper_quantile(law, _UPPER_TAIL), number)
 
@@ -46,7 +46,7 @@ class Bins:
         growing = low + np.geomspace(1, high - low, number) - 1
         return cls(np.unique(np.floor(np.concatenate([even, growing]))))
 
-    def masses(self, law: CountLaw) -> tuple[Vector, float]:
+    def masses(self, law: CountDistribution) -> tuple[Vector, float]:
         """Give the probability of each bin, and of everything below the first; rounded up."""
         missed, _ = law.tails(self.edges[:1] - 1)
         _, last = law.tails(self.edges[-1:] - 1)
@@ -73,10 +73,10 @@ class Bins:
         return Bins(np.unique(np.floor(np.concatenate([*cut, self.edges[-1:]]))))
 
 
-class Surroundings:
+class BlanketSize:
     """The law of M around a victim in a crowd."""
 
-    def __init__(self, crowd: Crowd, blanket: float) -> None:
+    def __init__(self, crowd: AnonymitySet, blanket: float) -> None:
         """
         Put the law together.
 

@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 import scipy
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.binomial import RELATIVE_ERROR, at_most
 from common.accounting.blanket_size import Bins
 from common.accounting.count_distributions import Binomial
@@ -95,7 +95,7 @@ class CloneReduction:
             log_odds=local_epsilon,
         )
 
-    def delta(self, crowd: Crowd, epsilon: float) -> float:
+    def delta(self, crowd: AnonymitySet, epsilon: float) -> float:
         """
         Bound the reduction's δ from above.
 
@@ -109,12 +109,12 @@ class CloneReduction:
             raise AccountingError(f"epsilon is {epsilon}; it must be at least 0")
         return self.curve(crowd)(epsilon)
 
-    def curve(self, crowd: Crowd) -> Callable[[float], float]:
+    def curve(self, crowd: AnonymitySet) -> Callable[[float], float]:
         """Give δ as a function of ε, an upper bound; bins are laid out once."""
         bins = _bins(crowd.others, self.chance)
         return lambda epsilon: self._delta_at(epsilon, *bins)
 
-    def epsilon(self, crowd: Crowd, delta: float, local_epsilon: float) -> float:
+    def epsilon(self, crowd: AnonymitySet, delta: float, local_epsilon: float) -> float:
         """Bound the reduction's ε from above, up to the local ε; cost: some ten δ."""
         return least_epsilon(self.curve(crowd), delta=delta, local_epsilon=local_epsilon)
 
@@ -129,7 +129,7 @@ class CloneReduction:
         return min(1.0, missed + float(masses @ given) * (1 + RELATIVE_ERROR))
 
 
-def clones_2021(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def clones_2021(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of [FMT21], numeric form: any ε0-LDP randomizer, dummies not counted.
 
@@ -141,7 +141,7 @@ def clones_2021(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> f
     return CloneReduction.of_2021(local_epsilon).epsilon(crowd, delta, local_epsilon)
 
 
-def clones_2023(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def clones_2023(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of [FMT23], numeric form, dummies not counted. Not proven: see of_2023.
 
@@ -153,7 +153,7 @@ def clones_2023(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> f
     return CloneReduction.of_2023(local_epsilon).epsilon(crowd, delta, local_epsilon)
 
 
-def clones_with_a_coin(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def clones_with_a_coin(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of [FMT21] with the coin of [FMT23], proven here; dummies not counted.
 

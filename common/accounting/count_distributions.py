@@ -18,7 +18,7 @@ MAX_COUNT: Final = 10**9
 """Largest number of users, and of dummies, that the bounds have been checked for."""
 
 
-class CountLaw(Protocol):
+class CountDistribution(Protocol):
     """The law of a whole number X ≥ 0."""
 
     def tails(self, outcome: Vector) -> tuple[Vector, Vector]:
@@ -27,7 +27,7 @@ class CountLaw(Protocol):
     def probabilities(self, outcome: Vector) -> Vector:
         """Give P(X = outcome), elementwise; whole numbers."""
 
-    def thinned(self, share: float) -> "CountLaw | None":
+    def thinned(self, share: float) -> "CountDistribution | None":
         """Give the law if each unit is kept with probability share; None if it is no such law."""
 
 
@@ -128,7 +128,7 @@ class NegativeBinomial:
 class Groups:
     """`size` units for each unit of another law: users who add all their dummies or none."""
 
-    law: CountLaw
+    law: CountDistribution
     size: int
 
     def __post_init__(self) -> None:
@@ -144,7 +144,7 @@ class Groups:
         whole = outcome % self.size == 0
         return np.where(whole, self.law.probabilities(np.floor(outcome / self.size)), 0.0)
 
-    def thinned(self, share: float) -> CountLaw | None:
+    def thinned(self, share: float) -> CountDistribution | None:
         """Only groups of one stay a law of this file."""
         return self.law.thinned(share) if self.size == 1 else None
 
@@ -159,7 +159,7 @@ class Conditioned:
     probabilities are these bounds: they add up to more than 1.
     """
 
-    law: CountLaw
+    law: CountDistribution
     missing: float
     """Rounded up."""
 
@@ -184,17 +184,17 @@ class Conditioned:
         return
 
 
-def interval_masses(edges: Vector, law: CountLaw) -> Vector:
+def interval_masses(edges: Vector, law: CountDistribution) -> Vector:
     """Give P(edges[j] ≤ X < edges[j+1])."""
     return masses_between(*law.tails(edges - 1))
 
 
-def quantile(law: CountLaw, chance: float) -> float:
+def quantile(law: CountDistribution, chance: float) -> float:
     """Give the least outcome with P(X ≤ outcome) ≥ chance."""
     return _first(lambda outcome: float(law.tails(outcome)[0][0]) >= chance)
 
 
-def upper_quantile(law: CountLaw, chance: float) -> float:
+def upper_quantile(law: CountDistribution, chance: float) -> float:
     """Give the least outcome with P(X > outcome) ≤ chance."""
     return _first(lambda outcome: float(law.tails(outcome)[1][0]) <= chance)
 

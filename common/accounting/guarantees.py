@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Final, Self
 
-from common.accounting.anonymity_set import Crowd, each_item_release, uniform_dummies
+from common.accounting.anonymity_set import AnonymitySet, each_item_release, uniform_dummies
 from common.accounting.assumptions import (
     ALONE,
     CLONES,
@@ -25,18 +25,18 @@ from common.accounting.assumptions import (
     ITEM_NOISE_COMPOSED,
     LOCAL,
     NO_LOCAL_NOISE,
-    and_add,
-    lasting,
-    of_the_shuffler,
+    longitudinal_assumptions,
+    shuffler_assumptions,
+    with_dummies,
 )
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import MAX_COUNT, Binomial
 from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
-from common.accounting.published import PUBLISHED, Setting
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
+from common.accounting.published import PUBLISHED, BoundSetting
 from common.accounting.releases import (
+    AmplifiedRelease,
     CloneRelease,
-    CrowdRelease,
     LastingRelease,
     LocalRelease,
     Release,
@@ -54,7 +54,7 @@ _WORTH_SAYING: Final = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class PrivacyParameters:
     """What a guarantee follows from, beside who arrived: of a task, or of one that is planned."""
 
     reduction: Reduction | None
@@ -89,7 +89,7 @@ class Terms:
         """Added up, upward: what holds whoever else is dishonest."""
         return sum_upper([self.local_epsilon] * self.rounds)
 
-    def crowd(self, n_users: int, n_refused: int = 0) -> Crowd:
+    def crowd(self, n_users: int, n_refused: int = 0) -> AnonymitySet:
         """
         Give the crowd that the claim may count on: the assumed share of users and their dummies.
 
@@ -104,7 +104,7 @@ class Terms:
         honest = honest_share(n_users, self.assumed_honest_fraction)
         return self.crowd_of(n_users, honest, honest, n_refused)
 
-    def crowd_of(self, n_users: int, honest: int, adding: int, n_refused: int) -> Crowd:
+    def crowd_of(self, n_users: int, honest: int, adding: int, n_refused: int) -> AnonymitySet:
         """
         Give the crowd of so many honest users, of whom `adding` add their dummies.
 
@@ -113,7 +113,7 @@ class Terms:
         _check_users(n_users)
         if not self.dummies.uniform:
             left = max(0, max(1, adding) - n_refused)
-            return Crowd(
+            return AnonymitySet(
                 users=max(1, honest - n_refused),
                 random_dummies=Binomial(left, self.dummies.extra_chance),
             )
@@ -122,19 +122,19 @@ class Terms:
         left = max(1, adding - n_refused)
         dummies = max(0, min(left * per_user, adding * per_user - n_refused, MAX_COUNT))
         if self.dummies.law == "fixed":
-            return Crowd(users=users, dummies=dummies)
+            return AnonymitySet(users=users, dummies=dummies)
         # A user taken off takes its certain dummies along, as many as were refused or more; where
         # there are none, or no user is left to take off, drawn ones may have been refused.
         drawn = per_user == 0 or n_refused >= adding
         known = min(n_refused, MAX_COUNT) if drawn else 0
-        return Crowd(
+        return AnonymitySet(
             users=users,
             dummies=dummies,
             random_dummies=uniform_dummies(self.dummies, left),
             known_dummies=known,
         )
 
-    def release(self, crowd: Crowd) -> Release:
+    def release(self, crowd: AnonymitySet) -> Release:
         """
         Give one round in such a crowd.
 
@@ -150,7 +150,7 @@ class Terms:
                 raise AccountingError("no formula counts dummies of each item by both parties")
             if isinstance(self.reduction, PureReduction):
                 return CloneRelease(local_epsilon=self.reduction.local_epsilon, crowd=crowd)
-            return CrowdRelease(reduction=self.reduction, crowd=crowd)
+            return AmplifiedRelease(reduction=self.reduction, crowd=crowd)
         if isinstance(self.reduction, PureReduction) or self.reduction.collision != 0:
             raise AccountingError("dummies that name each item are for reports that name items")
         if named:
@@ -158,27 +158,31 @@ class Terms:
             users = adding.trials if isinstance(adding, Binomial) else 0
             return each_item_release(self.dummies, users)
         if math.isinf(self.reduction.local_epsilon):
-            return ItemNoiseRelease(noise=shuffler_law(self.shuffler), kept=self.shuffler.kept)
+            return ItemNoiseRelease(
+                noise=shuffler_noise_distribution(self.shuffler), kept=self.shuffler.kept
+            )
         return HybridRelease(reduction=self.reduction, crowd=crowd, shuffler=self.shuffler)
 
 
-def honest_crowd(task: Task, n_users: int, n_refused: int = 0) -> Crowd:
+def honest_anonymity_set(task: Task, n_users: int, n_refused: int = 0) -> AnonymitySet:
     """Give the crowd that a task's claim may count on; see Terms.crowd."""
-    return Terms.of(task).crowd(n_users, n_refused)
+    return PrivacyParameters.of(task).crowd(n_users, n_refused)
 
 
 def claimed_release(task: Task, n_users: int, n_refused: int = 0) -> Release:
     """Give what a task's claim is about, and what its release is charged: see honest_crowd."""
-    terms = Terms.of(task)
+    terms = PrivacyParameters.of(task)
     return terms.release(terms.crowd(n_users, n_refused))
 
 
 def guarantees(task: Task, n_users: int, n_refused: int) -> tuple[Guarantee, ...]:
     """Give every guarantee of a batch that arrived; `claimed` tells which a task is charged."""
-    return guarantees_under(Terms.of(task), n_users, n_refused)
+    return guarantees_under(PrivacyParameters.of(task), n_users, n_refused)
 
 
-def guarantees_under(terms: Terms, n_users: int, n_refused: int = 0) -> tuple[Guarantee, ...]:
+def guarantees_under(
+    terms: PrivacyParameters, n_users: int, n_refused: int = 0
+) -> tuple[Guarantee, ...]:
     """
     Give every guarantee that holds under some terms, one a coalition and theorem.
 
@@ -202,7 +206,7 @@ def guarantees_under(terms: Terms, n_users: int, n_refused: int = 0) -> tuple[Gu
     return tuple(rows)
 
 
-def claimed_guarantee(terms: Terms, n_users: int, n_refused: int = 0) -> Guarantee:
+def claimed_guarantee(terms: PrivacyParameters, n_users: int, n_refused: int = 0) -> Guarantee:
     """
     Give what a task claims, and what its release is charged: that of the users assumed honest.
 
@@ -215,7 +219,9 @@ def claimed_guarantee(terms: Terms, n_users: int, n_refused: int = 0) -> Guarant
     return analyzer_guarantee(terms, n_users, honest, n_refused)
 
 
-def analyzer_guarantee(terms: Terms, n_users: int, honest: int, n_refused: int = 0) -> Guarantee:
+def analyzer_guarantee(
+    terms: PrivacyParameters, n_users: int, honest: int, n_refused: int = 0
+) -> Guarantee:
     """
     Give what holds against the analyzer, if so many users are honest and the others collude.
 
@@ -232,12 +238,12 @@ def analyzer_guarantee(terms: Terms, n_users: int, honest: int, n_refused: int =
         terms,
         crowd,
         f"{crowd.users} of the {n_users} users, you among them, randomize as the task says"
-        f"{and_add(terms.dummies)}",
+        f"{with_dummies(terms.dummies)}",
         others,
     )
 
 
-def central_epsilon(terms: Terms, crowd: Crowd) -> float:
+def central_epsilon(terms: PrivacyParameters, crowd: AnonymitySet) -> float:
     """
     Bound the central ε of all rounds together, in a crowd that is there in each; at δ.
 
@@ -249,7 +255,7 @@ def central_epsilon(terms: Terms, crowd: Crowd) -> float:
 
 def _theorem(release: Release, rounds: int) -> str:
     """Say from what the central ε of so many rounds like this follows."""
-    if isinstance(release, CrowdRelease):
+    if isinstance(release, AmplifiedRelease):
         return FORMULA_1 if rounds == 1 else COMPOSED
     if isinstance(release, CloneRelease):
         return CLONES if rounds == 1 else CLONES_COMPOSED
@@ -258,13 +264,15 @@ def _theorem(release: Release, rounds: int) -> str:
     return ITEM_NOISE if isinstance(release, ItemNoiseRelease) else HYBRID
 
 
-def _over_rounds(terms: Terms) -> tuple[str, ...]:
+def _over_rounds(terms: PrivacyParameters) -> tuple[str, ...]:
     if terms.rounds == 1:
         return ()
     return (f"the same users answer {terms.rounds} such tasks, and so many in each",)
 
 
-def skippers_guarantee(terms: Terms, n_users: int, adding: int, n_refused: int = 0) -> Guarantee:
+def skippers_guarantee(
+    terms: PrivacyParameters, n_users: int, adding: int, n_refused: int = 0
+) -> Guarantee:
     """
     Give what holds against the analyzer, if all users are honest but only some add dummies.
 
@@ -276,11 +284,13 @@ def skippers_guarantee(terms: Terms, n_users: int, adding: int, n_refused: int =
         terms,
         crowd,
         f"{crowd.users} of the {n_users} users, you among them, randomize as the task says",
-        f"{adding} of them{and_add(terms.dummies).removeprefix(' and')}; the others add none",
+        f"{adding} of them{with_dummies(terms.dummies).removeprefix(' and')}; the others add none",
     )
 
 
-def _amplified(coalition: Coalition, terms: Terms, crowd: Crowd, *assumptions: str) -> Guarantee:
+def _amplified(
+    coalition: Coalition, terms: PrivacyParameters, crowd: AnonymitySet, *assumptions: str
+) -> Guarantee:
     return Guarantee(
         coalition=coalition,
         epsilon=central_epsilon(terms, crowd),
@@ -290,14 +300,14 @@ def _amplified(coalition: Coalition, terms: Terms, crowd: Crowd, *assumptions: s
         assumptions=(
             HONEST_SHUFFLER,
             *assumptions,
-            *of_the_shuffler(terms.shuffler),
+            *shuffler_assumptions(terms.shuffler),
             *_over_rounds(terms),
             ENCRYPTED,
         ),
     )
 
 
-def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
+def _against_shuffler_and_analyzer(terms: PrivacyParameters) -> list[Guarantee]:
     """
     Say what is left when both pool what they saw: your own reports, and nothing of anybody else.
 
@@ -308,7 +318,7 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     own = terms.dummies.per_user
     if not own or not terms.dummies.uniform or not terms.shuffler.idle:
         return [local]
-    crowd = Crowd(users=1, dummies=own)
+    crowd = AnonymitySet(users=1, dummies=own)
     epsilon = central_epsilon(terms, crowd)
     if epsilon > _WORTH_SAYING * local.epsilon:
         return [local]
@@ -326,7 +336,7 @@ def _against_shuffler_and_analyzer(terms: Terms) -> list[Guarantee]:
     return [local, dummies]
 
 
-def local_guarantee(coalition: Coalition, terms: Terms) -> Guarantee:
+def local_guarantee(coalition: Coalition, terms: PrivacyParameters) -> Guarantee:
     """Give what holds whoever else is dishonest: the pure local ε."""
     uncounted = []
     if terms.dummies.maximum:
@@ -334,7 +344,7 @@ def local_guarantee(coalition: Coalition, terms: Terms) -> Guarantee:
     if not terms.shuffler.idle:
         uncounted.append("what the shuffler adds and drops is known to it, and not counted")
     lifetime = terms.lifetime_epsilon
-    lasts = () if lifetime is None else lasting(lifetime)
+    lasts = () if lifetime is None else longitudinal_assumptions(lifetime)
     return Guarantee(
         coalition=coalition,
         epsilon=terms.local_epsilon_of_all_rounds,
@@ -345,7 +355,7 @@ def local_guarantee(coalition: Coalition, terms: Terms) -> Guarantee:
     )
 
 
-def _outside(terms: Terms) -> list[Guarantee]:
+def _outside(terms: PrivacyParameters) -> list[Guarantee]:
     """Say what encryption alone is relied on for: whoever holds no key that opens a report."""
     seen = (
         "the encryption holds; what breaking it may gain is not counted in delta",
@@ -382,9 +392,9 @@ def published_claim(task: Task, n_users: int, n_refused: int) -> str:
     if stated is None or not isinstance(reduction, MatchCountReduction):
         return f"no paper states a bound for {task.protocol} against the analyzer alone"
     name, bound = PUBLISHED[stated]
-    setting = Setting(
+    setting = BoundSetting(
         reduction=reduction,
-        crowd=honest_crowd(task, n_users, n_refused),
+        crowd=honest_anonymity_set(task, n_users, n_refused),
         delta=task.delta,
         dummies=task.dummies,
         shuffler=task.shuffler,

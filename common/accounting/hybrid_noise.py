@@ -43,7 +43,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.blanket_size import Bins
 from common.accounting.count_distributions import (
     ROUNDING,
@@ -53,7 +53,7 @@ from common.accounting.count_distributions import (
     upper_quantile,
 )
 from common.accounting.epsilon_search import MOST_EPSILON, least_epsilon
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -86,7 +86,7 @@ class HybridRelease:
 
     reduction: MatchCountReduction
     """Of one histogram: reports that name an item."""
-    crowd: Crowd
+    crowd: AnonymitySet
     """Honest users; without dummies."""
     shuffler: ShufflerSpec
     """Keeps every report."""
@@ -146,7 +146,7 @@ class HybridRelease:
 
     def _curves(self) -> list[Callable[[float], float]]:
         """Give the bounds that count the shuffler's noise."""
-        noise = ItemNoiseRelease(noise=shuffler_law(self.shuffler))
+        noise = ItemNoiseRelease(noise=shuffler_noise_distribution(self.shuffler))
         signal, local_epsilon = self.reduction.signal, self.local_epsilon
 
         def exact_reports(epsilon: float) -> float:

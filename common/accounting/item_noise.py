@@ -70,7 +70,7 @@ ItemLaw = Binomial | Geometric
 """The law of the noise on one item's count."""
 
 
-def shuffler_law(spec: ShufflerSpec) -> ItemLaw:
+def shuffler_noise_distribution(spec: ShufflerSpec) -> ItemLaw:
     """
     Give the law of what the shuffler adds to each item.
 

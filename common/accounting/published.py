@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
 from common.accounting.published_noise import at_most_one, aue, check_range_of_delta, sageo, sbin
 from common.errors import BoundRangeError
@@ -27,18 +27,18 @@ from common.task.shuffler_spec import PERMUTES, ShufflerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class BoundSetting:
     """Everything that a paper's bound may speak of."""
 
     reduction: MatchCountReduction
-    crowd: Crowd
+    crowd: AnonymitySet
     delta: float
     dummies: DummySpec = NO_DUMMIES
     """The law of the users' dummies; how many are honest, the crowd says."""
     shuffler: ShufflerSpec = PERMUTES
 
 
-def balle_closed_form(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def balle_closed_form(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of shuffled randomized response (SH) or local hashing (SOLH, MURS).
 
@@ -60,7 +60,7 @@ def balle_closed_form(reduction: MatchCountReduction, crowd: Crowd, delta: float
     return _claim(14 * reduction.answers * math.log(2 / delta), blanket, reduction, rule)
 
 
-def pure_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def pure_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of pureDUMP: values in the clear among dummies [LLF+20].
 
@@ -84,7 +84,7 @@ def pure_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> flo
     return _claim(14 * reduction.answers * math.log(2 / delta), dummies, reduction, rule)
 
 
-def mix_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def mix_dump(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of mixDUMP: randomized response among dummies [LLF+20].
 
@@ -103,7 +103,7 @@ def mix_dump(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> floa
     return _among_dummies(reduction, crowd, delta, rule)
 
 
-def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def od_hp_theorem_1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε that OD-HP's Theorem 1 claims against the analyzer [CC24].
 
@@ -119,7 +119,7 @@ def od_hp_theorem_1(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
     return _among_dummies(reduction, crowd, delta, rule)
 
 
-def ddps(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def ddps(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of DDPS: a bit, or with probability λ/n a fair coin [CSUZZ19].
 
@@ -146,7 +146,7 @@ def ddps(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
     return at_most_one((n - coins) * math.sqrt(432 * log) / n**1.5, rule)
 
 
-def fe1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def fe1(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of FE1: hashed values without noise among uniform dummies [LWY22].
 
@@ -177,7 +177,9 @@ def fe1(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
     return at_most_one(math.sqrt(32 * math.log(2 / delta) * reduction.answers / expected), rule)
 
 
-def _among_dummies(reduction: MatchCountReduction, crowd: Crowd, delta: float, rule: str) -> float:
+def _among_dummies(
+    reduction: MatchCountReduction, crowd: AnonymitySet, delta: float, rule: str
+) -> float:
     """Count the dummies and, but for δ/2, at least so many of the others' reports as blanket."""
     counted, delta = _flexible(crowd, delta)
     expected = reduction.blanket * crowd.others
@@ -203,7 +205,7 @@ def _claim(numerator: float, blanket: float, reduction: MatchCountReduction, rul
 
 def _check(
     reduction: MatchCountReduction,
-    crowd: Crowd,
+    crowd: AnonymitySet,
     delta: float,
     rule: str,
     *,
@@ -229,7 +231,7 @@ def _needs_answers(reduction: MatchCountReduction, rule: str) -> None:
         )
 
 
-def _flexible(crowd: Crowd, delta: float) -> tuple[float, float]:
+def _flexible(crowd: AnonymitySet, delta: float) -> tuple[float, float]:
     """
     Give how many dummies a bound may count on, and the δ that is left for it.
 
@@ -244,7 +246,7 @@ def _flexible(crowd: Crowd, delta: float) -> tuple[float, float]:
     return _fixed_dummies(crowd) + tail, delta / 2
 
 
-def _fixed_dummies(crowd: Crowd) -> int:
+def _fixed_dummies(crowd: AnonymitySet) -> int:
     return crowd.dummies - crowd.known_dummies
 
 
@@ -260,14 +262,14 @@ def _needs_one_histogram(reduction: MatchCountReduction, rule: str) -> None:
         )
 
 
-Bound = Callable[[MatchCountReduction, Crowd, float], float]
-SettingBound = Callable[[Setting], float]
+Bound = Callable[[MatchCountReduction, AnonymitySet, float], float]
+SettingBound = Callable[[BoundSetting], float]
 
 
 def _uniform(bound: Bound) -> SettingBound:
     """Ask a bound that knows only uniform dummies and a shuffler that only permutes."""
 
-    def asked(setting: Setting) -> float:
+    def asked(setting: BoundSetting) -> float:
         if not (setting.dummies.uniform and setting.shuffler.idle):
             raise BoundRangeError(
                 "it knows neither dummies of each item nor a shuffler that does more than permute"
@@ -277,7 +279,7 @@ def _uniform(bound: Bound) -> SettingBound:
     return asked
 
 
-def _each_item(setting: Setting) -> float:
+def _each_item(setting: BoundSetting) -> float:
     if setting.dummies.uniform:
         raise BoundRangeError("AUE's bound is for dummies of each item; here they are uniform")
     return aue(setting.crowd, setting.delta)

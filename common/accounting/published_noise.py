@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
 from common.errors import AccountingError, BoundRangeError
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
@@ -22,7 +22,7 @@ _ROUNDED: Final = 2.0
 """Units of 1 / RATIO_SUM by which a weight may be short of a ratio."""
 
 
-def aue(crowd: Crowd, delta: float) -> float:
+def aue(crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of AUE: each honest user adds a dummy of each item with chance g [BC20].
 

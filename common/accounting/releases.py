@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from common.accounting.amplification import DeltaCurve, delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -42,11 +42,11 @@ class Release(Hashable, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CrowdRelease:
+class AmplifiedRelease:
     """A match-count mechanism, and the crowd in which its users hid."""
 
     reduction: MatchCountReduction
-    crowd: Crowd
+    crowd: AnonymitySet
 
     @property
     def local_epsilon(self) -> float:
@@ -72,7 +72,7 @@ class CloneRelease:
 
     local_epsilon: float
     """Finite."""
-    crowd: Crowd
+    crowd: AnonymitySet
 
     @property
     def _clones(self) -> CloneReduction:

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from scipy import fft
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
 
@@ -17,7 +17,7 @@ _CLOSE: Final = 1e-3
 
 
 def epsilon_of_rounds(
-    reduction: MatchCountReduction, crowd: Crowd, rounds: int, delta: float
+    reduction: MatchCountReduction, crowd: AnonymitySet, rounds: int, delta: float
 ) -> float:
     """
     Return an ε that one statistic of several rounds proves: no (ε', δ) holds with a smaller ε'.

@@ -208,7 +208,7 @@ def is_null(reports: Reports) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class MechanismRequest:
     """A mechanism by name, and what its integers follow from."""
 
     name: MechanismName

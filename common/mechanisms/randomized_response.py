@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Channel, Counts, Reports, Vector, Wanted, check_values
+from common.mechanisms.base import Channel, Counts, MechanismRequest, Reports, Vector, check_values
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.support import SupportCounting
 from common.mechanisms.weights import OddsOfWeights, ResponseWeights
@@ -36,7 +36,7 @@ class Grr(OddsOfWeights, SupportCounting):
     weights: ResponseWeights
 
     @classmethod
-    def specify(cls, wanted: Wanted) -> MechanismSpec:
+    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """
         Give as many answers as items.
 

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from common.errors import TaskError
-from common.mechanisms.base import Mechanism, Randomizer, Wanted
+from common.mechanisms.base import Mechanism, MechanismRequest, Randomizer
 from common.mechanisms.hashing.local_hashing import LocalHashing
 from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.key_value.privkv import PrivKv
@@ -26,11 +26,11 @@ from common.task.specs import MechanismSpec, NumberSpec, RapporSpec, spec_as
 from common.task.task import Task
 
 
-class Catalogued(Protocol):
+class MechanismFactory(Protocol):
     """A mechanism's way into a task, and out of it again."""
 
     @classmethod
-    def specify(cls, wanted: Wanted) -> MechanismSpec:
+    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """Work out the integers. Run by the analyzer."""
 
     @classmethod
@@ -38,7 +38,7 @@ class Catalogued(Protocol):
         """Build the mechanism from its integers. Run by the user agent and by the analyzer."""
 
 
-_CATALOGUE: Final[Mapping[MechanismName, type[Catalogued]]] = MappingProxyType(
+_CATALOGUE: Final[Mapping[MechanismName, type[MechanismFactory]]] = MappingProxyType(
     {
         "grr": Grr,
         "warner": Warner,
@@ -79,7 +79,7 @@ def specify(
     Raises:
         TaskError: local_epsilon is out of range, or the mechanism does not fit the domain.
     """
-    wanted = Wanted(
+    wanted = MechanismRequest(
         name=name, domain_size=domain_size, buckets=buckets, local_epsilon=local_epsilon
     )
     return _CATALOGUE[name].specify(wanted)

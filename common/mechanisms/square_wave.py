@@ -25,10 +25,10 @@ from common.mechanisms.band_response import BandResponse
 from common.mechanisms.base import (
     Channel,
     Counts,
+    MechanismRequest,
     Mixture,
     Reports,
     Vector,
-    Wanted,
     check_answers,
     check_values,
 )
@@ -175,7 +175,7 @@ class SquareWave(OddsOfWeights):
         _ = self._response
 
     @classmethod
-    def specify(cls, wanted: Wanted) -> MechanismSpec:
+    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """
         Give the places on the line.
 

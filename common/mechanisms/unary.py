@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, Wanted, check_answers, check_values
+from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
 from common.mechanisms.support import SupportCounting
@@ -59,7 +59,7 @@ class UnaryEncoding(SupportCounting):
         """Give the weights that keep a promise."""
 
     @classmethod
-    def specify(cls, wanted: Wanted) -> MechanismSpec:
+    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """
         Give two answers for every bit.
 

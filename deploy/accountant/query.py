@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import FORMULA_1
 from common.accounting.count_distributions import (
     Binomial,
-    CountLaw,
+    CountDistribution,
     Groups,
     NegativeBinomial,
     Poisson,
@@ -100,7 +100,7 @@ def parse_law(text: str) -> dict[str, Any]:
     raise AccountingError(_LAWS_IN_WORDS)
 
 
-def _law(key: str, numbers: Sequence[float]) -> CountLaw:
+def _law(key: str, numbers: Sequence[float]) -> CountDistribution:
     """Make the distribution of a random number of dummies; groups come SIZE at a time."""
     match key, [*numbers]:
         case "M_binom", [trials, chance] if float(trials).is_integer():
@@ -227,7 +227,7 @@ class QuestionFields:
                 return rappor_pair(f, p, q, hashes=int(hashes))
         raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
 
-    def _crowd(self) -> Crowd:
+    def _crowd(self) -> AnonymitySet:
         for name, value in (("skippers", self.skippers), ("shuffler dummies", self.M_shuffler)):
             if value < 0:
                 raise AccountingError(f"{name} is {value}; it must be at least 0")
@@ -249,7 +249,7 @@ class QuestionFields:
                     "another one is given"
                 )
             random_dummies = Binomial(adding, each.extra_chance)
-        return Crowd(
+        return AnonymitySet(
             users=self.n,
             dummies=self.M + self.M_shuffler + adding * each.per_user,
             random_dummies=random_dummies,
@@ -257,7 +257,7 @@ class QuestionFields:
             colluders=self.colluders,
         )
 
-    def _random_dummies(self) -> CountLaw | None:
+    def _random_dummies(self) -> CountDistribution | None:
         given = {key: numbers for key in LAWS if (numbers := getattr(self, key)) is not None}
         if len(given) > 1:
             raise AccountingError(f"{' and '.join(given)} are two laws of random dummies; give one")
@@ -274,7 +274,7 @@ class Question:
     """What is asked: ε at a δ, or δ at an ε."""
 
     subject: Subject
-    crowd: Crowd
+    crowd: AnonymitySet
     delta: float | None = None
     central_epsilon: float | None = None
 

@@ -142,7 +142,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Findings:
     """The result of one scenario."""
 
     findings: tuple[Finding, ...]

@@ -6,7 +6,7 @@ from typing import Final, Literal
 from common.messages.guarantee import Guarantee
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.finding import Curve, Finding, Outcome
+from deploy.audit.finding import Curve, Finding, Findings
 from deploy.audit.scenario import Scenario
 from deploy.audit.statistics import FAMILY_LEVEL, MOST_TESTS
 
@@ -31,7 +31,7 @@ class AuditReport:
     version: str
     """Version of the program."""
     seconds: float
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Findings, ...]
     """One for each scenario, in reading order."""
     guarantees: tuple[Guarantee, ...]
     """The task's guarantees at n_users."""

@@ -14,7 +14,7 @@ from common.task.specs import RapporSpec, spec_as
 from common.task.task import Task
 from deploy.audit.laws.kind_values import worst_values
 from deploy.audit.subject import AuditSubject
-from user_agent.encoding import layout_of
+from user_agent.encoding import encoder_for
 
 Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
 """Draws the reports of so many users who all hold one value."""
@@ -47,7 +47,7 @@ def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator)
         secrets = [rng.bytes(_SECRET_BYTES) for _ in range(count)]
         responses = cast("Rappor", randomizer).permanent([str(value)] * count, secrets)
         return randomizer.randomize(responses, rng)
-    laid_out = layout_of(task, None)(value, rng)
+    laid_out = encoder_for(task, None)(value, rng)
     # Reports on one item are longer than their layout: a bit for each item of the task.
     together = max(1, _AT_ONCE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
     parts = [min(together, count - start) for start in range(0, count, together)]

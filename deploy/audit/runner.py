@@ -20,7 +20,7 @@ from common.crypto.hpke_pool import end_with_parent
 from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from common.version import VERSION
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.report import Alarm, AuditReport
 from deploy.audit.scenario import Scenario
 from deploy.audit.scenarios import SCENARIOS
@@ -31,7 +31,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ScenarioJob:
     """One scenario to run."""
 
     scenario: Scenario
@@ -83,7 +83,7 @@ def audit(
     """
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
-    jobs = [Job(scenario=scenario, subject=subject, seed=seed) for scenario in fitting]
+    jobs = [ScenarioJob(scenario=scenario, subject=subject, seed=seed) for scenario in fitting]
     outcomes = run_all(jobs, processes, progress)
     return AuditReport(
         task=subject.task,
@@ -116,7 +116,7 @@ def self_test(
     """Run each scenario as it is, which must pass, and with its weakness, which must fail."""
     fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
     jobs = [
-        Job(scenario=scenario, subject=subject, seed=seed, broken=broken)
+        ScenarioJob(scenario=scenario, subject=subject, seed=seed, broken=broken)
         for broken in (False, True)
         for scenario in fitting
     ]
@@ -134,20 +134,20 @@ def self_test(
     )
 
 
-def run(job: Job) -> Outcome:
+def run(job: ScenarioJob) -> Findings:
     """Run one scenario in this process; code that raises is a finding too."""
     scenario, started = job.scenario, time.perf_counter()
     rng = np.random.default_rng([job.seed, zlib.crc32(scenario.name.encode())])
     try:
         outcome = (scenario.run_broken if job.broken else scenario.run)(job.subject, rng)
     except Exception as error:  # noqa: BLE001  # reported, whatever it is
-        outcome = Outcome(findings=(_not_run(scenario, error),))
+        outcome = Findings(findings=(_not_run(scenario, error),))
     return dataclasses.replace(outcome, seconds=time.perf_counter() - started)
 
 
-def _run_named(name: str, subject: AuditSubject, seed: int, broken: bool) -> Outcome:  # noqa: FBT001
+def _run_named(name: str, subject: AuditSubject, seed: int, broken: bool) -> Findings:  # noqa: FBT001
     [scenario] = scenarios_named([name])
-    return run(Job(scenario=scenario, subject=subject, seed=seed, broken=broken))
+    return run(ScenarioJob(scenario=scenario, subject=subject, seed=seed, broken=broken))
 
 
 def _not_run(scenario: Scenario, error: Exception) -> Finding:
@@ -168,7 +168,7 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
 
 
-def run_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Outcome]:
+def run_all(jobs: Sequence[ScenarioJob], processes: int, progress: Progress) -> list[Findings]:
     """Run jobs, the longest first, and return their outcomes in the order of `jobs`."""
     order = sorted(range(len(jobs)), key=lambda place: -jobs[place].scenario.seconds)
     processes = processes or os.cpu_count() or 1
@@ -182,18 +182,18 @@ def run_all(jobs: Sequence[Job], processes: int, progress: Progress) -> list[Out
 
 
 def _in_turn(
-    jobs: Sequence[Job], order: Sequence[int], progress: Progress
-) -> Iterator[tuple[int, Outcome]]:
+    jobs: Sequence[ScenarioJob], order: Sequence[int], progress: Progress
+) -> Iterator[tuple[int, Findings]]:
     for done, place in enumerate(order):
         progress(jobs[place].scenario.title, done, len(jobs))
         yield place, run(jobs[place])
 
 
 def _at_once(
-    jobs: Sequence[Job], order: Sequence[int], processes: int, progress: Progress
-) -> Iterator[tuple[int, Outcome]]:
+    jobs: Sequence[ScenarioJob], order: Sequence[int], processes: int, progress: Progress
+) -> Iterator[tuple[int, Findings]]:
     """Keep so many spawned processes busy. Scenarios go by name: not all of them pickle."""
-    left, going = list(order), dict[Future[Outcome], int]()
+    left, going = list(order), dict[Future[Findings], int]()
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
         while left or going:

@@ -7,7 +7,7 @@ from typing import Final, get_args
 import numpy as np
 
 from common.protocols import Kind
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.subject import AuditSubject
 
 ITEMS: Final[tuple[Kind, ...]] = ("categorical",)
@@ -22,12 +22,12 @@ class Scenario:
     """Lower-case letters, hyphens and `+`; `--scenario` takes it, and its rows carry it."""
     title: str
     """The title in a list of scenarios."""
-    run: Callable[[AuditSubject, np.random.Generator], Outcome]
+    run: Callable[[AuditSubject, np.random.Generator], Findings]
     """A module-level function. It draws from the generator only (services and key generation use
     the system's randomness), so that one seed gives the same figures again."""
     weakness: str
     """What `--self-test` breaks, in one sentence."""
-    run_broken: Callable[[AuditSubject, np.random.Generator], Outcome]
+    run_broken: Callable[[AuditSubject, np.random.Generator], Findings]
     """The same scenario with that weakness: a finding must fail. No findings where the task has
     nothing to break."""
     seconds: float = 1.0

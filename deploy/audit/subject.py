@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from common.accounting.guarantees import Terms
+from common.accounting.guarantees import PrivacyParameters
 from common.mechanisms.base import Mechanism
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
@@ -75,9 +75,9 @@ class AuditSubject:
         return mechanism_of(self.task)
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> PrivacyParameters:
         """The terms of its guarantees."""
-        return Terms.of(self.task)
+        return PrivacyParameters.of(self.task)
 
     @property
     def reduction(self) -> MatchCountReduction | None:

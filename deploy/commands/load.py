@@ -20,7 +20,7 @@ from deploy.commands.options import (
 from deploy.datasets.catalogue import IPUMS_1940_CITY
 from deploy.load import report
 from deploy.load.behaviour import MISBEHAVING, shares_from
-from deploy.load.job import Job, execute
+from deploy.load.job import LoadJob, execute
 from deploy.load.plan import Crowd, LoadPlan, Mode, TargetKind, check_options, ramp_from
 from deploy.load.run import Finished
 from deploy.load.target import RunningServices
@@ -166,7 +166,7 @@ def load(
         shares=shares_from(misbehaving),
         dataset=dataset,
     )
-    job = Job(
+    job = LoadJob(
         kind=kind,
         plan=LoadPlan(
             mode=cast("Mode", mode),

@@ -119,7 +119,7 @@ def plan(
         delta=delta,
         local_cap=cap if local_cap is None else plan_view.parse_cap(local_cap),
         honest_fraction=honest_fraction,
-        draft_fields=plan_view.parse_range(kind, low, high) | {"population": population},
+        draft_fields=plan_view.range_fields(kind, low, high) | {"population": population},
         **{name: value for name, value in of_items.items() if value is not None},
     )
     with console.status("Checking designs with the exact accountant"):

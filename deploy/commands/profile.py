@@ -11,6 +11,8 @@ DEFAULT_PROFILE: Final = Path("shuffledp.toml")
 """Read from the working directory where neither --profile nor SHUFFLEDP_PROFILE names another."""
 ENVIRONMENT_PREFIX: Final = "SHUFFLEDP_PROFILE_"
 
+_MAX_BYTES: Final = 16 * 1024
+
 ADDRESSES: Final = ("analyzer", "shuffler", "agent")
 FILES: Final = (
     "analyzer_token_file",
@@ -52,7 +54,13 @@ def read_profile(file: Path | None) -> dict[str, str]:
     fields: dict[str, Any] = {}
     if file is not None or wanted.exists():
         try:
-            fields = tomllib.loads(wanted.read_text(encoding="utf-8"))
+            with wanted.open("rb") as stream:
+                text = stream.read(_MAX_BYTES + 1)
+            if len(text) > _MAX_BYTES:
+                raise SettingsError(
+                    f"{wanted} is too long; a profile has at most {_MAX_BYTES} bytes"
+                )
+            fields = tomllib.loads(text.decode("utf-8"))
         except OSError as error:
             raise SettingsError(f"{wanted} cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -14,10 +14,10 @@ from common.errors import SettingsError
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.simulate import plot as pictures
+from deploy.simulate.experiments.experiment_report import Report, show
 from deploy.simulate.experiments.key_value import key_value
 from deploy.simulate.experiments.projection import projection
 from deploy.simulate.experiments.rappor import exponential, states
-from deploy.simulate.experiments.report import Report, show
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import dumps
 from deploy.terminal.output_file import check_folder

@@ -24,7 +24,7 @@ from deploy.load.users import SealedUsers, seal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LoadJob:
     """The checked options of a command."""
 
     kind: TargetKind
@@ -41,7 +41,7 @@ class Job:
     close: bool = False
 
 
-async def execute(job: Job, bars: Bars) -> Finished | None:
+async def execute(job: LoadJob, bars: Bars) -> Finished | None:
     """
     Run a job.
 
@@ -71,13 +71,13 @@ async def execute(job: Job, bars: Bars) -> Finished | None:
         return await run(job.plan, target, users, bars, close=job.close or _ends_early(job))
 
 
-def _ends_early(job: Job) -> bool:
+def _ends_early(job: LoadJob) -> bool:
     """Return whether the batch must be closed here: a ramp may leave users unsent."""
     return job.kind == "local" and job.plan.ramp is not None
 
 
 async def _target(
-    job: Job, replayed: SealedUsers | None, folder: Path, stack: AsyncExitStack
+    job: LoadJob, replayed: SealedUsers | None, folder: Path, stack: AsyncExitStack
 ) -> Target:
     """Start or connect the target; the stack ends it."""
     draft = partial(load_draft, job.draft, job.crowd, job.plan.seed, ends_early=_ends_early(job))

@@ -35,7 +35,7 @@ from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from user_agent.contribution import draw_dummies, draw_dummy_counts
-from user_agent.encoding import layout_of
+from user_agent.encoding import encoder_for
 
 GROUP: Final = 500
 """People prepared together by one worker process."""
@@ -55,7 +55,7 @@ class GroupContributor:
         """
         self._task = task
         self._mechanism = randomizer_of(task)
-        self._lay_out = layout_of(task, None)
+        self._lay_out = encoder_for(task, None)
         analyzer_key = HpkePublicKey(task.suite, task.analyzer_key)
         shuffler_key = HpkePublicKey(task.suite, task.shuffler_key)
         self._seal_report = analyzer_key.sealer(report_context(digest))

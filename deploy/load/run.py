@@ -23,7 +23,7 @@ from deploy.load.people import submissions_of_a_call
 from deploy.load.plan import LoadPlan, Ramp, Step, arrivals
 from deploy.load.sender import Sender, Tally
 from deploy.load.target import Target
-from deploy.load.usage import Meter, Usage, own_source
+from deploy.load.usage import Meter, PartyUsage, own_source
 from deploy.load.users import SealedUsers
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Finished:
     failure: ShuffleDpError | None = None
     """Why the shuffler's counts or the result are missing; None if nothing is."""
     truth: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    usage: dict[str, Usage] = field(default_factory=dict)
+    usage: dict[str, PartyUsage] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property

@@ -28,7 +28,7 @@ _MEMORY: Final = "shuffledp_process_resident_memory_bytes"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Usage of one party at one moment."""
+    """PartyUsage of one party at one moment."""
 
     cpu_seconds: float
     """Since its start, its workers included."""
@@ -41,8 +41,8 @@ Source = Callable[[], Awaitable[Mapping[str, Sample]]]
 
 
 @dataclass(slots=True)
-class Usage:
-    """Usage of one party over a run; a restarted one counts from zero again."""
+class PartyUsage:
+    """PartyUsage of one party over a run; a restarted one counts from zero again."""
 
     cpu_seconds: float = 0.0
     peak_memory_bytes: int = 0
@@ -64,7 +64,7 @@ class Meter:
 
     def __init__(self, *sources: Source) -> None:
         self._sources = sources
-        self.usage: dict[str, Usage] = {}
+        self.usage: dict[str, PartyUsage] = {}
 
     async def __aenter__(self) -> Self:
         await self._sample()
@@ -85,7 +85,7 @@ class Meter:
     async def _sample(self) -> None:
         for source in self._sources:
             for party, sample in (await source()).items():
-                self.usage.setdefault(party, Usage()).record(sample)
+                self.usage.setdefault(party, PartyUsage()).record(sample)
 
 
 async def own_source() -> Mapping[str, Sample]:

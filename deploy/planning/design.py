@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.guarantees import Terms
+from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.base import Mixture, Vector
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE as HASHED_REPORT
@@ -100,9 +100,9 @@ class Design:
         dtype = HASHED_REPORT if self.hashed else PLAIN_REPORT
         return envelope_bytes(dtype.itemsize, 1 + self.dummy_spec.maximum)
 
-    def terms(self, wanted: Requirements) -> Terms:
+    def terms(self, wanted: Requirements) -> PrivacyParameters:
         """Return what the guarantees of a task of this design follow from."""
-        return Terms(
+        return PrivacyParameters(
             reduction=self.reduction,
             local_epsilon=self.local_epsilon,
             dummies=self.dummy_spec,

@@ -84,7 +84,7 @@ def parse_trust(text: str) -> Trust:
     raise PlanError(f"trust must be one of: {', '.join(known)}")
 
 
-def parse_range(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
+def range_fields(kind: Kind, low: float | None, high: float | None) -> dict[str, Any]:
     """
     Return the fields of a draft that state the range of numbers.
 

@@ -12,8 +12,8 @@ from typing import Final
 from common.accounting.count_distributions import Binomial
 from common.accounting.epsilon_search import LEAST_EPSILON, MOST_EPSILON, check_delta
 from common.accounting.gaussian import gaussian_mu
-from common.accounting.guarantees import Terms, central_epsilon
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.guarantees import PrivacyParameters, central_epsilon
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.accounting.published_noise import sageo_left, sageo_peak, sageo_right
 from common.errors import AccountingError, PlanError, TaskError
 from common.mechanisms.support import bernoulli_variance
@@ -39,7 +39,7 @@ _MAX_HALVINGS: Final = 40
 # --- designs --------------------------------------------------------------------------------------
 
 
-def keeps_guarantee(terms: Terms, wanted: Requirements) -> bool:
+def keeps_guarantee(terms: PrivacyParameters, wanted: Requirements) -> bool:
     """
     Ask the exact accountant whether a task under these terms keeps the guarantee.
 
@@ -184,7 +184,9 @@ def geometric_spec(epsilon: float, delta: float) -> ShufflerSpec:
     _check(epsilon, delta)
 
     def enough(peak: int) -> bool:
-        release = ItemNoiseRelease(noise=shuffler_law(_two_sided(epsilon, delta, peak)))
+        release = ItemNoiseRelease(
+            noise=shuffler_noise_distribution(_two_sided(epsilon, delta, peak))
+        )
         return release.delta(epsilon) <= delta
 
     return _two_sided(epsilon, delta, _least_count(enough, 0))

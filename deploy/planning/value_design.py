@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from analyzer.task_builder import complete
-from common.accounting.guarantees import Terms
+from common.accounting.guarantees import PrivacyParameters
 from common.errors import PlanError
 from common.mechanisms.rappor import bloom
 from common.mechanisms.registry import number_mechanism_of, priv_kv_of, rappor_of
@@ -72,10 +72,10 @@ class ValueDesign:
         """Nothing: the parameters need no explanation."""
         return ""
 
-    def terms(self, wanted: Requirements) -> Terms:
+    def terms(self, wanted: Requirements) -> PrivacyParameters:
         """Return what the guarantees of the task follow from."""
         del wanted
-        return Terms.of(self.task)
+        return PrivacyParameters.of(self.task)
 
     def draft(self, wanted: Requirements, *, shuffler_key: bytes, deadline: int) -> TaskDraft:
         """Return the draft of the task."""

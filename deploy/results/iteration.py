@@ -11,7 +11,7 @@ import numpy as np
 
 from common.errors import SettingsError, TaskError
 from common.mechanisms.base import Vector
-from common.mechanisms.key_value.privkv import WantedPairs
+from common.mechanisms.key_value.privkv import PairRequest
 from common.protocols import protocol_named
 from common.task.draft import PairDraft, TaskDraft
 from deploy.results.privkvm import budgets, iteration
@@ -75,7 +75,7 @@ def next_draft(
     if before is not None:
         _check_before(before, whole, pairs)
         unit = (before.means - pairs.low) / (pairs.high - pairs.low) * 2 - 1
-    wanted = WantedPairs(
+    wanted = PairRequest(
         keys=whole.domain_size,
         low=pairs.low,
         high=pairs.high,

@@ -20,7 +20,7 @@ import numpy as np
 
 from common.errors import TaskError
 from common.mechanisms.base import Vector
-from common.mechanisms.key_value.privkv import WantedPairs
+from common.mechanisms.key_value.privkv import PairRequest
 
 MAX_ITERATIONS: Final = 1000
 _LEAST: Final = 2.0**-32
@@ -88,7 +88,7 @@ def fakes_after(means: Vector, low: float, high: float) -> tuple[float, ...]:
     return tuple(np.clip(scaled, low, high).tolist())
 
 
-def iteration(whole: WantedPairs, budget: IterationBudget, means: Vector | None) -> WantedPairs:
+def iteration(whole: PairRequest, budget: IterationBudget, means: Vector | None) -> PairRequest:
     """
     Return the parameters of one iteration. Run by the operator.
 

@@ -22,7 +22,7 @@ from common.crypto.signing import SIGNATURE_BYTES
 from common.errors import SettingsError
 from common.runtime.state_directory import flush_directory
 from common.task_digest import TaskDigest
-from user_agent.contribution import Answer
+from user_agent.contribution import PreparedSubmission
 
 _OWNER_ONLY: Final = 0o600
 _INVALID: Final = (ValueError, TypeError, KeyError, IndexError, RecursionError)
@@ -104,7 +104,7 @@ class SentinelFile:
                     flush_directory(path.absolute().parent)
             yield kept
 
-    def plan(self, answers: Iterable[Answer]) -> None:
+    def plan(self, answers: Iterable[PreparedSubmission]) -> None:
         """Add sentinels, as they will be sent, and flush them."""
         new = [PlantedSentinel(answer.envelope, b"".join(answer.leaves)) for answer in answers]
         lines = [

@@ -31,7 +31,7 @@ from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient, Shuffler
 
 
-class SentinelRegistry(Protocol):
+class AnalyzerCalls(Protocol):
     """An analyzer, for the holder of its operator's token."""
 
     async def register_sentinels(
@@ -54,7 +54,7 @@ class SentinelRun:
         self,
         *,
         digest: TaskDigest,
-        analyzer: SentinelRegistry,
+        analyzer: AnalyzerCalls,
         connect: Callable[[], AbstractAsyncContextManager[Shuffler]],
         journal: Path,
         rng: np.random.Generator,

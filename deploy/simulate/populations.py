@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from analyzer.estimation.dispatch import estimate_of
+from analyzer.estimation.dispatch import estimate_result
 from common.errors import TaskError
 from common.mechanisms.base import Counts, Mechanism, Mixture, Vector
 from common.mechanisms.key_value.pairs import Pairs
@@ -213,7 +213,7 @@ def collect_values(task: Task, people: SamplePeople, rng: np.random.Generator) -
     else:
         numbers = number_mechanism_of(task)
         cells = numbers.tally(numbers.randomize(_unit(task, people), rng))
-    return estimate_of(task, randomizer_of(task), cells, Mixture(n_real=len(people.values)))
+    return estimate_result(task, randomizer_of(task), cells, Mixture(n_real=len(people.values)))
 
 
 def _unit(task: Task, people: SamplePeople) -> Vector:

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
-from analyzer.budgets import Budget, Spent, budgets
+from analyzer.budgets import PopulationBudget, SpentBudget, budgets
 from common.crypto.signing import SignedTask
 from common.errors import LedgerError, PeerRefusalError, TaskError
 from common.messages.guarantee import rounded_down, rounded_up
@@ -42,7 +42,7 @@ class PopulationBudgets:
 
     population: str
     releases: int
-    budgets: tuple[Budget, ...]
+    budgets: tuple[PopulationBudget, ...]
     """Every promised budget, the one with the largest spent share first; none if the spending is
     unknown."""
     unknown: str = ""
@@ -91,15 +91,15 @@ async def of_task(task: Task, analyzer: LedgerReader) -> PopulationBudgets | Non
 
 async def _by_population(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
-) -> dict[str, list[Spent | str]]:
+) -> dict[str, list[SpentBudget | str]]:
     """Return the cost of every release, or why it is unknown, by population."""
-    found: dict[str, list[Spent | str]] = {}
+    found: dict[str, list[SpentBudget | str]] = {}
     for entry in entries:
         found.setdefault(entry.population, []).append(await _spent(entry, analyzer))
     return found
 
 
-async def _spent(entry: LedgerEntry, analyzer: LedgerReader) -> Spent | str:
+async def _spent(entry: LedgerEntry, analyzer: LedgerReader) -> SpentBudget | str:
     try:
         signed, _ = await analyzer.describe(entry.task_digest)
         task = Task.from_bytes(signed.task_bytes)
@@ -110,12 +110,12 @@ async def _spent(entry: LedgerEntry, analyzer: LedgerReader) -> Spent | str:
             f"entry {entry.entry} of the ledger names another population than its task "
             f"{entry.task_digest.hex()[:12]} was signed for"
         )
-    return Spent.by(task, entry.n_users, entry.n_refused)
+    return SpentBudget.by(task, entry.n_users, entry.n_refused)
 
 
 def _compose(
     population: str,
-    releases: Sequence[Spent | str],
+    releases: Sequence[SpentBudget | str],
     promised: Sequence[tuple[float, float]] = (),
 ) -> PopulationBudgets:
     unknown = [reason for reason in releases if isinstance(reason, str)]

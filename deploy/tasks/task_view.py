@@ -13,7 +13,7 @@ from rich.table import Table
 
 from analyzer.registry import check_deadline
 from analyzer.task_builder import complete
-from common.accounting.guarantees import Terms, claimed_guarantee, guarantees_under
+from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, guarantees_under
 from common.crypto.hpke import HpkePrivateKey
 from common.messages.batch import BatchStatus
 from common.messages.guarantee import Guarantee, rounded_up
@@ -74,7 +74,7 @@ def preview(draft: TaskDraft, *, now: float) -> Task:
 
 def describe_claim(task: Task) -> str:
     """Return the task's claim in sentences, and why it exceeds the computed figure."""
-    claim = claimed_guarantee(Terms.of(task), task.n_min)
+    claim = claimed_guarantee(PrivacyParameters.of(task), task.n_min)
     honest = (
         f"if {task.honest_users(task.n_min)} users are honest"
         if task.composition.amplified
@@ -94,7 +94,7 @@ def describe_claim(task: Task) -> str:
 
 def task_guarantees(task: Task) -> tuple[Guarantee, ...]:
     """Return the guarantees against each coalition for n_min users."""
-    return guarantees_under(Terms.of(task), task.n_min)
+    return guarantees_under(PrivacyParameters.of(task), task.n_min)
 
 
 def print_task(task: Task, console: Console) -> None:

@@ -62,14 +62,14 @@ class StoredBatch:
     shuffle_seconds: float
 
 
-class Watcher(Protocol):
+class SpoolObserver(Protocol):
     """Whoever is told of batches that have moved: the metrics."""
 
     def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
         """Take note of a batch's next state, which is on the disk. That it begins is not told."""
 
 
-class Nobody:
+class NullObserver:
     """Takes note of nothing."""
 
     def moved(self, batch_id: BatchId, before: BatchState, state: BatchState, n_users: int) -> None:
@@ -79,8 +79,8 @@ class Nobody:
 class Spool:
     """The shuffler's files."""
 
-    def __init__(self, path: Path, watcher: Watcher | None = None) -> None:
-        self._watcher = watcher or Nobody()
+    def __init__(self, path: Path, watcher: SpoolObserver | None = None) -> None:
+        self._watcher = watcher or NullObserver()
         self._database = Database(path, _SCHEMA)
         self._folders = path.with_name("batches")
         self._waiting: list[tuple[Arrival, asyncio.Future[list[list[Outcome]]]]] = []

@@ -71,10 +71,3 @@ def _made_at_the_edge(source: str) -> set[str]:
 def test_the_test_above_would_notice(source: str) -> None:
     """However it is called."""
     assert _made_at_the_edge(source)
-
-
-@pytest.mark.parametrize("path", _sources(), ids=lambda path: str(path.relative_to(_ROOT)))
-def test_a_file_is_a_noun_that_a_reader_can_hold(path: Path) -> None:
-    """At most 400 lines, and not one of the drawers."""
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
-    assert path.stem not in {"utils", "helpers", "constants", "types", "misc"}

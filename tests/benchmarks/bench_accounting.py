@@ -12,25 +12,39 @@ import pytest
 from scipy import special
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import NegativeBinomial
 from common.accounting.reference.attack import epsilon_lower
-from common.accounting.releases import CrowdRelease
+from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.reduction import MatchCountReduction
 from tests.benchmarks.conftest import Best, Line, best_of
 
 _TAILS: Final = 100_000
-_RANDOM: Final = Crowd(users=10**5, random_dummies=NegativeBinomial(1e5, 3e5))
+_RANDOM: Final = AnonymitySet(users=10**5, random_dummies=NegativeBinomial(1e5, 3e5))
 _CASES: Final = (
-    ("hashing, 10^6 users, 10^7 dummies", True, 64, 4.0, Crowd(users=10**6, dummies=10**7), 1e-6),
-    ("hashing, 10^6 users", True, 64, 4.0, Crowd(users=10**6), 1e-6),
-    ("GRR, 10^4 users, delta 1e-12", False, 16, 3.0, Crowd(users=10**4), 1e-12),
-    ("GRR, 10^9 users, 10^9 dummies", False, 915, 8.0, Crowd(users=10**9, dummies=10**9), 1e-9),
+    (
+        "hashing, 10^6 users, 10^7 dummies",
+        True,
+        64,
+        4.0,
+        AnonymitySet(users=10**6, dummies=10**7),
+        1e-6,
+    ),
+    ("hashing, 10^6 users", True, 64, 4.0, AnonymitySet(users=10**6), 1e-6),
+    ("GRR, 10^4 users, delta 1e-12", False, 16, 3.0, AnonymitySet(users=10**4), 1e-12),
+    (
+        "GRR, 10^9 users, 10^9 dummies",
+        False,
+        915,
+        8.0,
+        AnonymitySet(users=10**9, dummies=10**9),
+        1e-9,
+    ),
     ("hashing, negative binomial dummies", True, 64, 6.0, _RANDOM, 1e-6),
 )
 _HASHED: Final = MatchCountReduction.for_epsilon(answers=64, local_epsilon=4.0, hashed=True)
-_CROWD: Final = Crowd(users=10**6)
+_CROWD: Final = AnonymitySet(users=10**6)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +55,7 @@ def test_accounting(  # noqa: PLR0917  # a row of the table
     hashed: bool,  # noqa: FBT001
     answers: int,
     local_epsilon: float,
-    crowd: Crowd,
+    crowd: AnonymitySet,
     delta: float,
     best: Best,
     line: Line,
@@ -69,7 +83,7 @@ def test_attack(best: Best, line: Line) -> None:
 
 def test_composition(best: Best, line: Line) -> None:
     """A hundred rounds, for the first time and again."""
-    rounds = [CrowdRelease(reduction=_HASHED, crowd=_CROWD)] * 100
+    rounds = [AmplifiedRelease(reduction=_HASHED, crowd=_CROWD)] * 100
     cold = best(1, lambda: composed_epsilon(rounds, 1e-6))
     warm = best_of(3, lambda: composed_epsilon(rounds, 1e-6))
     line("accounting: 100 rounds, first time", seconds=cold, over_again=cold / warm)

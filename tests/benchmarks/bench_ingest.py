@@ -34,7 +34,7 @@ from common.task_digest import TaskDigest
 from common.wire.submissions import outcomes_from_wire
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
 from shuffler.admission import ConnectionCount
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import InclusionProofs
 from shuffler.servicer import Receipts, ShufflerServicer
 from tests.benchmarks.conftest import Best, Line
 from tests.support.memory import peak_bytes
@@ -120,7 +120,7 @@ async def _served(shuffler: Shuffler) -> AsyncIterator[str]:
     """Serve the shuffler over the loopback; yield where."""
     gate = AdmissionInterceptor(certificates=False, token=None)
     server = make_server(gate, connections_of("shuffledp.v1.Shuffler"))
-    inclusions = Inclusions(
+    inclusions = InclusionProofs(
         directory=shuffler.path / "inclusion",
         identity=shuffler.case.identity.public_identity(),
         keep_seconds=0,

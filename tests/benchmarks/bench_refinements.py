@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from analyzer.estimation.histogram import REFINEMENTS, Evidence, gather
+from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, gather
 from common.mechanisms.base import Counts, Mechanism, Mixture
 from common.mechanisms.hashing.local_hashing import LocalHashing, family_for
 from common.mechanisms.randomized_response import Grr
@@ -41,7 +41,7 @@ _MOST_BUCKETS: Final = 1009
 """More than a million cells take minutes to refine."""
 _SMOOTH_USERS: Final = 100_000
 
-Collect = Callable[[np.random.Generator], Evidence]
+Collect = Callable[[np.random.Generator], DebiasedShares]
 """One collection from all people of a data set."""
 
 
@@ -125,7 +125,7 @@ def _of_item_noise(
     grr = Grr(len(counts), ResponseWeights.for_epsilon(math.inf))
     n_users = int(counts.sum())
 
-    def collect(rng: np.random.Generator) -> Evidence:
+    def collect(rng: np.random.Generator) -> DebiasedShares:
         dummies, mean, spread = draw(noise * n_users**2, len(counts), rng)
         mixture = Mixture(n_real=n_users, item_mean=mean, item_variance=spread)
         return gather(grr, counts + dummies, mixture)

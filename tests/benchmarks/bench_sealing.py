@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from analyzer.intake import take_in
+from analyzer.intake import open_and_count
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
 from common.crypto.hpke_pool import HpkePool, open_each, seal_each
 from common.crypto.suites import DEFAULT_SUITE, SUITES
@@ -70,7 +70,9 @@ def test_opening(processes: int, best: Best, line: Line) -> None:
     pool = HpkePool(processes)
 
     def count() -> None:
-        intake = take_in(chunks, case.task, digest, mechanism, pool=pool, key=case.analyzer_key)
+        intake = open_and_count(
+            chunks, case.task, digest, mechanism, pool=pool, key=case.analyzer_key
+        )
         assert _OPENED == intake.counted
 
     count()  # starts the workers

@@ -16,7 +16,7 @@ from common.task.task import Task
 from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour
-from deploy.load.job import Job, execute
+from deploy.load.job import LoadJob, execute
 from deploy.load.plan import Crowd, LoadPlan, Ramp
 from deploy.load.report import Bars, as_json
 from deploy.load.run import Finished, run
@@ -149,7 +149,7 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
     )
     async with services.stubs() as (_, shuffler, _analyzer):
         await shuffler.Submit(request, timeout=20)
-    job = Job(
+    job = LoadJob(
         kind="services",
         plan=LoadPlan(),
         crowd=Crowd(n_users=5, dataset="zipf:100"),
@@ -174,7 +174,7 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
     path = tmp_path / "users"
     signed = await services.publish(n_min=5, target_size=1000)
     other = await services.publish(n_min=5, target_size=1000)
-    sealing = Job(
+    sealing = LoadJob(
         kind="services",
         plan=LoadPlan(mode="bulk"),
         crowd=Crowd(n_users=30, dataset="zipf:100"),

@@ -18,7 +18,7 @@ from deploy.audit.harness.dishonest_shuffler import (
 from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.results.verification import check_fits, check_guarantees
 from user_agent.budget import SubmissionState
-from user_agent.evidence import Inclusion
+from user_agent.evidence import InclusionState
 
 _USERS = 20
 _SENTINELS = 20
@@ -55,7 +55,7 @@ async def test_an_honest_run_raises_no_alarm(
     await line.shuffler.deliver(shuffles)
     result = await _result(line)
 
-    assert [Inclusion.COUNTED] * _USERS == await line.inclusions(_USERS)
+    assert [InclusionState.COUNTED] * _USERS == await line.inclusions(_USERS)
     assert (_USERS, 2 * _USERS) == (result.n_users, result.n_reports)
     assert (20, 0, 0) == (
         result.n_sentinels,
@@ -77,8 +77,10 @@ async def test_a_user_who_is_dropped_or_replaced_has_proof_of_it(
     found = await line.inclusions(_USERS)
     kept = await line.budget.evidence("person 7", line.digest)
 
-    assert [7] == [number for number, one in enumerate(found) if one is Inclusion.MISSING]
-    assert [Inclusion.COUNTED] * 19 == [one for one in found if one is not Inclusion.MISSING]
+    assert [7] == [number for number, one in enumerate(found) if one is InclusionState.MISSING]
+    assert [InclusionState.COUNTED] * 19 == [
+        one for one in found if one is not InclusionState.MISSING
+    ]
     assert kept is not None
     assert kept.receipt_verified
     assert 64 == len(kept.leaves)
@@ -125,7 +127,7 @@ async def test_a_duplicated_user_is_counted_once_and_the_copy_as_refused(
     result = await _result(line)
 
     assert 2 == result.refused["repeated"]
-    assert Inclusion.MISSING is (await line.inclusions(_USERS))[4]
+    assert InclusionState.MISSING is (await line.inclusions(_USERS))[4]
 
 
 async def test_more_copies_than_are_allowed_stop_the_release(line: InProcessRun) -> None:

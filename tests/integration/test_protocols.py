@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.finalize import conclude
-from analyzer.intake import take_in
+from analyzer.finalize import build_result
+from analyzer.intake import open_and_count
 from common.crypto.hpke import envelope_context
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
@@ -36,13 +36,13 @@ def _run(seed: int, **changes: Any) -> Result:
         sealed.append(np.frombuffer(content.sealed_reports, dtype=np.uint8))
     batch = permute(np.concatenate(sealed).reshape(-1, task.sealed_report_bytes), rng)
     mechanism = mechanism_of(task)
-    intake = take_in(
+    intake = open_and_count(
         [batch.tobytes()], task, digest, mechanism, pool=InlinePool(), key=case.analyzer_key
     )
     manifest = BatchManifest(
         task_digest=digest, batch_id=BatchId(bytes(16)), n_users=_USERS, n_reports=len(batch)
     )
-    return conclude(manifest, task, mechanism, intake)
+    return build_result(manifest, task, mechanism, intake)
 
 
 @pytest.mark.parametrize(

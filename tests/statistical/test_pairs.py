@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from common.mechanisms.key_value.estimator import PairEstimates
 from common.mechanisms.key_value.pairs import Owned
-from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
+from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from deploy.results.privkvm import bias_left, budgets, iteration
 
 _FAR: Final = 5.2
@@ -57,7 +57,7 @@ def _stacked(found: list[PairEstimates]) -> _Collected:
 
 
 def _mechanism(epsilon: float, fakes: tuple[float, ...] = ()) -> PrivKv:
-    wanted = WantedPairs(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, fakes=fakes)
+    wanted = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, fakes=fakes)
     return PrivKv.of_spec(PrivKv.specify(wanted), 2)
 
 
@@ -128,7 +128,7 @@ def test_iterating_leaves_of_the_bias_what_theory_says() -> None:
     rng = np.random.default_rng(4)
     shares, means = np.array([0.5, 0.8]), np.array([0.6, -0.7])
     people = _people(shares, means, 400_000, rng)
-    whole = WantedPairs(keys=2, low=-1.0, high=1.0, local_epsilon=8.0, key_share=0.25)
+    whole = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=8.0, key_share=0.25)
     before: NDArray[np.float64] | None = None
     fakes: list[NDArray[np.float64]] = []
     variance, left = np.zeros(2), np.zeros(2)

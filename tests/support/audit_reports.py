@@ -11,7 +11,7 @@ from common.accounting.guarantees import guarantees
 from common.messages.guarantee import REPLACE_ONE
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
+from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
 from deploy.audit.harness.tasks import FAR_FUTURE
 from deploy.audit.report import AuditReport
 from deploy.audit.statistics import CONFIDENCE
@@ -102,7 +102,7 @@ def report_of(
         seed=20_261_121,
         version="1.2.3",
         seconds=312.4,
-        outcomes=(Outcome(findings=findings, curves=curves, seconds=300.0),),
+        outcomes=(Findings(findings=findings, curves=curves, seconds=300.0),),
         guarantees=guarantees(task, n_users, 0),
         command="shuffledp audit task.json --quick --seed 20261121",
     )

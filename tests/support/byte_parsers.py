@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.deduplication import Repeats
+from analyzer.deduplication import RepeatFilter
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, envelope_context, report_context
 from common.crypto.signing import PublicIdentity, SignedTask, SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE
@@ -65,7 +65,7 @@ def _signature(raw: bytes) -> None:
 
 def _fresh(raw: bytes) -> bytes:
     """Drop repeats as the analyzer does, of whole reports."""
-    repeats, whole = Repeats(_SEALED), raw[: len(raw) // _SEALED * _SEALED]
+    repeats, whole = RepeatFilter(_SEALED), raw[: len(raw) // _SEALED * _SEALED]
     return repeats.without(whole) + repeats.without(whole)
 
 

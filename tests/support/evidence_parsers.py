@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from analyzer.sentinel_matching import Sightings, look
+from analyzer.sentinel_matching import SentinelMatches, match_sentinels
 from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import split
 from common.crypto.receipt import receipt_holds, sign_receipt
@@ -15,12 +15,12 @@ from common.wire import evidence as wire_evidence
 from common.wire import submissions as wire_submissions
 from deploy.audit.harness.clock import ManualClock
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import InclusionProofs
 from tests.support.file_parsers import directory, file_parser
 from tests.support.leaves import commitment_over, some_leaves, tree_over
 from tests.support.parsers import Parser
 from tests.support.wire_parsers import message_parser
-from user_agent.evidence import Inclusion
+from user_agent.evidence import InclusionState
 from user_agent.inclusion_monitor import conclusion, counted
 
 _DIGEST: Final = TaskDigest(b"\xd1" * 32)
@@ -54,7 +54,7 @@ def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
         commitment.check(_PINNED, _DIGEST)
 
 
-def _concluded(message: shuffler_pb2.GetInclusionResponse) -> Inclusion:
+def _concluded(message: shuffler_pb2.GetInclusionResponse) -> InclusionState:
     """Read a proof as a device does: to what it proves of its own leaf."""
     proof = wire_evidence.proof_from_wire(message)
     return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, _DIGEST)])
@@ -69,20 +69,20 @@ def _shown(message: shuffler_pb2.GetInclusionRequest) -> bytes:
     return wire_evidence.proof_to_wire(*relayed).SerializeToString()
 
 
-def _looked_out_for(message: analyzer_pb2.RegisterSentinelsRequest) -> Sightings:
+def _looked_out_for(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
     """Read sentinels as the analyzer does: to those that it finds in a batch."""
     _, sentinels, acknowledged = wire_evidence.sentinels_from_wire(message)
     wanted = [
         Sentinel(leaves=tuple(split(leaves)), acknowledged=acknowledged) for leaves in sentinels
     ]
-    return look([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
+    return match_sentinels([bytes(3 * _REPORT_BYTES)], _REPORT_BYTES, wanted)
 
 
 # --- what a shuffler keeps ------------------------------------------------------------------------
 
 
-def _inclusions(folder: Path) -> Inclusions:
-    return Inclusions(
+def _inclusions(folder: Path) -> InclusionProofs:
+    return InclusionProofs(
         directory=folder, identity=_PINNED, keep_seconds=1.0, clock=ManualClock(2.0**39)
     )
 

@@ -18,6 +18,7 @@ from common.task_digest import TaskDigest
 from deploy.accountant import query_file as question_file
 from deploy.clients.base import read_token
 from deploy.commands.options import read_identity
+from deploy.commands.profile import read_profile
 from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
 from deploy.results.decoded_texts import read_candidates
@@ -283,6 +284,14 @@ FILE_PARSERS: Final = (
         (b"ab" * 32,),
         "text",
         "deploy.clients.base.read_token",
+    ),
+    file_parser(
+        "operator's profile",
+        "shuffledp.toml",
+        read_profile,
+        (b'analyzer = "127.0.0.1:7001"\nauthority = "tls/authority.pem"\n', b""),
+        "text",
+        "deploy.commands.profile.read_profile",
     ),
     file_parser(
         "token file",

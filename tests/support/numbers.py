@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from common.mechanisms.numeric.number import NumberMechanism, WantedNumbers
+from common.mechanisms.numeric.number import NumberMechanism, NumberRequest
 from common.mechanisms.registry import number_mechanism_named
 from common.protocols import NumberMechanismName
 from common.task.specs import NumberSpec
@@ -28,7 +28,7 @@ def spec_for(
     name: NumberMechanismName, local_epsilon: float = 1.0, *, dimensions: int | None = None
 ) -> NumberSpec:
     """Work out the integers of a mechanism, for numbers in 0 .. 10."""
-    wanted = WantedNumbers(
+    wanted = NumberRequest(
         name=name,
         dimensions=dimensions_of(name) if dimensions is None else dimensions,
         low=0.0,

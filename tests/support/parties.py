@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.budgets import Spending
+from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.release import Releases
@@ -25,12 +25,12 @@ from common.task_digest import TaskDigest
 from common.wire.evidence import proof_from_wire, proof_to_wire
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
-from shuffler.active_batches import Rounds
+from shuffler.active_batches import ActiveBatches
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
-from shuffler.refusals import Refusals
+from shuffler.refusals import RefusalCounts
 from shuffler.servicer import Receipts
 from shuffler.storage.spool import Spool
 from tests.support.faults import Crash, Faults, FaultyDatabase, FaultyState, Life
@@ -39,7 +39,7 @@ from tests.support.policies import generous
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
-from user_agent.inclusion_monitor import Watch
+from user_agent.inclusion_monitor import InclusionMonitor
 
 _IDENTITY: Final = SigningIdentity.generate()
 _SCHEDULE: Final = Schedule(lifetime=1000.0, overlap=200.0, keep=100_000.0)
@@ -79,7 +79,7 @@ class AnalyzerParty:
         self.store = Store(self.path / "analyzer.sqlite")
         self.store._database = FaultyDatabase(self.store._database, self.life)
         await self.store.check_ledger()
-        self.spending = Spending(self.store)
+        self.spending = ReleaseBudgets(self.store)
         metrics = ReleaseMetrics(ProcessMetrics("analyzer", self._around.clock))
         self.registry = Registry(
             store=self.store,
@@ -152,7 +152,7 @@ class ShufflerParty:
         self.spool = Spool(self.path / "spool.sqlite", metrics)
         self.spool._database = FaultyDatabase(self.spool._database, self.life)
         rng, pool = self._around.rng(), InlinePool()
-        self.rounds = Rounds(
+        self.rounds = ActiveBatches(
             spool=self.spool,
             state=state,
             analyzer=self,
@@ -163,7 +163,7 @@ class ShufflerParty:
             rng=rng,
         )
         await self.rounds.resume()
-        self.refusals = Refusals(self.spool)
+        self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
             rounds=self.rounds,
             spool=self.spool,
@@ -172,7 +172,7 @@ class ShufflerParty:
             clock=self._around.clock,
             refusals=self.refusals,
         )
-        self.inclusions = Inclusions(
+        self.inclusions = InclusionProofs(
             directory=self.path / "inclusion",
             identity=self._analyzer.keys.identity.public_identity(),
             keep_seconds=10.0**6,
@@ -279,7 +279,7 @@ class DeviceParty:
             secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=_IDENTITY.public_identity(),
         )
-        self.watch = Watch(
+        self.watch = InclusionMonitor(
             shuffler=self,
             budget=self.budget,
             identity=self._analyzer.keys.identity.public_identity(),

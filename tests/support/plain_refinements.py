@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy import optimize
 
-from analyzer.estimation.histogram import Evidence
+from analyzer.estimation.histogram import DebiasedShares
 from common.mechanisms.base import Channel, Counts, Vector
 from common.protocols import Refinement
 
@@ -36,7 +36,7 @@ _MOVED: Final = 1e-3
 """χ² by which one more smoothed step may change the law of the reports."""
 
 
-def is_right(refinement: Refinement, evidence: Evidence, refined: Vector) -> bool:
+def is_right(refinement: Refinement, evidence: DebiasedShares, refined: Vector) -> bool:
     """
     Say whether refined shares are what the refinement's rule gives.
 
@@ -129,7 +129,7 @@ def under_power_law(shares: Vector, errors: Vector, n_users: float) -> Vector:
     return projected((weights @ nodes) / weights.sum(axis=1))
 
 
-PROJECTIONS: Final[Mapping[Refinement, Callable[[Evidence], Vector]]] = MappingProxyType(
+PROJECTIONS: Final[Mapping[Refinement, Callable[[DebiasedShares], Vector]]] = MappingProxyType(
     {
         "norm-sub": lambda evidence: projected(evidence.shares),
         "norm-mul": lambda evidence: multiplied(evidence.shares),
@@ -158,7 +158,7 @@ def _likelihood(cells: Counts, channel: Channel, shares: Vector) -> float:
         return float(cells[seen] @ np.log(np.maximum(channel.forward(shares)[seen], 0)))
 
 
-def _climbed(evidence: Evidence, channel: Channel, refined: Vector) -> bool:
+def _climbed(evidence: DebiasedShares, channel: Channel, refined: Vector) -> bool:
     """Say whether a likelihood was climbed as far as it goes."""
     cells, size = evidence.cells, len(refined)
     there = _likelihood(cells, channel, refined)

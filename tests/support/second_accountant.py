@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.reduction import MatchCountReduction
 
 _GRID: Final = 41
@@ -28,7 +28,7 @@ _INNER: Final = 12.0
 
 
 def formula_1(
-    reduction: MatchCountReduction, crowd: Crowd, epsilon: float, *, exhaustive: bool = False
+    reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float, *, exhaustive: bool = False
 ) -> float:
     """
     Sum l·(p-q)/M · E[(H_x - e^ε·H_x' - M·(e^ε-1)·q/(p-q))₊] over M = 1 + Bin(n_h, γ) + D.

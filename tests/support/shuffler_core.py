@@ -13,13 +13,13 @@ from common.runtime.process_metrics import ProcessMetrics
 from common.runtime.state_directory import StateDirectory
 from deploy.audit.harness.clock import ManualClock
 from deploy.audit.harness.pools import InlinePool
-from shuffler.active_batches import Rounds
+from shuffler.active_batches import ActiveBatches
 from shuffler.admission import TokenCheck
 from shuffler.collection import Collection
 from shuffler.delivery import Deliveries
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import InclusionProofs
 from shuffler.metrics import BatchMetrics
-from shuffler.refusals import Refusals
+from shuffler.refusals import RefusalCounts
 from shuffler.storage.spool import Spool
 from tests.support.analyzers import MemoryAnalyzer
 from tests.support.keys import store_holding
@@ -55,7 +55,7 @@ class Shuffler:
         self.process_metrics = ProcessMetrics("shuffler", self.clock)
         self.metrics = BatchMetrics(self.process_metrics)
         self.spool = Spool(self.path / "spool.sqlite", self.metrics)
-        self.rounds = Rounds(
+        self.rounds = ActiveBatches(
             spool=self.spool,
             state=state,
             analyzer=self.analyzer,
@@ -68,7 +68,7 @@ class Shuffler:
         await self.rounds.resume()
         self.metrics.resume(await self.spool.states(), self.rounds.deadlines())
         pool = self.pool or InlinePool()
-        self.refusals = Refusals(self.spool)
+        self.refusals = RefusalCounts(self.spool)
         self.collection = Collection(
             rounds=self.rounds,
             spool=self.spool,
@@ -78,7 +78,7 @@ class Shuffler:
             tokens=TokenCheck(self.token_identity) if self.token_identity else None,
             refusals=self.refusals,
         )
-        self.inclusions = Inclusions(
+        self.inclusions = InclusionProofs(
             directory=self.path / "inclusion",
             identity=self.case.identity.public_identity(),
             keep_seconds=1000,

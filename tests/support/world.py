@@ -40,7 +40,7 @@ from tests.support.parties import (
     chunks_of,
 )
 from user_agent.budget import SavedSubmission, SubmissionState
-from user_agent.evidence import Inclusion
+from user_agent.evidence import InclusionState
 
 _ROUND_SECONDS: Final = 1000
 _TRIES: Final = 20
@@ -255,7 +255,7 @@ class World:
         for each in arrived:
             evidence = await self.device.budget.evidence(each.person, digest)
             assert evidence is not None
-            assert evidence.inclusion is Inclusion.COUNTED, "its device has no proof"
+            assert evidence.inclusion is InclusionState.COUNTED, "its device has no proof"
             assert evidence.receipt_verified
 
     async def saved(self, digest: TaskDigest) -> list[SavedSubmission]:

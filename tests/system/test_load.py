@@ -11,7 +11,7 @@ from common.messages.submission import Outcome
 from common.task.draft import TaskDraft
 from deploy.clients.local_cluster import Cluster
 from deploy.load.behaviour import assign, expected_answers, shares_from
-from deploy.load.job import Job, execute
+from deploy.load.job import LoadJob, execute
 from deploy.load.plan import Crowd, LoadPlan, Mode
 from deploy.load.report import Bars
 from deploy.load.run import Finished, run
@@ -94,7 +94,7 @@ async def test_20000_users_with_a_tenth_misbehaving_are_counted_to_the_last(mode
     within a half with certainty, as far as tests are concerned (its standard deviation is below
     .05, so this fails by chance with probability far below 1e-9).
     """
-    job = Job(
+    job = LoadJob(
         kind="local",
         plan=LoadPlan(mode=mode),
         crowd=Crowd(n_users=20_000, shares=shares_from("0.1")),

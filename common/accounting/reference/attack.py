@@ -29,13 +29,13 @@ import numpy as np
 import scipy
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.blanket_size import Bins
 from common.accounting.conditional import COARSE_GRID, ConditionalDelta, grid_for
 from common.accounting.count_distributions import (
     Binomial,
     Conditioned,
-    CountLaw,
+    CountDistribution,
     quantile,
     upper_quantile,
 )
@@ -64,7 +64,7 @@ _TOLERANCE: Final = 1e-2
 _CLOSE_ENOUGH: Final = 1e-4
 
 
-def delta_lower(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) -> float:
+def delta_lower(reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float) -> float:
     """
     Give a δ that attacks on the mechanism prove: no (ε, δ') holds with a lesser δ'.
 
@@ -85,7 +85,7 @@ def delta_lower(reduction: MatchCountReduction, crowd: Crowd, epsilon: float) ->
     return max(attack(epsilon) for attack in _attacks(reduction, crowd))
 
 
-def epsilon_lower(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def epsilon_lower(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give an ε that attacks prove: no (ε', δ) holds with a lesser ε'. 0 where none succeeds.
 
@@ -118,7 +118,7 @@ def _last_above(attack: Attack, delta: float, top: float) -> float:
     return found
 
 
-def _attacks(reduction: MatchCountReduction, crowd: Crowd) -> list[Attack]:
+def _attacks(reduction: MatchCountReduction, crowd: AnonymitySet) -> list[Attack]:
     """
     List what can be tried on a mechanism in a crowd; at least one that never succeeds.
 
@@ -136,7 +136,7 @@ def _less(attack: Attack, missing: float) -> Attack:
     return lambda epsilon: max(0.0, attack(epsilon) - (math.exp(epsilon) + 1) * missing)
 
 
-def _attacks_on(reduction: MatchCountReduction, crowd: Crowd) -> list[Attack]:
+def _attacks_on(reduction: MatchCountReduction, crowd: AnonymitySet) -> list[Attack]:
     attacks: list[Attack] = [lambda _: 0.0]
     if reduction.collision > 1 / reduction.answers:
         return attacks
@@ -152,7 +152,7 @@ def _attacks_on(reduction: MatchCountReduction, crowd: Crowd) -> list[Attack]:
     return attacks
 
 
-def _drop_a_third_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[Attack]:
+def _drop_a_third_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
     """All others hold z; what supports z is dropped."""
     kept = 1 - 1 / reduction.answers
     others = _table(_blanket_laws(reduction, crowd, kept))
@@ -176,7 +176,7 @@ def _drop_a_third_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterato
     yield _MessagesAttack(rest, _Table(others.first, total), presence)
 
 
-def _count_everything(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[Attack]:
+def _count_everything(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
     """Every report supports x and x' independently, whatever its sender holds."""
     least = 1 + crowd.others + max(0, crowd.dummies - crowd.known_dummies)
     laws = [] if crowd.random_dummies is None else [crowd.random_dummies]
@@ -190,7 +190,7 @@ def _count_everything(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[
     yield _MessagesAttack(reduction, _Table(least + int(counts[0]), chances), np.ones(len(chances)))
 
 
-def _count_one_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[Attack]:
+def _count_one_value(reduction: MatchCountReduction, crowd: AnonymitySet) -> Iterator[Attack]:
     """All others hold x': of them only blanket reports support x."""
     others = _table(_blanket_laws(reduction, crowd, 1 / reduction.answers))
     if others is None:
@@ -213,11 +213,11 @@ def _count_one_value(reduction: MatchCountReduction, crowd: Crowd) -> Iterator[A
 
 
 def _blanket_laws(
-    reduction: MatchCountReduction, crowd: Crowd, share: float
-) -> list[CountLaw | None]:
+    reduction: MatchCountReduction, crowd: AnonymitySet, share: float
+) -> list[CountDistribution | None]:
     """Of the others' blanket reports and the unknown dummies, those that a share describes."""
     certain = crowd.dummies - crowd.known_dummies
-    laws: list[CountLaw | None] = [Binomial(crowd.others, reduction.blanket * share)]
+    laws: list[CountDistribution | None] = [Binomial(crowd.others, reduction.blanket * share)]
     if certain > 0:
         laws.append(Binomial(certain, share))
     if crowd.random_dummies is not None:
@@ -247,7 +247,7 @@ class _Table:
         return np.where(known, more, 0.0), np.where(known, same, 0.0)
 
 
-def _table(laws: Sequence[CountLaw | None]) -> _Table | None:
+def _table(laws: Sequence[CountDistribution | None]) -> _Table | None:
     """Tabulate a sum of independent counts; None if a law is missing or too wide for memory."""
     total = _Table(0, np.ones(1))
     for law in laws:

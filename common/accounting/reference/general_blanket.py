@@ -19,7 +19,7 @@ import scipy
 from numpy.typing import NDArray
 from scipy import special
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.binomial import RELATIVE_ERROR
 from common.accounting.blanket_size import Bins
 from common.accounting.count_distributions import Binomial
@@ -197,7 +197,7 @@ _TILTS: Final = np.concatenate([np.arange(0.5, 10, 0.5), np.geomspace(10, 1000, 
 """Tilts at which Chernoff's bound is tried, in inverse standard deviations above θ."""
 
 
-def blanket_delta(pair: BlanketPair, crowd: Crowd, epsilon: float) -> float:
+def blanket_delta(pair: BlanketPair, crowd: AnonymitySet, epsilon: float) -> float:
     """
     Bound δ from above for one pair of the victim's inputs.
 
@@ -235,7 +235,7 @@ def blanket_delta(pair: BlanketPair, crowd: Crowd, epsilon: float) -> float:
     return min(1.0, missed + float(masses @ given))
 
 
-def blanket_epsilon(pair: BlanketPair, crowd: Crowd, delta: float) -> float:
+def blanket_epsilon(pair: BlanketPair, crowd: AnonymitySet, delta: float) -> float:
     """
     Bound the central ε from above for one pair of the victim's inputs; at most the local ε.
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import clones_2021, clones_2023, clones_with_a_coin
-from common.accounting.published import PUBLISHED, Bound, Setting, SettingBound
+from common.accounting.published import PUBLISHED, Bound, BoundSetting, SettingBound
 from common.accounting.reference.variation_ratio import certified_variation_ratio, variation_ratio
 from common.errors import BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
@@ -13,7 +13,7 @@ from common.mechanisms.reduction import MatchCountReduction
 def _asked(bound: SettingBound) -> Bound:
     """Ask a paper's bound of uniform dummies and a shuffler that only permutes."""
     return lambda reduction, crowd, delta: bound(
-        Setting(reduction=reduction, crowd=crowd, delta=delta)
+        BoundSetting(reduction=reduction, crowd=crowd, delta=delta)
     )
 
 
@@ -38,7 +38,7 @@ COMPARED: Final[tuple[tuple[str, Bound], ...]] = (
 
 
 def compare(
-    reduction: MatchCountReduction, crowd: Crowd, delta: float
+    reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
 ) -> list[tuple[str, float | str]]:
     """
     Ask every other bound. Run by `shuffledp account`.

@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 import scipy
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction, shortfall
 from common.accounting.epsilon_search import least_epsilon
 from common.errors import AccountingError, BoundRangeError
@@ -114,7 +114,7 @@ class VariationRatio:
         """Probability w = a + ap that the victim's report is a draw from Q or Q'."""
         return min(1.0, self.side * (1 + self.odds))
 
-    def certified_delta(self, crowd: Crowd, epsilon: float) -> float:
+    def certified_delta(self, crowd: AnonymitySet, epsilon: float) -> float:
         """
         Bound the pair's δ from above; dummies are not counted, they can only help.
 
@@ -125,7 +125,7 @@ class VariationRatio:
         coin = CloneReduction.of_2021_with_a_coin(self.odds, self.ratio)
         return min(self.decided * revealed.delta(crowd, epsilon), coin.delta(crowd, epsilon))
 
-    def reduction_delta(self, crowd: Crowd, epsilon: float) -> float:
+    def reduction_delta(self, crowd: AnonymitySet, epsilon: float) -> float:
         """
         Give δ as the published reduction has it: for comparison, **not** an upper bound.
 
@@ -149,7 +149,7 @@ class VariationRatio:
         given = 2 * scale / sizes * shortfall(sizes, threshold)
         return float(weights @ given)
 
-    def certified_epsilon(self, crowd: Crowd, delta: float) -> float:
+    def certified_epsilon(self, crowd: AnonymitySet, delta: float) -> float:
         """Bound the pair's ε from above, at most ln p."""
         return least_epsilon(
             lambda epsilon: self.certified_delta(crowd, epsilon),
@@ -157,7 +157,7 @@ class VariationRatio:
             local_epsilon=math.log(self.odds),
         )
 
-    def reduction_epsilon(self, crowd: Crowd, delta: float) -> float:
+    def reduction_epsilon(self, crowd: AnonymitySet, delta: float) -> float:
         """Give ε as the published reduction has it: for comparison, not an upper bound."""
         return least_epsilon(
             lambda epsilon: self.reduction_delta(crowd, epsilon),
@@ -166,7 +166,7 @@ class VariationRatio:
         )
 
 
-def variation_ratio(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def variation_ratio(reduction: MatchCountReduction, crowd: AnonymitySet, delta: float) -> float:
     """
     Give the central ε of [WPL+23], numeric form, dummies not counted; not a proven upper bound.
 
@@ -177,7 +177,9 @@ def variation_ratio(reduction: MatchCountReduction, crowd: Crowd, delta: float) 
     return VariationRatio.of(reduction).reduction_epsilon(crowd, delta)
 
 
-def certified_variation_ratio(reduction: MatchCountReduction, crowd: Crowd, delta: float) -> float:
+def certified_variation_ratio(
+    reduction: MatchCountReduction, crowd: AnonymitySet, delta: float
+) -> float:
     """
     Give the central ε that is proven of the three numbers of a mechanism; dummies not counted.
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Channel, Counts, Reports, Vector, Wanted, check_values
+from common.mechanisms.base import Channel, Counts, MechanismRequest, Reports, Vector, check_values
 from common.mechanisms.hashing.finite_field import MAX_SEEDS, MIN_DIGITS, HashFamily, check_prime
 from common.mechanisms.hashing.placement import Placement
 from common.mechanisms.reduction import MatchCountReduction
@@ -110,7 +110,7 @@ class LocalHashing(OddsOfWeights, SupportCounting):
     """The task's nonce; keys the public placement of items in the field."""
 
     @classmethod
-    def specify(cls, wanted: Wanted) -> MechanismSpec:
+    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """
         Find the field for so many buckets.
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.errors import ReportError, TaskError
-from common.mechanisms.base import Counts, Reports, Wanted, check_answers, check_values
+from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE
 from common.mechanisms.hashing.placement import mix
 from common.mechanisms.reduction import MatchCountReduction
@@ -82,7 +82,7 @@ class StringHashing(OddsOfWeights, SupportCounting):
         _ = self._total
 
     @classmethod
-    def specify(cls, wanted: Wanted) -> MechanismSpec:
+    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
         """
         Take as many buckets as wanted, prime or not.
 

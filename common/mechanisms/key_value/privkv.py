@@ -40,7 +40,7 @@ _REPORT: Final = report_layout([("key", "<u2"), ("said", "u1")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedPairs:
+class PairRequest:
     """PrivKV by name, and what its integers follow from."""
 
     name: KeyValueMechanismName = "priv-kv"
@@ -87,7 +87,7 @@ class PrivKv(PairEstimator):
         _ = self.value.total(2)
 
     @classmethod
-    def specify(cls, wanted: WantedPairs) -> KeyValueSpec:
+    def specify(cls, wanted: PairRequest) -> KeyValueSpec:
         """
         Work out the integers. Run by the analyzer.
 

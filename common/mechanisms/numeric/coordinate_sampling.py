@@ -20,12 +20,12 @@ from common.mechanisms.numeric.duchi import Duchi
 from common.mechanisms.numeric.hybrid import Hybrid
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberRequest,
     Numbers,
     SpecifiedNumbers,
-    WantedNumbers,
     check_numbers,
     number_weights,
-    stated,
+    to_spec,
 )
 from common.mechanisms.reduction import MatchCountReduction, PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
@@ -192,7 +192,7 @@ class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
     NAME: ClassVar[NumberMechanismName] = "harmony"
 
     @classmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Take the odds that come closest to e^ε."""
         return cls(wanted.dimensions, 1, Duchi(ResponseWeights.for_epsilon(wanted.local_epsilon)))
 
@@ -203,7 +203,7 @@ class Harmony(SampledCoordinates[Duchi], SpecifiedNumbers):
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the odds: there is nothing else."""
-        return stated(self.NAME, low, high, self.report_dtype, weights=self.answer.weights)
+        return to_spec(self.NAME, low, high, self.report_dtype, weights=self.answer.weights)
 
 
 EPSILON_EACH: Final = 2.5
@@ -233,7 +233,7 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
         return cls(dimensions, sampled, Hybrid.for_epsilon(equal_share(local_epsilon, sampled)))
 
     @classmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Take the paper's number of coordinates."""
         return cls.for_epsilon(wanted.dimensions, wanted.local_epsilon)
 
@@ -244,7 +244,7 @@ class MultiHm(SampledCoordinates[Hybrid], SpecifiedNumbers):
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the integers of the hybrid, and how many coordinates it answers for."""
-        return stated(
+        return to_spec(
             self.NAME,
             low,
             high,

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.numeric.coded_number import CodedNumber, Spread, Totals
 from common.mechanisms.numeric.number import (
+    NumberRequest,
     SpecifiedNumbers,
-    WantedNumbers,
     check_one_number,
     number_weights,
-    stated,
     to_grid,
+    to_spec,
 )
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.weights import ResponseWeights
@@ -40,7 +40,7 @@ class Duchi(CodedNumber, SpecifiedNumbers):
     weights: ResponseWeights
 
     @classmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Take the odds that come closest to e^ε."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls(ResponseWeights.for_epsilon(wanted.local_epsilon))
@@ -53,7 +53,7 @@ class Duchi(CodedNumber, SpecifiedNumbers):
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the odds: there is nothing else, and no grid."""
-        return stated(self.NAME, low, high, self.report_dtype, weights=self.weights)
+        return to_spec(self.NAME, low, high, self.report_dtype, weights=self.weights)
 
     @property
     def answers(self) -> int:

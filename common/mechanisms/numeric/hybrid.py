@@ -20,11 +20,11 @@ from common.mechanisms.numeric.coded_number import CodedNumber, Spread, Totals
 from common.mechanisms.numeric.duchi import Duchi
 from common.mechanisms.numeric.number import (
     STEPS,
+    NumberRequest,
     SpecifiedNumbers,
-    WantedNumbers,
     check_one_number,
     number_weights,
-    stated,
+    to_spec,
 )
 from common.mechanisms.numeric.piecewise import Piecewise, paper_reach
 from common.mechanisms.reduction import PureReduction, Reduction
@@ -76,7 +76,7 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
         _ = self._piecewise
 
     @classmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Take the mixture of the paper."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls.for_epsilon(wanted.local_epsilon)
@@ -108,7 +108,7 @@ class Hybrid(CodedNumber, SpecifiedNumbers):
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the integers of both parts."""
-        return stated(
+        return to_spec(
             self.NAME,
             low,
             high,

@@ -19,14 +19,14 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.number import (
     STEPS,
     Moments,
+    NumberRequest,
     Numbers,
     SpecifiedNumbers,
-    WantedNumbers,
     check_numbers,
     check_one_number,
     rounding_variance,
-    stated,
     to_grid,
+    to_spec,
 )
 from common.mechanisms.reduction import PureReduction
 from common.mechanisms.sampling import discrete_laplace
@@ -66,7 +66,7 @@ class Laplace(SpecifiedNumbers):
             )
 
     @classmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Take the least scale that keeps the promise."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls(STEPS, math.ceil(STEPS / Fraction(wanted.local_epsilon)))
@@ -79,7 +79,7 @@ class Laplace(SpecifiedNumbers):
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the grid and the scale."""
-        return stated(self.NAME, low, high, self.report_dtype, steps=self.steps, scale=self.scale)
+        return to_spec(self.NAME, low, high, self.report_dtype, steps=self.steps, scale=self.scale)
 
     @property
     def dimensions(self) -> int:

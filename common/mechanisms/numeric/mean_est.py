@@ -24,13 +24,13 @@ from common.mechanisms.base import Counts, Reports, Vector
 from common.mechanisms.numeric.coded_number import Spread, Totals
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberRequest,
     Numbers,
     SpecifiedNumbers,
-    WantedNumbers,
     check_numbers,
     number_weights,
-    stated,
     to_grid,
+    to_spec,
 )
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.sampling import exact_coins
@@ -61,7 +61,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
         within("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
 
     @classmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Take the odds that come closest to e^ε."""
         return cls(wanted.dimensions, ResponseWeights.for_epsilon(wanted.local_epsilon))
 
@@ -72,7 +72,7 @@ class MeanEst(OddsOfWeights, SpecifiedNumbers):
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the odds: there is nothing else."""
-        return stated(self.NAME, low, high, self.report_dtype, weights=self.weights)
+        return to_spec(self.NAME, low, high, self.report_dtype, weights=self.weights)
 
     @cached_property
     def _side(self) -> int:

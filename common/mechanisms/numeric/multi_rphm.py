@@ -24,12 +24,12 @@ from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.hybrid import Hybrid
 from common.mechanisms.numeric.number import (
     Moments,
+    NumberRequest,
     Numbers,
-    WantedNumbers,
     check_numbers,
-    check_stated,
+    check_spec,
     number_spec,
-    stated,
+    to_spec,
 )
 from common.mechanisms.reduction import Reduction
 from common.protocols import NumberMechanismName
@@ -114,7 +114,7 @@ class MultiRphm:
         return cls(dimensions, inner, nonce)
 
     @classmethod
-    def specify(cls, wanted: WantedNumbers) -> NumberSpec:
+    def specify(cls, wanted: NumberRequest) -> NumberSpec:
         """
         Take the paper's number of dimensions. Run by the analyzer.
 
@@ -135,7 +135,7 @@ class MultiRphm:
         """
         inner = MultiHm(spec.projected, spec.sampled, Hybrid.of_parts(spec))
         mechanism = cls(dimensions, inner, nonce)
-        check_stated(spec, mechanism.spec(spec.low, spec.high))
+        check_spec(spec, mechanism.spec(spec.low, spec.high))
         return mechanism
 
     @classmethod
@@ -151,7 +151,7 @@ class MultiRphm:
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the integers of Multi-HM, and how many dimensions it is given."""
         answer = self.inner.answer
-        return stated(
+        return to_spec(
             self.NAME,
             low,
             high,

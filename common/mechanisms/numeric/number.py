@@ -27,7 +27,7 @@ FRACTION_BITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedNumbers:
+class NumberRequest:
     """A mechanism for numbers by name, and what its integers follow from."""
 
     name: NumberMechanismName
@@ -72,7 +72,7 @@ class NumberMechanism(Randomizer, Protocol):
         """How many numbers a person has."""
 
     @classmethod
-    def specify(cls, wanted: WantedNumbers) -> NumberSpec:
+    def specify(cls, wanted: NumberRequest) -> NumberSpec:
         """Work out the integers. Run by the analyzer."""
 
     @classmethod
@@ -163,7 +163,7 @@ class SpecifiedNumbers(ABC):
 
     @classmethod
     @abstractmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Choose the integers."""
 
     @classmethod
@@ -176,7 +176,7 @@ class SpecifiedNumbers(ABC):
         """State the integers, for numbers in this range."""
 
     @classmethod
-    def specify(cls, wanted: WantedNumbers) -> NumberSpec:
+    def specify(cls, wanted: NumberRequest) -> NumberSpec:
         """
         Work out the integers. Run by the analyzer.
 
@@ -195,7 +195,7 @@ class SpecifiedNumbers(ABC):
                 not use.
         """
         mechanism = cls.built(spec, dimensions)
-        check_stated(spec, mechanism.spec(spec.low, spec.high))
+        check_spec(spec, mechanism.spec(spec.low, spec.high))
         return mechanism
 
     @classmethod
@@ -222,7 +222,7 @@ def number_spec(task: Task) -> NumberSpec:
     return spec
 
 
-def check_stated(spec: NumberSpec, found: NumberSpec) -> None:
+def check_spec(spec: NumberSpec, found: NumberSpec) -> None:
     """
     Check that a task states a mechanism just as the mechanism states itself.
 
@@ -237,7 +237,7 @@ def check_stated(spec: NumberSpec, found: NumberSpec) -> None:
             )
 
 
-def stated(
+def to_spec(
     name: NumberMechanismName,
     low: float,
     high: float,

@@ -21,12 +21,12 @@ from common.mechanisms.base import Counts, Vector
 from common.mechanisms.numeric.coded_number import CodedNumber, Spread, Totals
 from common.mechanisms.numeric.number import (
     STEPS,
+    NumberRequest,
     SpecifiedNumbers,
-    WantedNumbers,
     check_one_number,
     number_weights,
-    stated,
     to_grid,
+    to_spec,
 )
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.mechanisms.weights import ResponseWeights
@@ -72,7 +72,7 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
         _ = self.response
 
     @classmethod
-    def wanting(cls, wanted: WantedNumbers) -> Self:
+    def wanting(cls, wanted: NumberRequest) -> Self:
         """Take the reach of the paper, and the odds that come closest to e^ε."""
         check_one_number(cls.NAME, wanted.dimensions)
         return cls.for_epsilon(wanted.local_epsilon)
@@ -96,7 +96,7 @@ class Piecewise(CodedNumber, SpecifiedNumbers):
 
     def spec(self, low: float, high: float) -> NumberSpec:
         """State the grid, the reach and the odds."""
-        return stated(
+        return to_spec(
             self.NAME,
             low,
             high,

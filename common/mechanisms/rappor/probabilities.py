@@ -28,7 +28,7 @@ _ONE_UP: Final = Decimal(1) + Decimal("1e-27")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RapporChances:
+class RapporProbabilities:
     """The weights of f, p and q: 128ths, 65536ths and 65536ths."""
 
     permanent: int

@@ -23,7 +23,7 @@ from common.mechanisms.base import Counts, Reports
 from common.mechanisms.rappor import bloom
 from common.mechanisms.rappor import permanent_response as permanent
 from common.mechanisms.rappor.permanent_response import Packed
-from common.mechanisms.rappor.probabilities import Chance, RapporChances
+from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
 from common.mechanisms.reduction import PureReduction, Reduction
 from common.task.specs import INSTANT_SUM, Encoding, RapporSpec
 from common.task.text import check_labels
@@ -84,7 +84,7 @@ class Rappor:
         """
         Work out the integers. Run by the analyzer.
 
-        f, p and q are rounded, and no ε grows by it: see `RapporChances.rounded`.
+        f, p and q are rounded, and no ε grows by it: see `RapporProbabilities.rounded`.
 
         Args:
             bits: k.
@@ -100,7 +100,7 @@ class Rappor:
         Raises:
             TaskError: A number is out of its range, or nothing would be noise.
         """
-        chances = RapporChances.rounded(f, p, q)
+        chances = RapporProbabilities.rounded(f, p, q)
         return RapporSpec(
             name="rappor",
             encoding=encoding,
@@ -139,8 +139,8 @@ class Rappor:
         return _layout(self.spec.bits)
 
     @cached_property
-    def _chances(self) -> RapporChances:
-        return RapporChances.of(self.spec)
+    def _chances(self) -> RapporProbabilities:
+        return RapporProbabilities.of(self.spec)
 
     @property
     def unset_chance(self) -> float:
@@ -154,7 +154,7 @@ class Rappor:
 
     @cached_property
     def local_epsilon(self) -> float:
-        """What ONE report gives away, rounded up; see `RapporChances.report_epsilon`."""
+        """What ONE report gives away, rounded up; see `RapporProbabilities.report_epsilon`."""
         return self._chances.report_epsilon(self.spec.hashes)
 
     @cached_property

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from analyzer.batch_checks import FALSE_ALARM, judge
-from analyzer.sentinel_matching import look
+from analyzer.batch_checks import FALSE_ALARM, check_batch
+from analyzer.sentinel_matching import match_sentinels
 from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import leaf
 from common.errors import SuspectBatchError
@@ -17,7 +17,7 @@ from common.task.shuffler_spec import KEEP_SUM
 from common.task.task import Task
 from deploy.audit.attacks.poisoning import known_limit
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.statistics import p_binomial, p_poisson
 from deploy.audit.subject import AuditSubject
 
@@ -109,7 +109,7 @@ def _sampled_design(kept: float) -> tuple[int, float, float]:
 
 def keeping_the_order(
     subject: AuditSubject, rng: np.random.Generator, *, planted: bool = True
-) -> Outcome:
+) -> Findings:
     """Deliver sentinels in order and shuffled. `planted`: the analyzer knows them."""
     # The order of those that a sampling shuffler kept is judged alike.
     spec = replace(subject.task.shuffler, keep_weight=KEEP_SUM)
@@ -144,14 +144,14 @@ def keeping_the_order(
         f"that does not shuffle where there are {_TOO_FEW} sentinels or fewer; against it only "
         "the local epsilon holds. Plant sixteen sentinels or more in every batch.",
     )
-    return Outcome(findings=(finding, known_limit(limit)))
+    return Findings(findings=(finding, known_limit(limit)))
 
 
 def rejects(batch: Reports, sentinels: Reports, task: Task) -> bool:
     """Return whether the analyzer rejects a batch, for the sentinels that it knows."""
     known = [Sentinel(leaves=(leaf(report),), acknowledged=True) for report in sentinels]
     try:
-        judge(look([b"".join(batch)], _REPORT_BYTES, known), task)
+        check_batch(match_sentinels([b"".join(batch)], _REPORT_BYTES, known), task)
     except SuspectBatchError:
         return True
     return False

@@ -26,7 +26,7 @@ from common.task.draft import TaskDraft
 from deploy.audit.attacks.detection_rates import IN_ORDER, sentinel_rate
 from deploy.audit.attacks.poisoning import known_limit
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.dishonest_shuffler import (
     Tampering,
@@ -39,9 +39,9 @@ from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.audit.harness.tasks import reduced_draft
 from deploy.audit.subject import AuditSubject
 from deploy.results.verification import check_guarantees
-from user_agent.evidence import Inclusion
+from user_agent.evidence import InclusionState
 
-Findings = tuple[Finding, ...]
+Rows = tuple[Finding, ...]
 Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
 
 _MOST_REPORTS: Final = 2500
@@ -60,17 +60,17 @@ _UNSUSPECTED: Final = "the batch is released and no figure gives it away"
 
 
 def _on_reduced_task(
-    attack: Callable[..., Coroutine[Any, Any, Findings]],
-) -> Callable[..., Outcome]:
+    attack: Callable[..., Coroutine[Any, Any, Rows]],
+) -> Callable[..., Findings]:
     """Run an attack on a reduced task; without findings if no small batch has a finite claim."""
 
     @wraps(attack)
-    def scenario(subject: AuditSubject, rng: np.random.Generator, **options: object) -> Outcome:
+    def scenario(subject: AuditSubject, rng: np.random.Generator, **options: object) -> Findings:
         wanted = reduced_draft(subject.task_bytes, most_reports=_MOST_REPORTS, n_users=_SIZES)
         if wanted is None:
-            return Outcome(findings=())
+            return Findings(findings=())
         with _silent():
-            return Outcome(findings=asyncio.run(attack(wanted, rng, **options)))
+            return Findings(findings=asyncio.run(attack(wanted, rng, **options)))
 
     return scenario
 
@@ -78,7 +78,7 @@ def _on_reduced_task(
 @_on_reduced_task
 async def honest(
     wanted: TaskDraft, rng: np.random.Generator, *, tampering: Tampering = shuffles
-) -> Findings:
+) -> Rows:
     """Run an honest shuffler: everybody is counted and nobody raises an alarm."""
     checks, n = Checks(), wanted.n_min + _MORE
     async with _collection(wanted, rng, sentinels=_SENTINELS) as parties:
@@ -90,7 +90,7 @@ async def honest(
         checks.must("sentinels do not count as users", result.n_users == n)
         checks.must("the analyzer knows every sentinel", result.n_sentinels == _SENTINELS)
         checks.must("none is missing", kept < 1 or result.n_sentinels_missing == 0)
-    expected = Inclusion.COUNTED if kept == 1 else Inclusion.SAMPLED
+    expected = InclusionState.COUNTED if kept == 1 else InclusionState.SAMPLED
     checks.must("no device raises an alarm", seen == {expected: n})
     finding = checks.finding(
         scenario="honest-shuffler",
@@ -109,7 +109,7 @@ def losing(
     word: str = "dropped",
     lose: Callable[[int], Tampering] = drops,
     attentive: bool = True,
-) -> Outcome:
+) -> Findings:
     """
     Lose a person, then a sentinel.
 
@@ -123,7 +123,7 @@ def losing(
     """
     findings = _lost(subject, rng, scenario=scenario, word=word, lose=lose, attentive=attentive)
     rate = sentinel_rate(scenario, subject, rng, planted=attentive)
-    return Outcome(findings=(*findings.findings, rate))
+    return Findings(findings=(*findings.findings, rate))
 
 
 @_on_reduced_task
@@ -135,7 +135,7 @@ async def _lost(
     word: str,
     lose: Callable[[int], Tampering],
     attentive: bool,
-) -> Findings:
+) -> Rows:
     checks, unseen, n = Checks(), Checks(), wanted.n_min + _MORE
     async with _collection(wanted, rng) as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
@@ -156,11 +156,11 @@ async def _lost(
                 "that its own was lost on purpose.",
             ),
         )
-    forged = shown == {Inclusion.UNCHECKED: n}
+    forged = shown == {InclusionState.UNCHECKED: n}
     checks.must("no device accepts a proof that the shuffler signed", forged)
     checks.must(
         "the device concerned has proof, and all others are counted",
-        seen == {Inclusion.MISSING: 1, Inclusion.COUNTED: n - 1},
+        seen == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1},
     )
     async with _collection(wanted, rng, sentinels=_SENTINELS) as parties:
         await parties.shuffler.deliver(lose(n + _VICTIM))
@@ -189,7 +189,7 @@ async def _lost(
 @_on_reduced_task
 async def duplicating(
     wanted: TaskDraft, rng: np.random.Generator, *, tolerant: bool = False
-) -> Findings:
+) -> Rows:
     """Put copies of a person's reports in others' places. `tolerant`: the analyzer ignores them."""
     checks, share = Checks(), 1.0 if tolerant else _REFUSED_SHARE
     for times in (1, wanted.n_min + _MORE - 1):
@@ -205,7 +205,7 @@ async def duplicating(
         reported = told == {"repeated": copies, "unreadable": 0, "malformed": 0}
         checks.must("copies are dropped and reported with the result", reported)
         if task.shuffler.kept == 1:
-            missing = seen[Inclusion.MISSING]
+            missing = seen[InclusionState.MISSING]
             checks.must("the devices that were displaced have proof", missing == times)
     return (
         _noticed(
@@ -237,7 +237,7 @@ async def deliver_without_errors(
 @_on_reduced_task
 async def replaying(
     wanted: TaskDraft, rng: np.random.Generator, *, delivering: Delivering = deliver
-) -> Findings:
+) -> Rows:
     """Deliver a batch again: for its own task, as another batch, and for another task."""
     checks, n = Checks(), wanted.n_min + _MORE
     async with _collection(wanted, rng) as parties:
@@ -274,7 +274,7 @@ async def replaying(
 @_on_reduced_task
 async def injecting(
     wanted: TaskDraft, rng: np.random.Generator, *, delivering: Delivering = deliver
-) -> Findings:
+) -> Rows:
     """Announce wrong numbers, and make users up."""
     scenario = "shuffler-injects"
     checks, unseen, n = Checks(), Checks(), wanted.n_min + _MORE
@@ -321,7 +321,7 @@ async def injecting(
 @_on_reduced_task
 async def closing_early(
     wanted: TaskDraft, rng: np.random.Generator, *, delivering: Delivering = deliver
-) -> Findings:
+) -> Rows:
     """Close a batch below n_min; then at n_min, though more people have submitted."""
     scenario = "shuffler-closes-early"
     checks, unseen, n_min = Checks(), Checks(), wanted.n_min
@@ -336,7 +336,7 @@ async def closing_early(
             checks.must("so is one that claims n_min users without their reports", refused)
         checks.must("nothing is charged", not await parties.analyzer.store.ledger(0))
         seen = await _conclusions(parties)
-    checks.must("no device concludes that it was counted", Inclusion.COUNTED not in seen)
+    checks.must("no device concludes that it was counted", InclusionState.COUNTED not in seen)
     async with _collection(wanted, rng) as parties:
         await parties.shuffler.deliver(drops(*range(n_min, n_min + _MORE)))
         parties.shuffler.closed = True
@@ -344,7 +344,7 @@ async def closing_early(
         checks.must("a late device is told so", await _refused(late, BatchStateError))
         result, seen = await _released(parties), await _conclusions(parties)
     if task.shuffler.kept == 1:
-        cut_off = {Inclusion.COUNTED: n_min, Inclusion.MISSING: _MORE}
+        cut_off = {InclusionState.COUNTED: n_min, InclusionState.MISSING: _MORE}
         checks.must("devices that were cut off after their receipt have proof", seen == cut_off)
     unseen.must(_UNSUSPECTED, _unsuspicious(result))
     n_users = 0 if result is None else result.n_users
@@ -413,7 +413,7 @@ async def _released(parties: InProcessRun) -> Result | None:
         return None
 
 
-async def _conclusions(parties: InProcessRun, *, attentive: bool = True) -> Counter[Inclusion]:
+async def _conclusions(parties: InProcessRun, *, attentive: bool = True) -> Counter[InclusionState]:
     n_people = len(parties.shuffler.users) - parties.n_sentinels
     return Counter(await parties.inclusions(n_people) if attentive else [])
 

@@ -14,7 +14,7 @@ from common.task.task import SUBMISSION_ID_BYTES, Task
 from deploy.audit.attacks.crafted_reports import uniform
 from deploy.audit.attacks.poisoned_collection import FAKE_SHARE, PoisonedCollection
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.subject import AuditSubject
 
 _WHO: Final = f"{FAKE_SHARE:.0%} of the users"
@@ -24,7 +24,7 @@ _FLOOD: Final = 10
 
 def input_manipulation(
     subject: AuditSubject, rng: np.random.Generator, *, counted_twice: bool = False
-) -> Outcome:
+) -> Findings:
     """Fake users answer honestly for targets that they do not hold [CJG21]."""
     attack = PoisonedCollection.of(subject, rng)
     values = rng.choice(attack.leverage.targets, size=attack.n_fakes)
@@ -43,7 +43,7 @@ def input_manipulation(
 
 def random_reports(
     subject: AuditSubject, rng: np.random.Generator, *, counted_twice: bool = False
-) -> Outcome:
+) -> Findings:
     """Fake users send uniformly random valid reports in place of randomized ones [CJG21]."""
     attack = PoisonedCollection.of(subject, rng)
     return _drawn(
@@ -68,18 +68,18 @@ def _drawn(
     *,
     counted_twice: bool,
     **fields: Any,  # noqa: ANN401  # of `_finding`
-) -> Outcome:
+) -> Findings:
     attack.add_drawn(reports, mean, rng)
     attack.add_honest_dummies(rng)
     if counted_twice:
         attack.count_twice()
     finding = _finding(attack, own=mean, each=attack.leverage.dummy_floor, **fields)
-    return Outcome(findings=(finding,))
+    return Findings(findings=(finding,))
 
 
 def maximal_gain(
     subject: AuditSubject, rng: np.random.Generator, *, factor: float = 1.0
-) -> Outcome:
+) -> Findings:
     """
     Fake users craft their own reports; their dummies are honest.
 
@@ -114,7 +114,7 @@ def maximal_gain(
                 "adds more to the sum of the targets' estimates, but it singles out nothing.",
             )
         )
-    return Outcome(findings=tuple(findings))
+    return Findings(findings=tuple(findings))
 
 
 def _crafted(
@@ -139,7 +139,7 @@ def _crafted(
     )
 
 
-def dummy_abuse(subject: AuditSubject, rng: np.random.Generator, *, uncounted: int = 0) -> Outcome:
+def dummy_abuse(subject: AuditSubject, rng: np.random.Generator, *, uncounted: int = 0) -> Findings:
     """Fake users craft every report of a submission. `uncounted`: reports the formula omits."""
     number = subject.task.reports_per_user
     attack = PoisonedCollection.of(subject, rng)
@@ -156,7 +156,7 @@ def dummy_abuse(subject: AuditSubject, rng: np.random.Generator, *, uncounted: i
         f"much as {_answers(attack.leverage.together(number))}; the number of reports in a "
         "submission bounds the attack.",
     )
-    return Outcome(findings=(finding,))
+    return Findings(findings=(finding,))
 
 
 def message_flood(
@@ -164,7 +164,7 @@ def message_flood(
     rng: np.random.Generator,
     *,
     parse: Callable[[bytes, Task], Submission] = unpack,
-) -> Outcome:
+) -> Findings:
     """Fake users send many times the task's number of reports. `parse` reads a submission."""
     task, checks = subject.task, Checks()
     number = _FLOOD * task.reports_per_user
@@ -187,7 +187,7 @@ def message_flood(
         sentence="Were the number of reports in a submission not checked, the gain would grow in "
         "proportion; the shuffler refuses every other number.",
     )
-    return Outcome(findings=(finding,))
+    return Findings(findings=(finding,))
 
 
 def _refuses(parse: Callable[[bytes, Task], Submission], plaintext: bytes, task: Task) -> bool:

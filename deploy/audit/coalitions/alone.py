@@ -12,7 +12,7 @@ from common.mechanisms.base import Reports
 from common.messages.guarantee import rounded_up
 from deploy.audit.coalitions.crowd import STATISTIC, proven_epsilon, run_crowd
 from deploy.audit.coalitions.messages import own_dummies, own_reports, scores, slow_to_draw
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.game import run_game
 from deploy.audit.game_rows import computed_row, game_row
 from deploy.audit.subject import AuditSubject
@@ -40,7 +40,7 @@ def permute_and_lose(reports: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 def run_n_minus_one(
     subject: AuditSubject, rng: np.random.Generator, permuted: Permute = permute
-) -> Outcome:
+) -> Findings:
     """
     Let the shuffler replace all reports but the victim's by its own.
 
@@ -49,7 +49,7 @@ def run_n_minus_one(
     and subtracts, the dummies that it adds itself.
     """
     if subject.terms.reduction is None:
-        return Outcome(findings=())
+        return Findings(findings=())
     task, mechanism = subject.task, subject.mechanism
     helped = not task.shuffler.idle
     trials = int(subject.sizes.games / (1 + task.dummies.expected_per_user))
@@ -94,7 +94,7 @@ def run_n_minus_one(
             sentence=f"Only {found} of {_BATCHES} forged batches came apart into the forged "
             "reports and the victim's messages.",
         )
-    return Outcome(findings=(row,))
+    return Findings(findings=(row,))
 
 
 def _recovered(subject: AuditSubject, rng: np.random.Generator, permuted: Permute) -> bool:
@@ -121,7 +121,7 @@ def run_skippers(
     subject: AuditSubject,
     rng: np.random.Generator,
     believed: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Compute, and measure among few users, the effect of users who add no dummies.
 
@@ -132,7 +132,7 @@ def run_skippers(
             messages of all but the victim.
     """
     if not subject.task.dummies.maximum or subject.terms.reduction is None:
-        return Outcome(findings=())
+        return Findings(findings=())
     n_users, terms = subject.n_users, subject.terms
     claims = [
         skippers_guarantee(terms, users, adding=users if believed else 1)
@@ -165,4 +165,4 @@ def run_skippers(
         sentence=f"Among {_FEW} users of whom one adds dummies an attack gets no more than is "
         "computed for so few.",
     )
-    return Outcome(findings=(computed, measured))
+    return Findings(findings=(computed, measured))

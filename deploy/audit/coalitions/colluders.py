@@ -13,7 +13,7 @@ import numpy as np
 from common.accounting.guarantees import analyzer_guarantee, local_guarantee
 from common.messages.guarantee import Guarantee, rounded_up
 from deploy.audit.coalitions.crowd import FEW, STATISTIC, proven_epsilon, run_crowd
-from deploy.audit.finding import Curve, CurvePoint, Finding, Outcome
+from deploy.audit.finding import Curve, CurvePoint, Finding, Findings
 from deploy.audit.game import GameResult
 from deploy.audit.game_rows import computed_row, game_row
 from deploy.audit.subject import AuditSubject
@@ -34,7 +34,7 @@ def run_colluders(
     subject: AuditSubject,
     rng: np.random.Generator,
     trusting: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Run the attack for no colluders up to all users but the victim.
 
@@ -46,11 +46,11 @@ def run_colluders(
     """
     n_users, task, terms = subject.n_users, subject.task, subject.terms
     if terms.reduction is None:
-        return Outcome(findings=() if trusting else (_not_relied_on(subject),))
+        return Findings(findings=() if trusting else (_not_relied_on(subject),))
     if trusting:
         alone, all_honest = (analyzer_guarantee(terms, n_users, left) for left in (1, n_users))
         if alone.epsilon <= all_honest.epsilon:
-            return Outcome(findings=())
+            return Findings(findings=())
     honest = {max(1, n_users - int(share * n_users)) for share in _SHARES}
     honest |= {few for few in _FEW if few <= n_users}
     between = {max(1, n_users - int(share * n_users)) for share in _CLAIMED_ALONE} - honest
@@ -72,7 +72,7 @@ def run_colluders(
         delta=task.delta,
         points=tuple(sorted(points, key=lambda point: point.colluding)),
     )
-    return Outcome(findings=tuple(rows), curves=(curve,))
+    return Findings(findings=tuple(rows), curves=(curve,))
 
 
 def _point(subject: AuditSubject, honest: int, claimed: Guarantee | None = None) -> CurvePoint:

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.anonymity_set import Crowd
-from common.accounting.guarantees import Terms
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.guarantees import PrivacyParameters
 from common.accounting.reference.attack import epsilon_lower
-from common.accounting.releases import CrowdRelease
+from common.accounting.releases import AmplifiedRelease
 from common.mechanisms.base import Vector
 from deploy.audit.coalitions.messages import (
     count_scores,
@@ -33,7 +33,7 @@ _LEAST_TRIALS: Final = 1000
 _SLOW_MESSAGES: Final = 50_000
 
 
-def proven_epsilon(terms: Terms, crowd: Crowd) -> float | None:
+def proven_epsilon(terms: PrivacyParameters, crowd: AnonymitySet) -> float | None:
     """
     Compute the accountant's own attack on the analyzer's view of a crowd.
 
@@ -42,7 +42,7 @@ def proven_epsilon(terms: Terms, crowd: Crowd) -> float | None:
         minutes, or proves nothing.
     """
     release = terms.release(crowd)
-    if not isinstance(release, CrowdRelease):
+    if not isinstance(release, AmplifiedRelease):
         return None
     if release.crowd.random_dummies is not None and crowd.users > FEW:
         return None

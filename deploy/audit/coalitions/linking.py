@@ -4,7 +4,7 @@ import numpy as np
 
 from deploy.audit.checks import Checks
 from deploy.audit.coalitions.messages import own_dummies, own_reports
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.statistics import p_poisson
 from deploy.audit.subject import AuditSubject
 
@@ -15,7 +15,7 @@ def run_linking(
     subject: AuditSubject,
     rng: np.random.Generator,
     kept: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Link two rounds, and one user's messages, by equal seeds.
 
@@ -26,7 +26,7 @@ def run_linking(
     """
     mechanism, task = subject.mechanism, subject.task
     if "seed" not in (mechanism.report_dtype.names or ()):
-        return Outcome(findings=())
+        return Findings(findings=())
     first, second = (own_reports(mechanism, 0, _USERS, rng).reports["seed"] for _ in range(2))
     second = first if kept else second
     seeds = getattr(getattr(mechanism, "family", None), "seeds", 2**64)
@@ -39,7 +39,7 @@ def run_linking(
         checks.test("a dummy with its user's seed", p_poisson(equal, len(sent.reports) / seeds))
     neighbours = int((first[1:] == first[:-1]).sum())
     checks.test("the same seed in neighbouring users", p_poisson(neighbours, _USERS / seeds))
-    return Outcome(
+    return Findings(
         findings=(
             checks.finding(
                 scenario="linking",

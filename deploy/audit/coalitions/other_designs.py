@@ -9,7 +9,7 @@ import numpy as np
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 from deploy.audit.coalitions.alone import run_n_minus_one
 from deploy.audit.coalitions.pooled import run_pooled
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.game_rows import not_reached
 from deploy.audit.sample_task import sample_task
 from deploy.audit.subject import AuditSubject
@@ -31,7 +31,7 @@ def run_pure_dump(
     subject: AuditSubject,
     rng: np.random.Generator,
     noisy: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Run pureDUMP, which has dummies and no noise, against shuffler and analyzer together.
 
@@ -56,7 +56,7 @@ def run_pure_dump(
         for row in run_pooled(other, rng).findings
     ]
     one_report = _must_reach(rows[0], math.inf)
-    return Outcome(
+    return Findings(
         findings=(
             one_report,
             *(row if row.verdict == "reached" else not_reached(row) for row in rows[1:]),
@@ -68,7 +68,7 @@ def run_shuffler_dummies(
     subject: AuditSubject,
     rng: np.random.Generator,
     noisy: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Run the n-1 attack of a shuffler that made the dummies, reads the result and knows other users.
 
@@ -98,7 +98,7 @@ def run_shuffler_dummies(
                 advice="",
             )
             rows.append(_must_reach(told, local_epsilon))
-    return Outcome(findings=tuple(rows))
+    return Findings(findings=tuple(rows))
 
 
 def _must_reach(row: Finding, local_epsilon: float) -> Finding:

@@ -12,7 +12,7 @@ from common.messages.guarantee import rounded_up
 from common.task.task import Task
 from deploy.audit.checks import Checks
 from deploy.audit.coalitions.crowd import proven_epsilon
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.game_rows import computed_row
 from deploy.audit.subject import AuditSubject
 
@@ -26,11 +26,11 @@ def run_partition(
     subject: AuditSubject,
     rng: np.random.Generator,
     encode: Callable[[Task], bytes] = Task.to_bytes,
-) -> Outcome:
+) -> Findings:
     """Compute the claim for the smallest group that is released, and check that tasks differ."""
     if subject.terms.reduction is None:
-        return Outcome(findings=())
-    return Outcome(findings=(_smallest_group(subject), _names(subject, rng, encode)))
+        return Findings(findings=())
+    return Findings(findings=(_smallest_group(subject), _names(subject, rng, encode)))
 
 
 def _smallest_group(subject: AuditSubject) -> Finding:

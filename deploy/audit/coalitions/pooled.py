@@ -13,7 +13,7 @@ from common.messages.guarantee import Coalition, Guarantee
 from common.task.shuffler_spec import PERMUTES
 from deploy.audit.coalitions.crowd import proven_epsilon
 from deploy.audit.coalitions.messages import own_dummies, own_reports, scores, slow_to_draw
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.game import run_game
 from deploy.audit.game_rows import game_row, understated
 from deploy.audit.laws.kind_values import worst_values
@@ -46,7 +46,7 @@ def run_pooled(
     subject: AuditSubject,
     rng: np.random.Generator,
     understate: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Run the game on one recognised report, and on all messages of one user.
 
@@ -57,11 +57,11 @@ def run_pooled(
     """
     stated: _Stated = understated if understate else lambda claimed: claimed
     if subject.task.kind != "categorical":
-        return Outcome(findings=(_other_kind(subject, rng, stated),))
+        return Findings(findings=(_other_kind(subject, rng, stated),))
     rows = [_one_report(subject, rng, stated)]
     if subject.task.dummies.maximum:
         rows.append(_with_dummies(subject, rng, stated))
-    return Outcome(findings=tuple(rows))
+    return Findings(findings=tuple(rows))
 
 
 def _one_report(subject: AuditSubject, rng: np.random.Generator, stated: _Stated) -> Finding:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import HONEST_SHUFFLER
 from common.accounting.published import od_hp_theorem_1
 from common.mechanisms.base import Vector
@@ -19,7 +19,7 @@ from common.mechanisms.hashing.string_hashing import StringHashing
 from common.mechanisms.weights import ResponseWeights
 from common.messages.guarantee import REPLACE_ONE
 from deploy.audit.coalitions.messages import weights
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.game import run_game
 from deploy.audit.statistics import CONFIDENCE
 from deploy.audit.subject import AuditSubject
@@ -42,7 +42,7 @@ def run_printed(
     subject: AuditSubject,
     rng: np.random.Generator,
     fresh: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Refute the printed theorem; the audited task plays no part.
 
@@ -53,7 +53,7 @@ def run_printed(
     """
     weights_of_print = ResponseWeights.for_epsilon(_LOCAL_EPSILON)
     mechanism = StringHashing(_ITEMS, _BUCKETS, weights_of_print, bytes(32))
-    crowd = Crowd(users=_USERS, dummies=_USERS * _DUMMIES)
+    crowd = AnonymitySet(users=_USERS, dummies=_USERS * _DUMMIES)
     claim = od_hp_theorem_1(mechanism.reduction, crowd, _DELTA)
     trials = max(_LEAST_TRIALS, subject.sizes.crowds // _TRIALS_EACH)
     together = max(1, _MESSAGES // (_USERS * (1 + _DUMMIES)))
@@ -63,7 +63,7 @@ def run_printed(
         return np.concatenate([_scores(mechanism, item, part, fresh, rng) for part in parts])
 
     result = run_game(world(_X), world(_OTHER_X), _DELTA)
-    return Outcome(
+    return Findings(
         findings=(
             Finding(
                 verdict="refuted" if result.epsilon_lower > claim else "not refuted",

@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from common.accounting.anonymity_set import Crowd
-from common.accounting.guarantees import Terms, analyzer_guarantee, local_guarantee
-from common.accounting.releases import CrowdRelease
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.guarantees import PrivacyParameters, analyzer_guarantee, local_guarantee
+from common.accounting.releases import AmplifiedRelease
 from common.accounting.rounds_attack import epsilon_of_rounds
 from common.messages.guarantee import rounded_up
 from deploy.audit.coalitions.crowd import STATISTIC, run_crowd
 from deploy.audit.coalitions.messages import own_reports, scores
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.game import run_game
 from deploy.audit.game_rows import computed_row, game_row
 from deploy.audit.subject import AuditSubject
@@ -32,7 +32,7 @@ def run_rounds(
     subject: AuditSubject,
     rng: np.random.Generator,
     forgetful: bool = False,  # noqa: FBT001, FBT002
-) -> Outcome:
+) -> Findings:
     """
     Run two rounds against shuffler and analyzer together, and compute more for the analyzer.
 
@@ -43,15 +43,15 @@ def run_rounds(
             one round gives everything away.
     """
     if forgetful and math.isinf(subject.task.local_epsilon):
-        return Outcome(findings=())
+        return Findings(findings=())
     rows = [_pooled(subject, rng, forgetful)]
     if subject.terms.reduction is not None and subject.task.shuffler.idle:
         rows.extend(_against_analyzer(subject, rounds, forgetful) for rounds in _ROUNDS)
         rows.append(_among_few(subject, rng, forgetful))
-    return Outcome(findings=tuple(rows))
+    return Findings(findings=tuple(rows))
 
 
-def _terms(subject: AuditSubject, rounds: int, forgetful: bool) -> Terms:  # noqa: FBT001
+def _terms(subject: AuditSubject, rounds: int, forgetful: bool) -> PrivacyParameters:  # noqa: FBT001
     """Return the terms from which the claim for so many rounds follows."""
     return dataclasses.replace(subject.terms, rounds=1 if forgetful else rounds)
 
@@ -99,10 +99,10 @@ def _against_analyzer(subject: AuditSubject, rounds: int, forgetful: bool) -> Fi
     )
 
 
-def _attack(terms: Terms, crowd: Crowd) -> float | None:
+def _attack(terms: PrivacyParameters, crowd: AnonymitySet) -> float | None:
     """Compute the attack on all rounds; None where the distribution of the noise is not known."""
     release = terms.release(crowd)
-    if not isinstance(release, CrowdRelease) or release.crowd.random_dummies is not None:
+    if not isinstance(release, AmplifiedRelease) or release.crowd.random_dummies is not None:
         return None
     if release.reduction.third_value == "none":
         return None

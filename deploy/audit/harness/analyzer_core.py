@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from analyzer.budgets import Spending
+from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
-from analyzer.registry import AnalyzerKeys, Registry, Sentinels
+from analyzer.registry import AnalyzerKeys, Registry, SentinelRegistry
 from analyzer.release import Releases
 from analyzer.staging import Staging
 from analyzer.storage.store import Store
@@ -46,7 +46,7 @@ class AnalyzerCore:
         self.keys = AnalyzerKeys.load(StateDirectory.open(self.path), SCHEDULE, self.clock.now())
         self.store = Store(self.path / "analyzer.sqlite")
         head = await self.store.check_ledger()
-        self.spending = Spending(self.store)
+        self.spending = ReleaseBudgets(self.store)
         self.process_metrics = ProcessMetrics("analyzer", self.clock)
         self.metrics = ReleaseMetrics(self.process_metrics)
         self.registry = Registry(
@@ -79,7 +79,7 @@ class AnalyzerCore:
             staging=self.staging,
             metrics=self.metrics,
         )
-        self.sentinels = Sentinels(self.store, self.registry)
+        self.sentinels = SentinelRegistry(self.store, self.registry)
 
     async def publish(
         self,

@@ -26,7 +26,7 @@ from common.task_digest import TaskDigest
 from deploy.audit.harness.analyzer_core import AnalyzerCore, chunks_of
 from deploy.audit.harness.clock import ManualClock
 from shuffler.dummies import draw_item_dummies, draw_kept
-from shuffler.inclusion import Inclusions
+from shuffler.inclusion import InclusionProofs
 
 Users = list[list[bytes]]
 """Sealed reports of each user, in the order of arrival."""
@@ -55,7 +55,7 @@ class DishonestShuffler:
         """Whether it shows proofs that it signed itself."""
         self.delivered: list[bytes] = []
         """Sealed reports of the last delivery."""
-        self.inclusions = Inclusions(
+        self.inclusions = InclusionProofs(
             directory=path,
             identity=analyzer.keys.identity.public_identity(),
             keep_seconds=_KEEP_SECONDS,

@@ -19,8 +19,8 @@ from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.contribution import Contributor
 from user_agent.credentials import PersonalSecrets
-from user_agent.evidence import Inclusion
-from user_agent.inclusion_monitor import Watch
+from user_agent.evidence import InclusionState
+from user_agent.inclusion_monitor import InclusionMonitor
 from user_agent.policy import Policy
 
 _PAUSE = 10.0
@@ -58,7 +58,7 @@ class InProcessRun:
         )
         self.budget = Budget(self.path / "budget.sqlite")
         self.agent = self.device(self.shuffler.identity.public_identity())
-        self.watch = Watch(
+        self.watch = InclusionMonitor(
             shuffler=self.shuffler,
             budget=self.budget,
             identity=self.analyzer.keys.identity.public_identity(),
@@ -108,7 +108,7 @@ class InProcessRun:
             await self.shuffler.submit(self.digest, answer.envelope)
         await self.analyzer.sentinels.register(self.digest, leaves, acknowledged=True)
 
-    async def inclusions(self, n_people: int) -> list[Inclusion]:
+    async def inclusions(self, n_people: int) -> list[InclusionState]:
         """Let every device check for its answer, and return their conclusions in order."""
         for _ in range(2):  # the first check draws a time
             await self.watch.check_due()

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from analyzer.task_builder import complete
-from common.accounting.guarantees import Terms, claimed_guarantee
+from common.accounting.guarantees import PrivacyParameters, claimed_guarantee
 from common.crypto.hpke import HpkePrivateKey
 from common.errors import ShuffleDpError
 from common.task.draft import TaskDraft
@@ -71,7 +71,9 @@ def reduced_draft(
                 small = complete(tried, analyzer_key=key, nonce=bytes(NONCE_BYTES))
             except ShuffleDpError:  # nothing finite can be claimed
                 continue
-            guarantee = claimed_guarantee(Terms.of(small), n_min, small.reports_per_user)
+            guarantee = claimed_guarantee(
+                PrivacyParameters.of(small), n_min, small.reports_per_user
+            )
             if _fits(small, most_reports) and math.isfinite(guarantee.epsilon):
                 return tried
     return None

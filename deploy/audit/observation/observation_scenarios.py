@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.observation.party_views import VIEWS, network_view
 from deploy.audit.observation.recorder import record_run
 from deploy.audit.scenario import Scenario
@@ -14,10 +14,10 @@ from deploy.audit.subject import AuditSubject
 
 def observe_services(
     subject: AuditSubject, rng: np.random.Generator, *, by_arrival: bool = False
-) -> Outcome:
+) -> Findings:
     """Run the three services once, and search each party's view."""
     record = record_run(subject, rng, by_arrival=by_arrival)
-    return Outcome(findings=(network_view(record, rng), *(view(record) for view in VIEWS)))
+    return Findings(findings=(network_view(record, rng), *(view(record) for view in VIEWS)))
 
 
 OBSERVATION: Final[tuple[Scenario, ...]] = (

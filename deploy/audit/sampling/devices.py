@@ -15,7 +15,7 @@ from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.submission import unpack
 from common.task_digest import DIGEST_BYTES, TaskDigest
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.laws.dummy_laws import law_of_extra
 from deploy.audit.laws.support_law import support_law
 from deploy.audit.statistics import p_binomial, p_cells, p_poisson
@@ -37,7 +37,7 @@ def seeded_alike(_: np.random.Generator) -> np.random.Generator:
 
 def run_devices(
     subject: AuditSubject, rng: np.random.Generator, source: Source = lambda rng: rng
-) -> Outcome:
+) -> Findings:
     """Make sealed submissions of the audited task, open them, and compare them."""
     answers = _Answers(subject, rng, source)
     checks, task = answers.checks, subject.task
@@ -56,7 +56,7 @@ def run_devices(
         trials=len(answers.values),
         advice="Do not collect with this version: devices reveal more than they state.",
     )
-    return Outcome(findings=(finding,))
+    return Findings(findings=(finding,))
 
 
 class _Answers:

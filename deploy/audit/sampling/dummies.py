@@ -12,7 +12,7 @@ from common.mechanisms.base import Mechanism, Reports, Vector
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.laws.dummy_laws import law_of_added, law_of_extra
 from deploy.audit.statistics import p_binomial, p_cells
 from deploy.audit.subject import AuditSubject
@@ -47,11 +47,11 @@ SAVING: Final = Draws(
 """Devices and a shuffler that leave out one of the dummies that they drew."""
 
 
-def run_draws(subject: AuditSubject, rng: np.random.Generator, draws: Draws = DEPLOYED) -> Outcome:
+def run_draws(subject: AuditSubject, rng: np.random.Generator, draws: Draws = DEPLOYED) -> Findings:
     """Test the draws of the audited task; nothing where it has neither dummies nor sampling."""
     checks, number, task = Checks(), subject.sizes.reports // 2, subject.task
     if not task.dummies.maximum and task.shuffler.idle:
-        return Outcome(findings=())
+        return Findings(findings=())
     if task.dummies.uniform:
         _check_numbers(checks, task.dummies, draws.counts(task.dummies, number, rng))
     elif task.dummies.maximum:
@@ -70,7 +70,7 @@ def run_draws(subject: AuditSubject, rng: np.random.Generator, draws: Draws = DE
         trials=number,
         advice="Do not collect with this version: its guarantees do not describe it.",
     )
-    return Outcome(findings=(finding,))
+    return Findings(findings=(finding,))
 
 
 def _check_numbers(checks: Checks, law: DummySpec, counts: NDArray[np.int64]) -> None:

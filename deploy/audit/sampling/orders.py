@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from common.crypto.randomness import secure_generator
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.statistics import (
     p_blocks,
     p_cells,
@@ -94,7 +94,7 @@ def run_orders(
     subject: AuditSubject,
     rng: np.random.Generator,
     orderings: Mapping[str, tuple[Ordering, float]] = _DEPLOYED,
-) -> Outcome:
+) -> Findings:
     """Test both ways in which the shuffler permutes a batch."""
     checks, sizes = Checks(), subject.sizes.orders
     for name, (ordering, share) in orderings.items():
@@ -122,7 +122,7 @@ def run_orders(
         trials=sizes,
         advice="Do not collect with this version: the order of a batch reveals who sent when.",
     )
-    return Outcome(findings=(finding,))
+    return Findings(findings=(finding,))
 
 
 def check_order(checks: Checks, name: str, order: Order) -> None:

@@ -19,7 +19,7 @@ from common.mechanisms.hashing.string_hashing import StringHashing
 from common.messages.value import Value
 from common.task.task import Task
 from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Outcome
+from deploy.audit.finding import Finding, Findings
 from deploy.audit.laws.kind_values import usual_values, worst_values
 from deploy.audit.laws.support_law import SupportLaw, support_law
 from deploy.audit.laws.value_reports import report_parts
@@ -49,7 +49,7 @@ _NAMING: Final = frozenset({"grr", "warner", "square-wave"})
 
 def run_randomizer(
     subject: AuditSubject, rng: np.random.Generator, draw: Draw = draw_reports
-) -> Outcome:
+) -> Findings:
     """Test the audited task's own reports and dummies."""
     checks, task = Checks(), subject.task
     if task.kind == "categorical":
@@ -63,7 +63,7 @@ def run_randomizer(
         for value in (*worst_values(task)[0], usual_values(task)[0]):
             reports = draw(task, value, reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
-    return Outcome(findings=(_finding(checks, subject.sizes.reports, found),))
+    return Findings(findings=(_finding(checks, subject.sizes.reports, found),))
 
 
 def _finding(checks: Checks, trials: int, found: str) -> Finding:

@@ -23,7 +23,7 @@ from common.errors import TaskError
 from common.mechanisms.base import Counts, Vector
 from common.mechanisms.rappor.rappor import Rappor
 from deploy.results.rappor.regression import Regression, independent, select
-from deploy.results.rappor.true_bits import Evidence, Matrix
+from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
 
 _LIKELY: Final = 1.0
 """Standard deviations up to which the normal law will do: nothing is detected there."""
@@ -195,7 +195,7 @@ def decode(
     """
     if not 0 < level < 1:
         raise TaskError(f"level is {level}; it must be above 0 and below 1")
-    evidence = Evidence.of(rappor, cells, candidates)
+    evidence = TrueBitCounts.of(rappor, cells, candidates)
     if rappor.spec.encoding == "labels":
         estimates = _each_label(evidence)
     else:
@@ -236,7 +236,7 @@ class _Fold:
     regression: Regression
 
 
-def _each_label(evidence: Evidence) -> _Estimates:
+def _each_label(evidence: TrueBitCounts) -> _Estimates:
     """Give what each label's own bit says: no other label touches it."""
     places = evidence.positions[:, 0, 0]
     variances = evidence.variances(evidence.estimates)[0, places]
@@ -250,7 +250,7 @@ def _each_label(evidence: Evidence) -> _Estimates:
     )
 
 
-def _regressions(evidence: Evidence, most_together: float) -> list[_Fold]:
+def _regressions(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
     everybody = np.arange(evidence.n_candidates)
     cohorts = len(evidence.sizes)
     if evidence.n_candidates <= max(1.0, most_together * evidence.cells):
@@ -267,14 +267,14 @@ def _regressions(evidence: Evidence, most_together: float) -> list[_Fold]:
     return [_half(evidence, half) for half in (even, ~even)]
 
 
-def _half(evidence: Evidence, half: NDArray[np.bool_]) -> _Fold:
+def _half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> _Fold:
     """Fit one half of the cohorts with what the other half chose."""
     own = evidence.among(half)
     chosen = independent(own, select(evidence.among(~half), own.cells))
     return _Fold(cohorts=half, regression=Regression.fit(own, chosen))
 
 
-def _each_alone(evidence: Evidence, folds: Sequence[_Fold]) -> _Estimates:
+def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
     """Look at each candidate alone in every fold, and put the folds together."""
     n_candidates, bits = evidence.n_candidates, len(evidence.chances)
     shares, errors = np.zeros(n_candidates), np.full(n_candidates, np.inf)

@@ -15,7 +15,7 @@ from scipy import linalg, sparse
 
 from common.errors import SettingsError
 from common.mechanisms.base import Vector
-from deploy.results.rappor.true_bits import Evidence, Matrix
+from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
 
 _MOST_SELECTED: Final = 500
 _MOST_OF_CELLS: Final = 0.8
@@ -25,7 +25,7 @@ _LEAST_DEVIATIONS: Final = 2.0
 _STEPS: Final = 20
 
 
-def select(evidence: Evidence, fit_cells: int) -> NDArray[np.intp]:
+def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
     """
     Choose the candidates that explain the most.
 
@@ -82,7 +82,7 @@ _SINGULAR: Final = 1e-8
 """What a column of norm 1 must have to itself, squared, to count as independent of others."""
 
 
-def independent(evidence: Evidence, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
+def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArray[np.intp]:
     """
     Leave out candidates whose bits are sums and differences of others', in order.
 
@@ -120,7 +120,7 @@ class Alone:
 class Regression:
     """Shares of the fitted candidates, and what is needed to look at any candidate alone."""
 
-    evidence: Evidence
+    evidence: TrueBitCounts
     fitted: NDArray[np.intp]
     """Which candidates, shape (S,)."""
     inverse: Matrix
@@ -129,7 +129,7 @@ class Regression:
     """Shape (S,)."""
 
     @classmethod
-    def fit(cls, evidence: Evidence, fitted: NDArray[np.intp]) -> Self:
+    def fit(cls, evidence: TrueBitCounts, fitted: NDArray[np.intp]) -> Self:
         """
         Fit some candidates together, which must be independent.
 
@@ -211,14 +211,14 @@ class Regression:
         return mixed
 
 
-def _centred(seen: Evidence, candidates: NDArray[np.intp], values: Vector) -> Vector:
+def _centred(seen: TrueBitCounts, candidates: NDArray[np.intp], values: Vector) -> Vector:
     """Multiply candidates' columns, less the baseline, with values of shape (c·k,)."""
     bits = seen.incidence[:, candidates]
     product: Vector = np.asarray(bits.T @ values) - float(_spread(seen) @ values)
     return product
 
 
-def _gram(seen: Evidence, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
+def _gram(seen: TrueBitCounts, some: NDArray[np.intp], others: NDArray[np.intp]) -> Matrix:
     """Multiply candidates' columns, less the baseline, with each other, weighted by N_j."""
     rows = np.repeat(seen.sizes, len(seen.baseline))
     spread = rows * _spread(seen)
@@ -230,6 +230,6 @@ def _gram(seen: Evidence, some: NDArray[np.intp], others: NDArray[np.intp]) -> M
     return product
 
 
-def _spread(seen: Evidence) -> Vector:
+def _spread(seen: TrueBitCounts) -> Vector:
     """Repeat the baseline for every cohort, shape (c·k,)."""
     return np.tile(seen.baseline, len(seen.sizes))

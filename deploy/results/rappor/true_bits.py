@@ -32,7 +32,7 @@ _MOST_TWINS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
+class TrueBitCounts:
     """Estimated true bits of the cohorts that reports came of, and the candidates' bits there."""
 
     sizes: Vector

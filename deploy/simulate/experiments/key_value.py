@@ -19,9 +19,9 @@ import numpy as np
 
 from common.mechanisms.base import Vector
 from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
+from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from deploy.results.privkvm import budgets, iteration
-from deploy.simulate.experiments.report import Progress, Report, ReportTable, unreported
+from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
 from deploy.simulate.plot import Panel, Series
 
 Method = Literal["iterated", "fakes taken out"]
@@ -51,9 +51,9 @@ class KeyValueExperiment:
         """The true means; shape (keys,)."""
         return self.mean * np.where(np.arange(len(self.shares)) % 2, -1.0, 1.0)
 
-    def whole(self, local_epsilon: float) -> WantedPairs:
+    def whole(self, local_epsilon: float) -> PairRequest:
         """Return the requirements at one total."""
-        return WantedPairs(
+        return PairRequest(
             keys=len(self.shares),
             low=-1.0,
             high=1.0,
@@ -116,7 +116,7 @@ def _people(experiment: KeyValueExperiment, rng: np.random.Generator) -> Pairs:
 
 
 def _means(
-    whole: WantedPairs, people: Pairs, method: Method, iterations: int, rng: np.random.Generator
+    whole: PairRequest, people: Pairs, method: Method, iterations: int, rng: np.random.Generator
 ) -> Vector:
     """Collect once, or over several tasks, and estimate the means."""
     before: Vector | None = None
@@ -128,12 +128,12 @@ def _means(
     return mechanism.without_fakes(found).means if taken_out else found.means_with_fakes
 
 
-def _built(wanted: WantedPairs) -> PrivKv:
+def _built(wanted: PairRequest) -> PrivKv:
     return PrivKv.of_spec(PrivKv.specify(wanted), wanted.keys)
 
 
 def _theory(
-    experiment: KeyValueExperiment, whole: WantedPairs, iterations: int
+    experiment: KeyValueExperiment, whole: PairRequest, iterations: int
 ) -> tuple[Vector, Vector]:
     """
     Return the means that are expected after the last iteration, and their standard deviations.
@@ -152,7 +152,7 @@ def _theory(
 
 
 def _summary(
-    experiment: KeyValueExperiment, whole: WantedPairs, setting: tuple[Method, int], drawn: Vector
+    experiment: KeyValueExperiment, whole: PairRequest, setting: tuple[Method, int], drawn: Vector
 ) -> MeanErrors:
     """Summarise estimates of shape (repeats, keys)."""
     method, iterations = setting

@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from analyzer.estimation.shrinkage import to_common_mean, to_zero
+from analyzer.estimation.shrinkage import shrink_to_common_mean, shrink_to_zero
 from common.mechanisms.base import Vector
 from common.mechanisms.numeric.coordinate_sampling import MultiHm
 from common.mechanisms.numeric.mean_est import MeanEst
@@ -29,7 +29,7 @@ from common.mechanisms.numeric.number import Moments, NumberMechanism, Numbers
 from common.mechanisms.weights import ResponseWeights
 from common.task.task import NONCE_BYTES
 from deploy.simulate.errors import Summary, mse
-from deploy.simulate.experiments.report import Progress, Report, ReportTable, unreported
+from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
 from deploy.simulate.plot import Panel, Series
 
 _EPSILON: Final = 1.0
@@ -133,8 +133,8 @@ def _errors(setting: VectorSetting, n_users: int, rng: np.random.Generator) -> d
         "Multi-RPHM": projected.means,
         "projection alone": truth + projecting.bias(values),
         "Multi-HM × q/d": hybrid.means * (projecting.inner.dimensions / d),
-        "Multi-HM shrunk to 0": to_zero(hybrid),
-        "Multi-HM shrunk to its mean": to_common_mean(hybrid),
+        "Multi-HM shrunk to 0": shrink_to_zero(hybrid),
+        "Multi-HM shrunk to its mean": shrink_to_common_mean(hybrid),
         "Multi-RPHM centred": centred(projecting, projected.means),
         "MeanEST": signs.means,
         "answer 0": np.zeros(d),

@@ -22,7 +22,7 @@ from common.mechanisms.rappor.rappor import Rappor
 from common.messages.guarantee import rounded_up
 from deploy.datasets.catalogue import COVID_US_STATES, load
 from deploy.results.rappor.decoder import Decoding, benjamini_hochberg, bonferroni, decode
-from deploy.simulate.experiments.report import Progress, Report, ReportTable, unreported
+from deploy.simulate.experiments.experiment_report import Progress, Report, ReportTable, unreported
 from deploy.simulate.plot import Panel, Series
 from deploy.terminal.json_output import number_or_text
 

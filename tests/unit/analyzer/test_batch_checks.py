@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from analyzer.batch_checks import judge, judge_refusals, of_users_alone
-from analyzer.sentinel_matching import Sightings
+from analyzer.batch_checks import check_batch, check_refusals, exclude_sentinels
+from analyzer.sentinel_matching import SentinelMatches
 from analyzer.storage.sentinel_table import Sentinel
 from common.errors import SuspectBatchError, UnusableBatchError
 from common.messages.batch import BatchId, BatchManifest
@@ -28,10 +28,10 @@ _SAMPLES = published(
 ).task
 
 
-def _sightings(places: Sequence[int | None]) -> Sightings:
+def _sightings(places: Sequence[int | None]) -> SentinelMatches:
     """Sentinels of one report each, in the order of sending, and where each is."""
     leaves = some_leaves(len(places))
-    return Sightings(
+    return SentinelMatches(
         sentinels=tuple(Sentinel(leaves=(leaf,), acknowledged=True) for leaf in leaves),
         places={
             leaf: place for leaf, place in zip(leaves, places, strict=True) if place is not None
@@ -48,7 +48,7 @@ def _shuffled(count: int, seed: int) -> list[int | None]:
 def test_an_honest_shuffler_is_not_accused(count: int) -> None:
     """Whatever the number of sentinels."""
     for seed in range(3):  # fails by chance with probability 3e-9 at most over seeds
-        judge(_sightings(_shuffled(count, seed)), _KEEPS)
+        check_batch(_sightings(_shuffled(count, seed)), _KEEPS)
 
 
 def test_an_honest_sampler_is_not_accused() -> None:
@@ -63,7 +63,7 @@ def test_an_honest_sampler_is_not_accused() -> None:
                 rng.permutation(1000).tolist(), rng.random(1000) < 0.5, strict=True
             )
         ]
-        judge(_sightings(places), _SAMPLES)
+        check_batch(_sightings(places), _SAMPLES)
 
 
 @pytest.mark.parametrize("sent", [1, 30, 31, 59, 100, 250])
@@ -79,7 +79,7 @@ def test_chance_accuses_an_honest_sampler_as_seldom_as_is_said(sent: int) -> Non
 def _is_accused_of_number(there: int, sent: int) -> bool:
     """Say whether so many of so many, half of which should be there, are too few or too many."""
     try:
-        judge(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), _SAMPLES)
+        check_batch(_sightings([*_shuffled(there, 1), *[None] * (sent - there)]), _SAMPLES)
     except SuspectBatchError as error:
         return "reports of sentinels are there" in str(error)
     return False
@@ -88,7 +88,7 @@ def _is_accused_of_number(there: int, sent: int) -> bool:
 def test_one_missing_sentinel_is_enough_where_everything_is_kept() -> None:
     """The shuffler had acknowledged it."""
     with pytest.raises(SuspectBatchError, match="1 of 50 sentinels are missing"):
-        judge(_sightings([*_shuffled(49, 1), None]), _KEEPS)
+        check_batch(_sightings([*_shuffled(49, 1), None]), _KEEPS)
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_a_sampler_is_accused_of_what_chance_does_not_do(there: int, accused: bo
     """Too few of two hundred: they were dropped. Too many: it does not sample as it should."""
     places: list[int | None] = [*_shuffled(there, 1), *[None] * (200 - there)]
     if not accused:
-        judge(_sightings(places), _SAMPLES)
+        check_batch(_sightings(places), _SAMPLES)
         return
     with pytest.raises(SuspectBatchError, match=f"{there} of 200 reports of sentinels are there"):
-        judge(_sightings(places), _SAMPLES)
+        check_batch(_sightings(places), _SAMPLES)
 
 
 @pytest.mark.parametrize("step", [1, -1])
@@ -115,10 +115,10 @@ def test_an_order_that_was_kept_or_turned_round_is_noticed(
     """From thirteen sentinels on: 2/13! is below 1e-9."""
     places = list(range(5, 5 + 3 * count, 3))[::step]
     if not accused:
-        judge(_sightings(places), _KEEPS)
+        check_batch(_sightings(places), _KEEPS)
         return
     with pytest.raises(SuspectBatchError, match="after a shuffle: Kendall's tau"):
-        judge(_sightings(places), _KEEPS)
+        check_batch(_sightings(places), _KEEPS)
 
 
 def test_a_half_hearted_shuffle_is_noticed() -> None:
@@ -127,7 +127,7 @@ def test_a_half_hearted_shuffle_is_noticed() -> None:
     places = [5000 * n + int(rng.integers(0, 500)) * 50 + n for n in range(50)]
 
     with pytest.raises(SuspectBatchError, match="Kendall's tau"):
-        judge(_sightings(places), _KEEPS)
+        check_batch(_sightings(places), _KEEPS)
 
 
 def _manifest(n_users: int, n_reports: int) -> BatchManifest:
@@ -141,17 +141,17 @@ def _manifest(n_users: int, n_reports: int) -> BatchManifest:
 
 def test_sentinels_are_neither_users_nor_reports() -> None:
     """Of a hundred users and two hundred reports."""
-    left = of_users_alone(_manifest(100, 200), _sightings(_shuffled(10, 1)), _KEEPS)
+    left = exclude_sentinels(_manifest(100, 200), _sightings(_shuffled(10, 1)), _KEEPS)
 
     assert (90, 190) == (left.n_users, left.n_reports)
 
 
 def test_n_min_holds_without_sentinels() -> None:
     """Fifteen users suffice, fourteen and a sentinel do not."""
-    of_users_alone(_manifest(16, 32), _sightings([3]), _KEEPS)
+    exclude_sentinels(_manifest(16, 32), _sightings([3]), _KEEPS)
 
     with pytest.raises(UnusableBatchError, match=r"14 users beside 1 sentinels.* from 15"):
-        of_users_alone(_manifest(15, 30), _sightings([3]), _KEEPS)
+        exclude_sentinels(_manifest(15, 30), _sightings([3]), _KEEPS)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_an_operator_says_how_many_reports_may_be_refused(share: float, accused:
     """One of twenty is 5 %."""
     released = result(TaskDigest(bytes(32)))
     if not accused:
-        judge_refusals(released, share)
+        check_refusals(released, share)
         return
     with pytest.raises(SuspectBatchError, match="1 of the batch's 20 reports were refused"):
-        judge_refusals(released, share)
+        check_refusals(released, share)

@@ -7,7 +7,7 @@ import pytest
 
 from analyzer.storage.ledger import Charge
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import Terms, claimed_guarantee, claimed_release
+from common.accounting.guarantees import PrivacyParameters, claimed_guarantee, claimed_release
 from common.crypto.merkle import leaf
 from common.errors import BudgetError, TaskError, UnusableBatchError
 from common.messages.batch import BatchId
@@ -246,7 +246,7 @@ async def test_after_a_release_that_certifies_nothing_none_follows(core: Analyze
         budget_epsilon=19.0,
     )
     later = await _publish(core, budget_epsilon=19.0)
-    guarantee = claimed_guarantee(Terms.of(Task.from_bytes(bare.task_bytes)), 1)
+    guarantee = claimed_guarantee(PrivacyParameters.of(Task.from_bytes(bare.task_bytes)), 1)
     assert math.inf == guarantee.epsilon
     charge = Charge(population="staff", n_refused=0, guarantee=guarantee, composed_epsilon=math.inf)
     await core.store.release(core.manifest(1, signed=bare), b"", b"", charge)

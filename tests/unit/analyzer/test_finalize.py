@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from analyzer.finalize import conclude
+from analyzer.finalize import build_result
 from analyzer.intake import Intake
-from common.accounting.guarantees import Terms, guarantees_under, published_claim
+from common.accounting.guarantees import PrivacyParameters, guarantees_under, published_claim
 from common.errors import UnusableBatchError
 from common.mechanisms.registry import mechanism_of
 from common.mechanisms.support import SupportCounting
@@ -23,7 +23,7 @@ def _conclude(case: PublishedTask, intake: Intake, *, users: int = 100) -> Resul
         n_users=users,
         n_reports=users * case.task.reports_per_user,
     )
-    return conclude(manifest, case.task, mechanism_of(case.task), intake)
+    return build_result(manifest, case.task, mechanism_of(case.task), intake)
 
 
 def _intake(
@@ -111,6 +111,6 @@ def test_every_refused_report_is_taken_off_every_guarantee() -> None:
     n_refused = 5 + 8 + 2
 
     assert n_refused == sum(result.refused.values())
-    assert guarantees_under(Terms.of(task), 100, n_refused) == result.guarantees
+    assert guarantees_under(PrivacyParameters.of(task), 100, n_refused) == result.guarantees
     assert published_claim(task, 100, n_refused) == result.published_claim
-    assert guarantees_under(Terms.of(task), 100, n_refused - 1) != result.guarantees
+    assert guarantees_under(PrivacyParameters.of(task), 100, n_refused - 1) != result.guarantees

@@ -1,6 +1,6 @@
 import numpy as np
 
-from analyzer.intake import Intake, take_in
+from analyzer.intake import Intake, open_and_count
 from common.crypto.hpke import report_context
 from common.mechanisms.base import Reports, null_reports
 from common.mechanisms.registry import mechanism_of
@@ -19,7 +19,7 @@ def _sealed(reports: Reports) -> list[bytes]:
 
 def _take_in(sealed: list[bytes], *, chunk: int = 7) -> Intake:
     chunks = [b"".join(sealed[start : start + chunk]) for start in range(0, len(sealed), chunk)]
-    return take_in(
+    return open_and_count(
         chunks,
         _CASE.task,
         _CASE.signed.digest(),
@@ -43,7 +43,7 @@ def test_counting_a_few_at_a_time_counts_the_same() -> None:
     """Cells of all parts add up, the last part being what is left."""
     reports = _MECHANISM.dummies(53, np.random.default_rng(7))
     chunks = [b"".join(_sealed(reports[start : start + 5])) for start in range(0, 53, 5)]
-    intake = take_in(
+    intake = open_and_count(
         chunks,
         _CASE.task,
         _CASE.signed.digest(),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from analyzer.finalize import conclude, mixture_of
+from analyzer.finalize import build_result, mixture_of
 from analyzer.intake import Intake
 from common.crypto.hpke import report_context
 from common.errors import WireError
@@ -96,7 +96,7 @@ def test_what_is_concluded_is_unbiased_and_errs_as_stated(name: str, lost: float
             null=kept_null,
             refused={"repeated": 0, "unreadable": refused, "malformed": 0},
         )
-        histogram = conclude(_manifest(case, total), task, mechanism, intake).histogram
+        histogram = build_result(_manifest(case, total), task, mechanism, intake).histogram
         estimates.append(histogram.frequencies)
         stated.append(histogram.mse_theory)
     errors = np.array(estimates) - truth

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyzer.budgets import Spending
+from analyzer.budgets import ReleaseBudgets
 from analyzer.metrics import ReleaseMetrics
 from analyzer.registry import AnalyzerKeys, Registry
 from analyzer.storage.store import Store
@@ -31,7 +31,7 @@ def _registry(path: Path) -> tuple[Registry, Store, AnalyzerKeys]:
     store = Store(path / "analyzer.sqlite")
     registry = Registry(
         store=store,
-        spending=Spending(store),
+        spending=ReleaseBudgets(store),
         keys=keys,
         clock=ManualClock(),
         rng=np.random.default_rng(1),

@@ -1,6 +1,6 @@
 import numpy as np
 
-from analyzer.sentinel_matching import Sightings, look, without
+from analyzer.sentinel_matching import SentinelMatches, drop_sentinels, match_sentinels
 from analyzer.storage.sentinel_table import Sentinel
 from common.crypto.merkle import leaf
 
@@ -14,10 +14,10 @@ def _sentinel(*numbers: int, acknowledged: bool = True) -> Sentinel:
     )
 
 
-def _look(reports: list[bytes], *sentinels: Sentinel) -> tuple[Sightings, list[bytes]]:
+def _look(reports: list[bytes], *sentinels: Sentinel) -> tuple[SentinelMatches, list[bytes]]:
     chunks = [b"".join(reports[start : start + 7]) for start in range(0, len(reports), 7)]
-    sightings = look(chunks, _SIZE, sentinels)
-    left = b"".join(without(chunks, _SIZE, sightings))
+    sightings = match_sentinels(chunks, _SIZE, sentinels)
+    left = b"".join(drop_sentinels(chunks, _SIZE, sightings))
     return sightings, [left[start : start + _SIZE] for start in range(0, len(left), _SIZE)]
 
 
@@ -34,10 +34,10 @@ def test_sentinels_are_taken_out_exactly() -> None:
 
 def test_a_batch_without_sentinels_is_not_even_read() -> None:
     """Nothing is hashed where nothing is looked for, and every chunk goes through as it came."""
-    sightings = look(iter([b"never hashed"]), _SIZE, [])
+    sightings = match_sentinels(iter([b"never hashed"]), _SIZE, [])
 
     assert (0, 0) == (sightings.n_users(sampled=False), sightings.n_users(sampled=True))
-    assert [b"any bytes"] == list(without([b"any bytes"], _SIZE, sightings))
+    assert [b"any bytes"] == list(drop_sentinels([b"any bytes"], _SIZE, sightings))
 
 
 def test_a_sentinel_of_which_one_report_is_gone_is_missing() -> None:

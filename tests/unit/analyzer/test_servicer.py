@@ -6,7 +6,7 @@ from typing import Any, cast
 import grpc
 
 from analyzer.servicer import AnalyzerServicer
-from analyzer.task_listing import Overview
+from analyzer.task_listing import TaskListing
 from common.wire.batches import chunk_to_wire, manifest_to_wire
 from deploy.audit.harness.analyzer_core import AnalyzerCore
 from protos.shuffledp.v1 import analyzer_pb2
@@ -29,7 +29,7 @@ async def test_nothing_is_said_of_single_reports(analyzer: AnalyzerCore) -> None
         analyzer.registry,
         analyzer.releases,
         analyzer.sentinels,
-        Overview(analyzer.store, analyzer.clock),
+        TaskListing(analyzer.store, analyzer.clock),
     )
     sealed = [bytes(60), *analyzer.sealed(200)[1:]]
 

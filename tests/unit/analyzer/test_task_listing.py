@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from analyzer.task_listing import Overview
+from analyzer.task_listing import TaskListing
 from common.errors import TaskError
 from common.messages.task_summary import TaskState
 from common.wire.tasks import MAX_LISTED_TASKS
@@ -25,7 +25,7 @@ async def test_an_unreadable_task_is_left_out_of_the_list_and_named_in_the_log(
     """One old task does not take the others with it."""
     old = analyzer.keys.identity.sign(b"of an older version")
     await analyzer.store.add_task(old, None)
-    overview = Overview(analyzer.store, analyzer.clock)
+    overview = TaskListing(analyzer.store, analyzer.clock)
     with caplog.at_level(logging.WARNING, "shuffledp"):
         await overview.add_lines()
     listed = await overview.tasks(None)
@@ -43,7 +43,7 @@ async def test_many_unreadable_tasks_do_not_end_the_list(analyzer: AnalyzerCore)
     below = [old for old in signed if old.digest() < analyzer.signed.digest()]
     for old in below[: MAX_LISTED_TASKS + 1]:
         await analyzer.store.add_task(old, None)
-    listed = await Overview(analyzer.store, analyzer.clock).tasks(None)
+    listed = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
 
     assert [analyzer.signed.digest()] == [summary.task_digest for summary in listed]
 
@@ -51,7 +51,7 @@ async def test_many_unreadable_tasks_do_not_end_the_list(analyzer: AnalyzerCore)
 async def test_a_list_reads_no_task(analyzer: AnalyzerCore) -> None:
     """Fifty tasks may have a hundred megabytes of labels: their lines say all that is listed."""
     _change(analyzer, "UPDATE tasks SET task = x'00'")
-    [summary] = await Overview(analyzer.store, analyzer.clock).tasks(None)
+    [summary] = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
     task = analyzer.task
 
     assert analyzer.signed.digest() == summary.task_digest
@@ -70,11 +70,11 @@ async def test_a_list_reads_no_task(analyzer: AnalyzerCore) -> None:
 
 async def test_tasks_of_an_earlier_version_get_their_lines_once(analyzer: AnalyzerCore) -> None:
     """It kept none: they are read at the next start, and listed as before."""
-    before = await Overview(analyzer.store, analyzer.clock).tasks(None)
+    before = await TaskListing(analyzer.store, analyzer.clock).tasks(None)
     await analyzer.stop()
     _change(analyzer, "DROP TABLE task_lines")
     await analyzer.start()
-    overview = Overview(analyzer.store, analyzer.clock)
+    overview = TaskListing(analyzer.store, analyzer.clock)
     assert [] == await overview.tasks(None)
     for _ in range(2):
         await overview.add_lines()

@@ -17,7 +17,7 @@ from common.wire.evidence import commitment_to_wire, prefix_to_wire, proof_from_
 from deploy.audit.harness.clock import ManualClock
 from shuffler import inclusion
 from shuffler.admission import ConnectionCount
-from shuffler.inclusion import Inclusions, Sent
+from shuffler.inclusion import InclusionProofs, SentBatch
 from shuffler.servicer import Receipts, ShufflerServicer
 from tests.support.leaves import SALT, commitment_over, some_leaves
 from tests.support.shuffler_core import CASE, DIGEST, Shuffler
@@ -262,7 +262,7 @@ def test_a_directory_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     """A file is in its place: no traceback at the start."""
     (tmp_path / "inclusion").write_bytes(b"")
     with pytest.raises(StorageError, match="disk of the state directory"):
-        Inclusions(
+        InclusionProofs(
             directory=tmp_path / "inclusion",
             identity=_ANALYZER,
             keep_seconds=0,
@@ -299,7 +299,7 @@ async def test_every_answer_of_a_batch_has_one_length(shuffler: Shuffler) -> Non
     assert {fullest + 4} == {len(answer.bucket) for answer in answers}
 
 
-async def _keep(inclusions: Inclusions, number: int) -> TaskDigest:
+async def _keep(inclusions: InclusionProofs, number: int) -> TaskDigest:
     """Keep a batch of eight buckets for the task of a number."""
     digest, leaves = TaskDigest(number.to_bytes(32)), some_leaves(2100)
     commitment = commitment_over(leaves, CASE.identity, digest)
@@ -379,7 +379,7 @@ async def test_leaves_read_again_are_not_mixed_with_those_that_still_pass() -> N
         for report in reports:
             yield report
 
-    sent = Sent(4)
+    sent = SentBatch(4)
     late = sent.passing(chunks())
     await anext(late)
 
@@ -390,4 +390,4 @@ async def test_leaves_read_again_are_not_mixed_with_those_that_still_pass() -> N
 
     assert leaves_of(b"".join(reports), 4) == await sent.whole(6, again())
     with pytest.raises(DamagedStorageError, match="had 7 reports; the disk gives 6"):
-        await Sent(4).whole(7, chunks())
+        await SentBatch(4).whole(7, chunks())

@@ -11,7 +11,7 @@ import pytest
 from common.errors import StorageError
 from common.messages.batch import BatchId
 from common.messages.submission import REFUSALS, Outcome
-from shuffler.refusals import Refusals
+from shuffler.refusals import RefusalCounts
 from shuffler.storage import submissions as submission_table
 from shuffler.storage.spool import Spool
 from tests.support.tasks import published
@@ -33,7 +33,7 @@ def test_whatever_is_neither_stored_nor_a_repeat_is_a_refusal() -> None:
 async def test_counts_add_up_and_outlive_a_restart(tmp_path: Path) -> None:
     """Stored submissions are not among them: those are the batch's users."""
     spool = await _spool(tmp_path)
-    refusals = Refusals(spool)
+    refusals = RefusalCounts(spool)
     refusals.count(_BATCH, [Outcome.MALFORMED, Outcome.STORED, Outcome.REPEATED])
     refusals.count(_BATCH, [Outcome.STORED])
     await refusals.save()
@@ -41,7 +41,7 @@ async def test_counts_add_up_and_outlive_a_restart(tmp_path: Path) -> None:
     await refusals.save()
     spool.close()
     again = Spool(tmp_path / "spool.sqlite")
-    found = await Refusals(again).of(_BATCH)
+    found = await RefusalCounts(again).of(_BATCH)
     again.close()
 
     assert Counter({Outcome.MALFORMED: 2, Outcome.REPEATED: 1}) == found
@@ -78,7 +78,7 @@ async def test_a_full_disk_forgets_no_count(tmp_path: Path, failure: Exception) 
     spool = _FullDisk(tmp_path / "spool.sqlite")
     spool.failure = failure
     await spool.open_batch(_BATCH, published().signed)
-    refusals = Refusals(spool)
+    refusals = RefusalCounts(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
     with pytest.raises(type(failure)):
         await refusals.save()
@@ -95,7 +95,7 @@ async def test_counts_are_told_though_they_cannot_be_written(tmp_path: Path) -> 
     """The operator looks just when the disk is full: what is written, and what is not."""
     spool = _FullDisk(tmp_path / "spool.sqlite")
     await spool.open_batch(_BATCH, published().signed)
-    refusals = Refusals(spool)
+    refusals = RefusalCounts(spool)
     await Spool.add_refusals(spool, {_BATCH: Counter({Outcome.CONFLICT: 1})})
     refusals.count(_BATCH, [Outcome.CONFLICT, Outcome.MALFORMED])
     found = await refusals.of(_BATCH)
@@ -107,7 +107,7 @@ async def test_counts_are_told_though_they_cannot_be_written(tmp_path: Path) -> 
 async def test_a_count_is_told_once_while_it_is_being_written(tmp_path: Path) -> None:
     """Whichever of the two is asked for first."""
     spool = await _spool(tmp_path)
-    refusals = Refusals(spool)
+    refusals = RefusalCounts(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
     before, _, after = await asyncio.gather(
         refusals.of(_BATCH), refusals.save(), refusals.of(_BATCH)
@@ -131,7 +131,7 @@ async def test_counts_are_written_again_and_again(
     spool = _FullDisk(tmp_path / "spool.sqlite")
     spool.failure = failure
     await spool.open_batch(_BATCH, published().signed)
-    refusals = Refusals(spool, pause=0.01)
+    refusals = RefusalCounts(spool, pause=0.01)
     saving = asyncio.create_task(refusals.keep_saving())
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await asyncio.sleep(0.05)
@@ -153,7 +153,7 @@ async def test_counts_that_cannot_be_written_stop_no_stopping(
     """They are lost, and the log says so."""
     spool = _FullDisk(tmp_path / "spool.sqlite")
     spool.failure = failure
-    refusals = Refusals(spool)
+    refusals = RefusalCounts(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await refusals.save_last()
     spool.close()
@@ -167,7 +167,7 @@ async def test_what_is_being_written_when_the_service_stops_is_counted_once(
 ) -> None:
     """Neither forgotten with a writing that waits, nor written again after one that had begun."""
     spool = await _spool(tmp_path)
-    refusals = Refusals(spool, pause=0.0)
+    refusals = RefusalCounts(spool, pause=0.0)
     free = threading.Event()
     add = submission_table.add_refusals
 
@@ -198,13 +198,13 @@ async def test_what_is_being_written_when_the_service_stops_is_counted_once(
 async def test_a_crash_forgets_only_what_was_not_written(tmp_path: Path) -> None:
     """Counts before the last writing are there again."""
     spool = await _spool(tmp_path)
-    refusals = Refusals(spool)
+    refusals = RefusalCounts(spool)
     refusals.count(_BATCH, [Outcome.CONFLICT])
     await refusals.save()
     refusals.count(_BATCH, [Outcome.MALFORMED])
     spool.close()
     again = Spool(tmp_path / "spool.sqlite")
-    found = await Refusals(again).of(_BATCH)
+    found = await RefusalCounts(again).of(_BATCH)
     again.close()
 
     assert Counter({Outcome.CONFLICT: 1}) == found

@@ -13,7 +13,7 @@ from common.errors import DamagedStorageError
 from common.task.shuffler_spec import KEEP_SUM, ShufflerSpec
 from deploy.audit.harness.pools import InlinePool
 from shuffler.permutation import ExternalShuffle
-from shuffler.shuffle import Mixed, Mixing
+from shuffler.shuffle import BatchShuffler, ShuffleSummary
 from shuffler.storage.batch_files import BatchFiles
 from shuffler.storage.batch_key import BatchKey
 from tests.support.buckets import MemoryBuckets
@@ -59,9 +59,9 @@ def _mix(
     *,
     seed: int = 1,
     pool: InlinePool | None = None,
-) -> tuple[Mixed, list[bytes]]:
+) -> tuple[ShuffleSummary, list[bytes]]:
     files = BatchFiles(path / "batches" / "b", BatchKey(bytes(32)))
-    mixing = Mixing(
+    mixing = BatchShuffler(
         task=case.task,
         digest=case.signed.digest(),
         n_users=n_users,
@@ -160,7 +160,7 @@ def test_submissions_that_went_missing_are_not_overlooked(tmp_path: Path, change
 def test_mixing_that_is_abandoned_leaves_no_order(tmp_path: Path) -> None:
     """The service stops: what was begun ends soon, and is begun anew another time."""
     case = _CASES["permutes"]
-    mixing = Mixing(
+    mixing = BatchShuffler(
         task=case.task,
         digest=case.signed.digest(),
         n_users=60,

@@ -4,9 +4,17 @@ import pytest
 
 from common.errors import BatchStateError
 from common.messages.batch import BatchState
-from shuffler.states import FINAL_STATES, TRANSITIONS, Event, Terms, after, asked_to_close, due
+from shuffler.states import (
+    FINAL_STATES,
+    TRANSITIONS,
+    ClosingRule,
+    Event,
+    close_request_event,
+    due_event,
+    next_state,
+)
 
-_TERMS = Terms(n_min=10, target_size=20, deadline=100)
+_TERMS = ClosingRule(n_min=10, target_size=20, deadline=100)
 
 
 @pytest.mark.parametrize(
@@ -25,23 +33,23 @@ def test_a_batch_closes_at_its_target_or_its_deadline_and_never_below_n_min(
     n_users: int, now: int, event: Event | None
 ) -> None:
     """Below n_min at the deadline it expires."""
-    assert event is due(BatchState.COLLECTING, n_users, _TERMS, now)
+    assert event is due_event(BatchState.COLLECTING, n_users, _TERMS, now)
 
 
 def test_a_raised_minimum_outranks_the_target() -> None:
     """A shuffler that insists on 30 users does not close at 20."""
-    terms = Terms(n_min=30, target_size=20, deadline=100)
+    terms = ClosingRule(n_min=30, target_size=20, deadline=100)
 
-    assert due(BatchState.COLLECTING, 25, terms, 50) is None
-    assert due(BatchState.COLLECTING, 30, terms, 50) is Event.CLOSE
+    assert due_event(BatchState.COLLECTING, 25, terms, 50) is None
+    assert due_event(BatchState.COLLECTING, 30, terms, 50) is Event.CLOSE
 
 
 def test_whatever_is_due_is_allowed() -> None:
     """The decision and the table agree, in every state."""
     for state, n_users, now in itertools.product(BatchState, (0, 10, 20), (0, 100)):
-        event = due(state, n_users, _TERMS, now)
+        event = due_event(state, n_users, _TERMS, now)
         if event is not None:
-            assert isinstance(after(state, event), BatchState)
+            assert isinstance(next_state(state, event), BatchState)
 
 
 def test_what_the_table_does_not_hold_is_refused() -> None:
@@ -50,7 +58,7 @@ def test_what_the_table_does_not_hold_is_refused() -> None:
         if (state, event) in TRANSITIONS:
             continue
         with pytest.raises(BatchStateError):
-            after(state, event)
+            next_state(state, event)
 
 
 def test_three_states_are_final() -> None:
@@ -60,15 +68,15 @@ def test_three_states_are_final() -> None:
 
 def test_an_operator_closes_a_batch_early_but_never_below_n_min() -> None:
     """Before target and deadline; the refusal names n_min, and not how many users there are."""
-    assert asked_to_close(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
+    assert close_request_event(BatchState.COLLECTING, 10, _TERMS) is Event.CLOSE
     with pytest.raises(BatchStateError, match="fewer users than n_min, which is 10;") as caught:
-        asked_to_close(BatchState.COLLECTING, 7, _TERMS)
+        close_request_event(BatchState.COLLECTING, 7, _TERMS)
     assert "7" not in str(caught.value)
 
 
 def test_closing_again_does_nothing() -> None:
     """Unless it expired: then it never had enough users."""
     for state in set(BatchState) - {BatchState.COLLECTING, BatchState.EXPIRED}:
-        assert asked_to_close(state, 10, _TERMS) is None
+        assert close_request_event(state, 10, _TERMS) is None
     with pytest.raises(BatchStateError, match="expired"):
-        asked_to_close(BatchState.EXPIRED, 3, _TERMS)
+        close_request_event(BatchState.EXPIRED, 3, _TERMS)

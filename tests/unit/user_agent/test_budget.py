@@ -10,7 +10,7 @@ from common.crypto.signing import SigningIdentity
 from common.errors import BudgetError, DamagedStorageError
 from common.task_digest import TaskDigest
 from user_agent.budget import Budget
-from user_agent.contribution import Answer
+from user_agent.contribution import PreparedSubmission
 from user_agent.policy import Claim, Policy
 
 _ANSWER = Claim(local_epsilon=2.0, central_epsilon=0.25, delta=1e-6)
@@ -25,8 +25,10 @@ def _task(number: int) -> TaskDigest:
     return TaskDigest(bytes([number]) * 32)
 
 
-def _envelope(content: bytes = b"envelope") -> Callable[[], Answer]:
-    return lambda: Answer(envelope=content, leaves=(bytes(32),), deadline=1, sampled=False)
+def _envelope(content: bytes = b"envelope") -> Callable[[], PreparedSubmission]:
+    return lambda: PreparedSubmission(
+        envelope=content, leaves=(bytes(32),), deadline=1, sampled=False
+    )
 
 
 async def test_answers_at_the_same_time_cannot_both_pass_a_cap(tmp_path: Path) -> None:
@@ -63,7 +65,7 @@ async def test_nothing_is_prepared_or_saved_over_a_cap(tmp_path: Path) -> None:
         await budget.spend("", _task(number), _ANSWER, _POLICY, _envelope())
     prepared = False
 
-    def prepare() -> Answer:
+    def prepare() -> PreparedSubmission:
         nonlocal prepared
         prepared = True
         return _envelope()()

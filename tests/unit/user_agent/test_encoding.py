@@ -14,7 +14,7 @@ from common.task_digest import TaskDigest
 from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_task, lasting_task
 from tests.support.tasks import published
 from user_agent.contribution import Contributor
-from user_agent.encoding import lasting_scope, layout_of
+from user_agent.encoding import encoder_for, lasting_scope
 
 _OF_KIND = {"string": "rappor", "mean": "piecewise", "vector": "multi-hm", "key-value": "priv-kv"}
 _SECRET = 918273.5
@@ -23,7 +23,7 @@ _SECRET = 918273.5
 
 def _lay_out(protocol: str, value: Value, secret: bytes | None = None) -> Any:
     task = kind_task(protocol)
-    return layout_of(task, secret)(value, np.random.default_rng(1))
+    return encoder_for(task, secret)(value, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
@@ -57,7 +57,7 @@ def test_numbers_do_not_answer_a_task_for_items() -> None:
     """Nor does a number that happens to be whole."""
     for value in (3.0, (3.0,), {3: 1.0}):
         with pytest.raises(ValueRangeError, match="asks for an item's number"):
-            layout_of(published().task, None)(value, np.random.default_rng(1))
+            encoder_for(published().task, None)(value, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_an_item_goes_by_its_label_or_its_number(text: str, item: int) -> None:
     """A label comes first: item 0 is called "2" here. An accent may be typed in either form."""
     task = replace(published().task, domain_size=4, labels=("2", "bus", "tram", "\u00e9t\u00e9"))
 
-    assert [item] == layout_of(task, None)(text, np.random.default_rng(1)).tolist()
+    assert [item] == encoder_for(task, None)(text, np.random.default_rng(1)).tolist()
 
 
 @pytest.mark.parametrize("text", ["", "plane", "-1", "1.5", "4", "9" * 21, "\u0663"])
@@ -76,7 +76,7 @@ def test_a_text_that_names_no_item_is_refused_without_being_repeated(text: str) 
     task = replace(published().task, domain_size=4, labels=("car", "bus", "tram", "walk"))
 
     with pytest.raises(ValueRangeError) as caught:
-        layout_of(task, None)(text, np.random.default_rng(1))
+        encoder_for(task, None)(text, np.random.default_rng(1))
 
     assert "4 labels" in str(caught.value) or "between 0 and 3" in str(caught.value)
     assert not text.strip() or text not in str(caught.value).replace("4 labels", "")
@@ -118,13 +118,13 @@ def test_the_rule_is_written_with_all_its_digits() -> None:
     """What is refused breaks it as it is written, and not only as it is meant."""
     task = kind_task("piecewise", numbers=NumberDraft(low=0.125, high=1_234_567.0))
     with pytest.raises(ValueRangeError, match=r"^a number must lie between 0\.125 and 1234567$"):
-        layout_of(task, None)(1_234_569.0, np.random.default_rng(1))
+        encoder_for(task, None)(1_234_569.0, np.random.default_rng(1))
 
 
 def test_a_text_that_is_no_label_is_refused() -> None:
     """Basic RAPPOR has a bit for each label, and none for anything else."""
     task = kind_task("rappor", labels=("yes", "no", "maybe"), domain_size=3, texts=None)
-    lay_out = layout_of(task, None)
+    lay_out = encoder_for(task, None)
     lay_out("maybe", np.random.default_rng(1))
     with pytest.raises(ValueRangeError, match="must be one of the task's 3 labels"):
         lay_out("perhaps", np.random.default_rng(1))
@@ -158,7 +158,7 @@ def _ohio(task: Task, secret: bytes | None, seed: int = 1) -> bytes:
 
 
 def _response(task: Task, text: str, secret: bytes | None = b"s" * 32, seed: int = 1) -> bytes:
-    response = layout_of(task, secret)(text, np.random.default_rng(seed))
+    response = encoder_for(task, secret)(text, np.random.default_rng(seed))
     assert isinstance(response, np.ndarray)
     return response.tobytes()
 
@@ -200,7 +200,7 @@ def test_a_text_is_the_same_however_it_is_typed(typed: str, written: str) -> Non
     task = lasting_task()
     assert _response(task, typed) == _response(task, written)
     basic = kind_task("rappor", labels=(written, "no"), texts=None)
-    layout_of(basic, None)(typed, np.random.default_rng(1))
+    encoder_for(basic, None)(typed, np.random.default_rng(1))
 
 
 def test_the_limit_is_on_the_text_as_it_is_written() -> None:

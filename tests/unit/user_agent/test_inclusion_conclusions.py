@@ -5,7 +5,7 @@ from common.errors import ProofError
 from common.messages.inclusion_proof import InclusionProof
 from common.task_digest import TaskDigest
 from tests.support.leaves import commitment_over, some_leaves, tree_over
-from user_agent.evidence import Inclusion
+from user_agent.evidence import InclusionState
 from user_agent.inclusion_monitor import conclusion, counted
 
 _DIGEST = TaskDigest(b"d" * 32)
@@ -19,7 +19,7 @@ def _proofs(batch: list[bytes], asked: list[bytes]) -> list[InclusionProof]:
     return [InclusionProof.of(tree, commitment, commitment.prefix_of(leaf)) for leaf in asked]
 
 
-def _conclusion(proofs: list[InclusionProof]) -> Inclusion:
+def _conclusion(proofs: list[InclusionProof]) -> InclusionState:
     first, identity = proofs[0].commitment, _ANALYZER.public_identity()
     return conclusion(
         [
@@ -31,9 +31,9 @@ def _conclusion(proofs: list[InclusionProof]) -> Inclusion:
 
 def test_all_of_an_answer_or_it_is_missing() -> None:
     """Three of four reports are a tampered answer."""
-    assert Inclusion.COUNTED is _conclusion(_proofs([*_OTHERS, *_OWN], _OWN))
-    assert Inclusion.MISSING is _conclusion(_proofs([*_OTHERS, *_OWN[:3]], _OWN))
-    assert Inclusion.MISSING is _conclusion(_proofs(_OTHERS, _OWN))
+    assert InclusionState.COUNTED is _conclusion(_proofs([*_OTHERS, *_OWN], _OWN))
+    assert InclusionState.MISSING is _conclusion(_proofs([*_OTHERS, *_OWN[:3]], _OWN))
+    assert InclusionState.MISSING is _conclusion(_proofs(_OTHERS, _OWN))
 
 
 def test_two_batches_do_not_prove_one_answer() -> None:

@@ -18,8 +18,8 @@ from tests.support.tasks import PublishedTask, published
 from user_agent.agent import Agent
 from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
-from user_agent.evidence import Evidence, Inclusion
-from user_agent.inclusion_monitor import MOST_ASKED, Watch, to_ask
+from user_agent.evidence import Evidence, InclusionState
+from user_agent.inclusion_monitor import MOST_ASKED, InclusionMonitor, to_ask
 
 _CASE = published()
 _DAY = 24 * 3600
@@ -45,7 +45,7 @@ class Device:
             secrets=PersonalSecrets(bytes(32)),
             shuffler_identity=self.shuffler.identity.public_identity(),
         )
-        self.watch = Watch(
+        self.watch = InclusionMonitor(
             shuffler=self.shuffler,
             budget=self.budget,
             identity=identity,
@@ -66,7 +66,7 @@ class Device:
         self.shuffler.tree = tree_over(leaves)
         self.shuffler.commitment = commitment_over(leaves, signer, self.digest)
 
-    async def check(self) -> Inclusion:
+    async def check(self) -> InclusionState:
         """Let some time pass, and see what the device makes of it."""
         for _ in range(2):
             await self.watch.check_due()
@@ -88,7 +88,7 @@ async def test_an_answer_that_was_counted_is_forgotten_but_for_that(device: Devi
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own])
 
-    assert Inclusion.COUNTED is await device.check()
+    assert InclusionState.COUNTED is await device.check()
     assert b"" == (await device.evidence()).leaves
     device.budget.close()
     stored = b"".join(path.read_bytes() for path in device.path.glob("budget.sqlite"))
@@ -101,9 +101,9 @@ async def test_an_answer_of_which_a_report_is_missing_is_kept_as_evidence(device
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), own[0]])
 
-    assert Inclusion.MISSING is await device.check()
+    assert InclusionState.MISSING is await device.check()
     device.show([*some_leaves(1500), *own])
-    assert Inclusion.MISSING is await device.check()
+    assert InclusionState.MISSING is await device.check()
     assert own == split((await device.evidence()).leaves)
 
 
@@ -125,16 +125,16 @@ async def test_what_proves_nothing_concludes_nothing(
     """A stranger's signature, or a tree beside the signed root; a later proof still counts."""
     own = split((await device.evidence()).leaves)
     device.show([*some_leaves(1500), *own], signer=SigningIdentity.generate())
-    assert Inclusion.UNCHECKED is await device.check()
+    assert InclusionState.UNCHECKED is await device.check()
     assert [None] == sorted(set(device.shuffler.asked), key=str)  # no prefix was told
 
     device.show([*some_leaves(1500), *own])
     device.shuffler.tree = tree_over(some_leaves(1502))
-    assert Inclusion.UNCHECKED is await device.check()
+    assert InclusionState.UNCHECKED is await device.check()
     assert "proof does not hold" in caplog.messages
 
     device.show([*some_leaves(1500), *own])
-    assert Inclusion.COUNTED is await device.check()
+    assert InclusionState.COUNTED is await device.check()
 
 
 async def test_a_proof_is_checked_before_the_next_one_is_asked_for(device: Device) -> None:
@@ -152,11 +152,11 @@ async def test_long_after_the_deadline_a_proof_that_was_never_shown_is_missed(
     device: Device, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two weeks; until then the batch may be on its way."""
-    assert Inclusion.UNCHECKED is await device.check()
+    assert InclusionState.UNCHECKED is await device.check()
     device.clock.seconds = float(_CASE.task.deadline + 14 * _DAY - 200)
-    assert Inclusion.UNCHECKED is await device.check()
+    assert InclusionState.UNCHECKED is await device.check()
     device.clock.seconds = float(_CASE.task.deadline + 14 * _DAY + 1)
-    assert Inclusion.UNPROVEN is await device.check()
+    assert InclusionState.UNPROVEN is await device.check()
     assert "answer checked" in caplog.messages
 
 
@@ -189,7 +189,7 @@ async def test_where_the_shuffler_samples_nothing_is_asked_or_kept(tmp_path: Pat
     await device.agent.contribute(device.digest, 3, "")
     device.show(some_leaves(100))
 
-    assert Inclusion.SAMPLED is await device.check()
+    assert InclusionState.SAMPLED is await device.check()
     assert b"" == (await device.evidence()).leaves
     assert [] == device.shuffler.asked
     device.budget.close()
@@ -259,6 +259,6 @@ async def test_leaves_leave_the_disk_when_they_have_been_counted(device: Device)
         return [leaf for leaf in own if leaf in files]
 
     assert own == left()
-    await device.budget.conclude(evidence, Inclusion.COUNTED)
+    await device.budget.conclude(evidence, InclusionState.COUNTED)
 
     assert [] == left()

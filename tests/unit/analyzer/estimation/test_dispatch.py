@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from analyzer.estimation import histogram
-from analyzer.estimation.dispatch import estimate_of
+from analyzer.estimation.dispatch import estimate_result
 from common.mechanisms.base import Counts, Mixture
 from common.mechanisms.registry import mechanism_of, randomizer_of
 from common.messages.estimate import BitTable, Estimate, Histogram, KeyValues, Means
@@ -16,7 +16,7 @@ from common.task_digest import TaskDigest
 from tests.support.kind_tasks import VALUES, kind_task
 from tests.support.protocol_tasks import protocol_task
 from tests.support.tasks import published
-from user_agent.encoding import layout_of
+from user_agent.encoding import encoder_for
 
 _DIGEST: Final = TaskDigest(b"d" * 32)
 _PEOPLE: Final = 1500
@@ -24,7 +24,7 @@ _NUMBERS: Final = (*protocols_of("mean"), *protocols_of("vector"))
 
 
 def _estimate(task: Task, cells: Counts) -> Estimate:
-    return estimate_of(task, randomizer_of(task), cells, Mixture(n_real=_PEOPLE))
+    return estimate_result(task, randomizer_of(task), cells, Mixture(n_real=_PEOPLE))
 
 
 @cache
@@ -35,7 +35,7 @@ def _collected(protocol: str, people: int = _PEOPLE) -> Estimate:
 def _reported(task: Task, people: int) -> Estimate:
     """Let people who all hold the same value report, seed 9, as their devices lay it out."""
     rng = np.random.default_rng(9)
-    randomizer, lay_out = randomizer_of(task), layout_of(task, None)
+    randomizer, lay_out = randomizer_of(task), encoder_for(task, None)
     reports = [randomizer.randomize(lay_out(VALUES[task.kind], rng), rng) for _ in range(people)]
     empty = randomizer.randomize(lay_out(VALUES[task.kind], rng), rng)[:0]
     return _estimate(task, randomizer.tally(np.concatenate([empty, *reports])))

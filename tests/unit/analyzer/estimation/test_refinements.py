@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import integrate
 
-from analyzer.estimation.em import leap, smooth, smoothed_likelihood
-from analyzer.estimation.histogram import REFINEMENTS, Evidence, estimate, gather, refine
+from analyzer.estimation.em import smooth, smoothed_likelihood, squarem_step
+from analyzer.estimation.histogram import REFINEMENTS, DebiasedShares, estimate, gather, refine
 from analyzer.estimation.projection import (
     _posterior_means,
     base_cut,
@@ -44,9 +44,9 @@ _DISTRIBUTIONS = arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 1)
 
 def _evidence(
     shares: Vector, *, error: float = 0.05, n_users: float = 1000.0, channel: Channel | None = None
-) -> Evidence:
+) -> DebiasedShares:
     errors = np.full(len(shares), error)
-    return Evidence(
+    return DebiasedShares(
         shares=shares,
         standard_errors=errors,
         absent_errors=errors,
@@ -333,8 +333,8 @@ def test_a_leap_lands_on_a_distribution() -> None:
     still = np.array([0.5, 0.5])
     start, first, second = np.array([0.5, 0.5]), np.array([0.3, 0.7]), np.array([0.11, 0.89])
 
-    np.testing.assert_array_equal(leap(still, still, still), still)
-    landed = leap(start, first, second)
+    np.testing.assert_array_equal(squarem_step(still, still, still), still)
+    landed = squarem_step(start, first, second)
     assert float(landed.sum()) == pytest.approx(1)
     assert 1e-3 < landed[0] < 0.11
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import (
     Binomial,
-    CountLaw,
+    CountDistribution,
     Groups,
     NegativeBinomial,
     Poisson,
@@ -38,12 +38,12 @@ def test_reference_points_are_met_from_above(vector: dict[str, Any]) -> None:
         hashed=given["kind"] == "olh",
         collision=given.get("coll"),
     )
-    random: CountLaw | None = None
+    random: CountDistribution | None = None
     if "M_binom" in given:
         random = Binomial(*given["M_binom"])
     if "M_negbin" in given:
         random = NegativeBinomial(*given["M_negbin"])
-    crowd = Crowd(
+    crowd = AnonymitySet(
         users=given["n"],
         dummies=given.get("M", 0),
         random_dummies=random,
@@ -60,7 +60,7 @@ def test_reference_points_are_met_from_above(vector: dict[str, Any]) -> None:
 
 
 def _plain_random_formula(
-    reduction: MatchCountReduction, crowd: Crowd, epsilon: float, most: int
+    reduction: MatchCountReduction, crowd: AnonymitySet, epsilon: float, most: int
 ) -> float:
     assert crowd.random_dummies is not None
     chances = crowd.random_dummies.probabilities(np.arange(most + 1.0))
@@ -76,16 +76,16 @@ def _plain_random_formula(
 @pytest.mark.parametrize(
     "crowd",
     [
-        Crowd(users=12, random_dummies=Poisson(25.0)),
-        Crowd(users=12, dummies=10, random_dummies=NegativeBinomial(2.0, 15.0)),
-        Crowd(users=1, dummies=3, random_dummies=NegativeBinomial(0.5, 12.0)),
-        Crowd(users=12, dummies=5, known_dummies=9, random_dummies=Binomial(30, 0.5)),
-        Crowd(users=6, random_dummies=Groups(Binomial(12, 0.3), 4)),
+        AnonymitySet(users=12, random_dummies=Poisson(25.0)),
+        AnonymitySet(users=12, dummies=10, random_dummies=NegativeBinomial(2.0, 15.0)),
+        AnonymitySet(users=1, dummies=3, random_dummies=NegativeBinomial(0.5, 12.0)),
+        AnonymitySet(users=12, dummies=5, known_dummies=9, random_dummies=Binomial(30, 0.5)),
+        AnonymitySet(users=6, random_dummies=Groups(Binomial(12, 0.3), 4)),
     ],
     ids=str,
 )
 def test_random_dummies_are_averaged_over(
-    crowd: Crowd,
+    crowd: AnonymitySet,
     hashing: bool,  # noqa: FBT001
 ) -> None:
     """Against the formula summed in full over every number of dummies: at most .2 % above."""
@@ -124,7 +124,7 @@ def test_any_collision_probability_is_accounted_exactly(collision: float) -> Non
     )
     exact = float(chances @ np.maximum(loss, 0))
 
-    bound = delta_upper(reduction, Crowd(users=1, dummies=size - 1), epsilon)
+    bound = delta_upper(reduction, AnonymitySet(users=1, dummies=size - 1), epsilon)
 
     assert exact * (1 - 1e-9) <= bound <= 1.002 * exact
 
@@ -135,7 +135,7 @@ def test_hardly_any_collisions_are_still_counted() -> None:
         reduction = MatchCountReduction.for_epsilon(
             answers=8, local_epsilon=1.0, hashed=True, collision=collision
         )
-        crowd = Crowd(users=1, dummies=199)
+        crowd = AnonymitySet(users=1, dummies=199)
         least = delta_upper(dataclasses.replace(reduction, collision=1 / 8), crowd, 0.3)
         most = delta_upper(dataclasses.replace(reduction, collision=0.0), crowd, 0.3)
         share = collision * 8
@@ -147,7 +147,7 @@ def test_hardly_any_collisions_are_still_counted() -> None:
 def test_where_a_curve_levels_off_a_finite_epsilon_is_found() -> None:
     """Without local noise and with few dummies δ has a plateau: just below it ε is finite."""
     reduction = MatchCountReduction.for_epsilon(answers=915, local_epsilon=math.inf, hashed=False)
-    crowd = Crowd(users=50_000, random_dummies=Binomial(50_000, 0.12671))
+    crowd = AnonymitySet(users=50_000, random_dummies=Binomial(50_000, 0.12671))
     found = epsilon_upper(reduction, crowd, 1e-3)
 
     assert delta_upper(reduction, crowd, 3.0) <= 1e-3
@@ -201,14 +201,17 @@ def test_bins_and_chords_cost_less_than_a_fifth_of_a_percent(  # noqa: PLR0917
     """Against the formula summed in full: never below, at most .2 % above."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)
     exact = _plain_formula(reduction, others, dummies, epsilon)
-    bound = delta_upper(reduction, Crowd(users=others + 1, dummies=dummies), epsilon)
+    bound = delta_upper(reduction, AnonymitySet(users=others + 1, dummies=dummies), epsilon)
 
     assert exact * (1 - 1e-9) <= bound <= exact * 1.002
 
 
 def test_epsilon_and_delta_are_inverse() -> None:
     """What one function returns, the other confirms."""
-    reduction, crowd = reduction_for(53, 4.0, hashing=True), Crowd(users=20_000, dummies=20_000)
+    reduction, crowd = (
+        reduction_for(53, 4.0, hashing=True),
+        AnonymitySet(users=20_000, dummies=20_000),
+    )
     epsilon = epsilon_upper(reduction, crowd, 1e-6)
 
     assert delta_upper(reduction, crowd, epsilon) <= 1e-6
@@ -221,7 +224,7 @@ def test_more_honest_company_never_costs_privacy() -> None:
     reduction = reduction_for(16, 3.0, hashing=True)
 
     def epsilon(**crowd: Any) -> float:
-        return epsilon_upper(reduction, Crowd(**crowd), 1e-6)
+        return epsilon_upper(reduction, AnonymitySet(**crowd), 1e-6)
 
     assert epsilon(users=10_000) > epsilon(users=20_000) > epsilon(users=20_000, dummies=20_000)
     assert epsilon(users=20_000, colluders=10_000) > epsilon(users=20_000)
@@ -253,7 +256,7 @@ def test_the_corners_give_an_answer(
 ) -> None:
     """Never NaN, never negative, never above the local ε, never a δ above 1."""
     reduction = reduction_for(answers, local_epsilon, hashing=hashing)
-    crowd = Crowd(users=users, dummies=dummies)
+    crowd = AnonymitySet(users=users, dummies=dummies)
     epsilon = epsilon_upper(reduction, crowd, 1e-9)
 
     assert 0 < epsilon <= local_epsilon
@@ -262,7 +265,7 @@ def test_the_corners_give_an_answer(
 
 def test_nothing_is_left_to_protect_from_the_local_epsilon_on() -> None:
     """δ is exactly 0 there."""
-    assert delta_upper(reduction_for(4, 2.0, hashing=False), Crowd(users=1), 2.0) == 0.0
+    assert delta_upper(reduction_for(4, 2.0, hashing=False), AnonymitySet(users=1), 2.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -278,21 +281,21 @@ def test_nothing_is_left_to_protect_from_the_local_epsilon_on() -> None:
 def test_a_crowd_that_cannot_be_is_refused(crowd: dict[str, Any], message: str) -> None:
     """By name and number."""
     with pytest.raises(AccountingError, match=message):
-        Crowd(**crowd)
+        AnonymitySet(**crowd)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan, 1e-16])
 def test_delta_has_a_range(delta: float) -> None:
     """From 1e-15 to below 1."""
     with pytest.raises(AccountingError, match="delta is"):
-        epsilon_upper(reduction_for(4, 2.0, hashing=True), Crowd(users=10), delta)
+        epsilon_upper(reduction_for(4, 2.0, hashing=True), AnonymitySet(users=10), delta)
 
 
 @pytest.mark.parametrize("epsilon", [-0.1, math.nan])
 def test_epsilon_has_a_range(epsilon: float) -> None:
     """At least 0."""
     with pytest.raises(AccountingError, match="epsilon is"):
-        delta_upper(reduction_for(4, 2.0, hashing=True), Crowd(users=10), epsilon)
+        delta_upper(reduction_for(4, 2.0, hashing=True), AnonymitySet(users=10), epsilon)
 
 
 def test_integer_weights_and_their_epsilon_agree() -> None:
@@ -312,5 +315,5 @@ def test_accounting_md_reference_column() -> None:
     expected = {0.5: 0.01222, 1: 0.02935, 2: 0.07972, 4: 0.27848, 6: 0.82651, 8: 1.8434}
     for local_epsilon, reference in expected.items():
         reduction = reduction_for(round(math.exp(local_epsilon)) + 1, local_epsilon, hashing=True)
-        epsilon = epsilon_upper(reduction, Crowd(users=10_000), 1e-6)
+        epsilon = epsilon_upper(reduction, AnonymitySet(users=10_000), 1e-6)
         assert epsilon == pytest.approx(reference, rel=1.5e-3)

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import Crowd, each_item_release, uniform_dummies
+from common.accounting.anonymity_set import AnonymitySet, each_item_release, uniform_dummies
 from common.accounting.count_distributions import Binomial, Conditioned, NegativeBinomial
 from common.accounting.item_noise import ItemNoiseRelease
 from common.accounting.reference.attack import delta_lower
@@ -99,7 +99,7 @@ def test_a_negative_binomial_number_is_accounted_as_it_is_drawn(users: int, most
         }
     laws = [grr_law(value, 3, 1.5) for value in range(3)]
     reduction = MatchCountReduction.for_epsilon(answers=3, local_epsilon=1.5, hashed=False)
-    crowd = Crowd(users=users, random_dummies=uniform_dummies(spec, users))
+    crowd = AnonymitySet(users=users, random_dummies=uniform_dummies(spec, users))
     for epsilon in (0.1, 0.5, 1.0):
         true = true_delta(
             laws,

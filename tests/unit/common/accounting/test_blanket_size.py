@@ -3,25 +3,25 @@
 import numpy as np
 import pytest
 
-from common.accounting.anonymity_set import Crowd
-from common.accounting.blanket_size import Bins, Surroundings
+from common.accounting.anonymity_set import AnonymitySet
+from common.accounting.blanket_size import Bins, BlanketSize
 from common.accounting.count_distributions import Binomial, Groups, NegativeBinomial, Poisson
 
 _CROWDS = [
-    Crowd(users=1),
-    Crowd(users=500),
-    Crowd(users=500, dummies=70, known_dummies=20, colluders=100),
-    Crowd(users=500, random_dummies=Poisson(90.0)),
-    Crowd(users=500, dummies=5, known_dummies=9, random_dummies=NegativeBinomial(3.0, 60.0)),
-    Crowd(users=500, random_dummies=Groups(Binomial(60, 0.4), 3)),
+    AnonymitySet(users=1),
+    AnonymitySet(users=500),
+    AnonymitySet(users=500, dummies=70, known_dummies=20, colluders=100),
+    AnonymitySet(users=500, random_dummies=Poisson(90.0)),
+    AnonymitySet(users=500, dummies=5, known_dummies=9, random_dummies=NegativeBinomial(3.0, 60.0)),
+    AnonymitySet(users=500, random_dummies=Groups(Binomial(60, 0.4), 3)),
 ]
 
 
-def _most(crowd: Crowd) -> int:
+def _most(crowd: AnonymitySet) -> int:
     return 1 + crowd.others + crowd.dummies + 600
 
 
-def _exact(crowd: Crowd, blanket: float) -> np.ndarray:
+def _exact(crowd: AnonymitySet, blanket: float) -> np.ndarray:
     """P(M ≤ m) for m = 0 .. , by convolving the laws' probabilities."""
     most = _most(crowd)
     counts = np.arange(most + 1.0)
@@ -38,9 +38,11 @@ def _exact(crowd: Crowd, blanket: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("crowd", _CROWDS, ids=str)
-def test_bins_hold_all_probability_and_never_more_messages_than_there_are(crowd: Crowd) -> None:
+def test_bins_hold_all_probability_and_never_more_messages_than_there_are(
+    crowd: AnonymitySet,
+) -> None:
     """P(M ≤ m) by bins is at least the true one, for every m; with many bins it is that."""
-    surroundings = Surroundings(crowd, 0.3)
+    surroundings = BlanketSize(crowd, 0.3)
     exact = _exact(crowd, 0.3)
     for number in (3, 24, 400):
         bins, random = surroundings.first_bins(number)
@@ -57,7 +59,7 @@ def test_bins_hold_all_probability_and_never_more_messages_than_there_are(crowd:
 
 def test_what_lies_below_the_first_bin_is_charged() -> None:
     """Also of the random dummies."""
-    surroundings = Surroundings(Crowd(users=200, random_dummies=Poisson(50.0)), 0.5)
+    surroundings = BlanketSize(AnonymitySet(users=200, random_dummies=Poisson(50.0)), 0.5)
     bins, random = Bins(np.array([120.0, 140.0])), Bins(np.array([45.0, 50.0]))
     masses, weights, below = surroundings.masses(bins, random)
     low_dummies = float(Poisson(50.0).tails(np.array([44.0]))[0][0])

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.guarantees import claimable_epsilon, claimed_release, delta_at_claim
 from common.mechanisms.registry import mechanism_of
 from tests.support.tasks import published
@@ -47,7 +47,7 @@ def test_a_claim_counts_on_the_users_who_are_assumed_honest_alone() -> None:
     )
     reduction = mechanism_of(half).reduction
     assert reduction is not None
-    crowd = Crowd(users=100, dummies=100 * half.dummies.per_user)
+    crowd = AnonymitySet(users=100, dummies=100 * half.dummies.per_user)
 
     assert delta_upper(reduction, crowd, half.central_epsilon) <= half.delta
     assert half.central_epsilon > all_honest.central_epsilon

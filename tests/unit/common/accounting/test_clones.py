@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction, clones_2021, clones_2023, shortfall
 from common.errors import AccountingError, BoundRangeError
 from common.mechanisms.reduction import MatchCountReduction
@@ -49,14 +49,14 @@ def test_delta_is_that_of_the_two_worlds(
 ) -> None:
     """Never below the sum over every outcome, and within 1e-6 of it."""
     exact = _worlds(clones, others, epsilon)
-    bound = clones.delta(Crowd(users=others + 1), epsilon)
+    bound = clones.delta(AnonymitySet(users=others + 1), epsilon)
 
     assert exact * (1 - 1e-12) - 1e-15 <= bound <= exact * (1 + 1e-6) + 1e-20
 
 
 def test_the_reference_point_is_met() -> None:
     """At n = 602,325, ε0 = 4, δ = 1e-6: .0678 and .0451, to 1 %."""
-    crowd = Crowd(users=602_325)
+    crowd = AnonymitySet(users=602_325)
 
     assert clones_2021(_binary(4.0), crowd, 1e-6) == pytest.approx(0.0678, rel=0.01)
     assert clones_2023(_binary(4.0), crowd, 1e-6) == pytest.approx(0.0451, rel=0.01)
@@ -67,13 +67,13 @@ def test_a_coin_gains_a_little_on_the_clones_of_2021() -> None:
     coin = CloneReduction.of_2021_with_a_coin(math.exp(4), math.exp(4))
 
     assert coin.chance == pytest.approx(CloneReduction.of_2021(4.0).chance)
-    assert coin.epsilon(Crowd(users=602_325), 1e-6, 4.0) == pytest.approx(0.0648, rel=2e-3)
+    assert coin.epsilon(AnonymitySet(users=602_325), 1e-6, 4.0) == pytest.approx(0.0648, rel=2e-3)
 
 
 @pytest.mark.parametrize("users", [2, 1000, 10**6])
 def test_the_clones_of_2023_are_formula_1_of_binary_randomized_response(users: int) -> None:
     """Both are upper bounds of the same number."""
-    crowd = Crowd(users=users)
+    crowd = AnonymitySet(users=users)
     epsilon = epsilon_upper(_binary(3.0), crowd, 1e-6)
 
     assert clones_2023(_binary(3.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
@@ -88,10 +88,12 @@ def test_what_is_proven_for_every_randomizer_is_never_below_brute_force(
     """GRR, every data set."""
     laws = [grr_law(value, items, 1.0) for value in range(items)]
     truth = true_delta(laws, users=users, dummies=0, dummy=laws[0], epsilon=epsilon)
-    coin = CloneReduction.of_2021_with_a_coin(math.e, math.e).delta(Crowd(users=users), epsilon)
+    coin = CloneReduction.of_2021_with_a_coin(math.e, math.e).delta(
+        AnonymitySet(users=users), epsilon
+    )
 
     assert truth <= coin + 1e-15
-    assert coin <= CloneReduction.of_2021(1.0).delta(Crowd(users=users), epsilon)
+    assert coin <= CloneReduction.of_2021(1.0).delta(AnonymitySet(users=users), epsilon)
 
 
 @pytest.mark.parametrize("threshold", [1e-17, 1e-6, 0.7, 1.0, 3.5, 40.2, 49.9])
@@ -108,10 +110,10 @@ def test_shortfall_is_the_sum_it_stands_for(trials: float, threshold: float) -> 
 
 def test_dummies_are_ignored_and_colluders_are_not() -> None:
     """A figure without dummies stays an upper bound with them."""
-    alone = clones_2021(_binary(2.0), Crowd(users=5000), 1e-6)
+    alone = clones_2021(_binary(2.0), AnonymitySet(users=5000), 1e-6)
 
-    assert clones_2021(_binary(2.0), Crowd(users=5000, dummies=10**6), 1e-6) == alone
-    assert clones_2021(_binary(2.0), Crowd(users=9000, colluders=4000), 1e-6) == alone
+    assert clones_2021(_binary(2.0), AnonymitySet(users=5000, dummies=10**6), 1e-6) == alone
+    assert clones_2021(_binary(2.0), AnonymitySet(users=9000, colluders=4000), 1e-6) == alone
 
 
 @pytest.mark.parametrize("local_epsilon", [1e-9, 1e-3, 1.0, 20.0, 50.0, 700.0])
@@ -119,27 +121,29 @@ def test_dummies_are_ignored_and_colluders_are_not() -> None:
 def test_the_corners_give_an_answer(local_epsilon: float, users: int) -> None:
     """Never NaN, above 0, never above the local ε; where nobody else is a clone, all of it."""
     for bound in (clones_2021, clones_2023):
-        epsilon = bound(_binary(local_epsilon), Crowd(users=users), 1e-9)
+        epsilon = bound(_binary(local_epsilon), AnonymitySet(users=users), 1e-9)
         assert 0 < epsilon <= local_epsilon
     if users == 1 and local_epsilon > 1e-3:
-        assert clones_2021(_binary(local_epsilon), Crowd(users=users), 1e-9) == local_epsilon
+        assert clones_2021(_binary(local_epsilon), AnonymitySet(users=users), 1e-9) == local_epsilon
 
 
 def test_delta_is_1_when_nobody_else_is_a_clone_and_the_victims_side_is_certain() -> None:
     """At ε0 = 50 an ε of 38 protects nothing; a rounded threshold would say that it does."""
-    assert CloneReduction.of_2021(50.0).delta(Crowd(users=1000), 38.0) == pytest.approx(1.0)
-    assert delta_upper(_binary(50.0), Crowd(users=1000), 38.0) == pytest.approx(1.0, abs=1e-4)
+    assert CloneReduction.of_2021(50.0).delta(AnonymitySet(users=1000), 38.0) == pytest.approx(1.0)
+    assert delta_upper(_binary(50.0), AnonymitySet(users=1000), 38.0) == pytest.approx(
+        1.0, abs=1e-4
+    )
 
 
 def test_without_noise_nobody_is_a_clone() -> None:
     """A refusal, not a number."""
     for bound in (clones_2021, clones_2023):
         with pytest.raises(BoundRangeError, match="finite local ε"):
-            bound(_binary(math.inf), Crowd(users=10), 1e-6)
+            bound(_binary(math.inf), AnonymitySet(users=10), 1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, math.nan, 1e-16])
 def test_delta_has_a_range(delta: float) -> None:
     """From 1e-15 to below 1."""
     with pytest.raises(AccountingError, match="delta is"):
-        clones_2021(_binary(1.0), Crowd(users=10), delta)
+        clones_2021(_binary(1.0), AnonymitySet(users=10), delta)

@@ -8,13 +8,13 @@ import pytest
 from scipy import stats
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import (
     composed_claims,
     composed_epsilon,
     in_parallel,
 )
-from common.accounting.releases import CrowdRelease
+from common.accounting.releases import AmplifiedRelease
 from common.errors import AccountingError
 from common.mechanisms.base import Vector
 from common.mechanisms.reduction import MatchCountReduction
@@ -58,7 +58,7 @@ def test_equal_rounds_cost_what_the_product_of_their_laws_does(
 ) -> None:
     """Never below it, and at most 2 % above. (One user, all else dummies: M is certain.)"""
     reduction = _grr(5, local_epsilon)
-    release = CrowdRelease(reduction=reduction, crowd=Crowd(users=1, dummies=size - 1))
+    release = AmplifiedRelease(reduction=reduction, crowd=AnonymitySet(users=1, dummies=size - 1))
     delta = 0.02
 
     bound = composed_epsilon([release] * rounds, delta)
@@ -72,9 +72,9 @@ def test_equal_rounds_cost_what_the_product_of_their_laws_does(
 
 def test_thirty_rounds_match_the_reference() -> None:
     """Local hashing, g = 1239, ε0 = 8, two dummies each, 602,325 users; within 1 %, from below."""
-    release = CrowdRelease(
+    release = AmplifiedRelease(
         reduction=MatchCountReduction.for_epsilon(answers=1239, local_epsilon=8.0, hashed=True),
-        crowd=Crowd(users=602_325, dummies=2 * 602_325),
+        crowd=AnonymitySet(users=602_325, dummies=2 * 602_325),
     )
     for rounds, reference in ((2, 0.159), (10, 0.375), (30, 0.675), (100, 1.294)):
         bound = composed_epsilon([release] * rounds, 1e-6)
@@ -83,8 +83,8 @@ def test_thirty_rounds_match_the_reference() -> None:
 
 def test_different_rounds_compose_to_between_the_largest_and_the_sum() -> None:
     """Whatever the order."""
-    small = CrowdRelease(reduction=_grr(20, 3.0), crowd=Crowd(users=20_000))
-    large = CrowdRelease(reduction=_grr(50, 5.0), crowd=Crowd(users=2000))
+    small = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
+    large = AmplifiedRelease(reduction=_grr(50, 5.0), crowd=AnonymitySet(users=2000))
     single = [epsilon_upper(one.reduction, one.crowd, 1e-6) for one in (small, large)]
 
     both = composed_epsilon([small, large], 1e-6)
@@ -95,7 +95,7 @@ def test_different_rounds_compose_to_between_the_largest_and_the_sum() -> None:
 
 def test_one_round_is_formula_1() -> None:
     """No grid comes between."""
-    release = CrowdRelease(reduction=_grr(20, 3.0), crowd=Crowd(users=20_000))
+    release = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
 
     assert epsilon_upper(release.reduction, release.crowd, 1e-9) == composed_epsilon(
         [release], 1e-9
@@ -104,15 +104,15 @@ def test_one_round_is_formula_1() -> None:
 
 def test_rounds_without_company_add_up_to_at_most_the_local_epsilons() -> None:
     """Nothing is amplified; δ helps a little."""
-    release = CrowdRelease(reduction=_grr(4, 1.0), crowd=Crowd(users=1))
+    release = AmplifiedRelease(reduction=_grr(4, 1.0), crowd=AnonymitySet(users=1))
 
     assert 2.0 < composed_epsilon([release] * 3, 1e-9) <= 3.0
 
 
 def test_disjoint_groups_cost_the_worst_one() -> None:
     """Not the sum."""
-    light = CrowdRelease(reduction=_grr(20, 3.0), crowd=Crowd(users=20_000))
-    heavy = CrowdRelease(reduction=_grr(20, 3.0), crowd=Crowd(users=2000))
+    light = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
+    heavy = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=2000))
 
     assert composed_epsilon([heavy, heavy], 1e-6) == in_parallel(
         [[light] * 3, [heavy, heavy]], 1e-6
@@ -130,8 +130,8 @@ def test_claims_compose_to_no_more_than_their_sum() -> None:
 
 def test_rounds_of_very_different_size_compose() -> None:
     """A round next to nothing costs next to nothing, and no memory."""
-    tiny = CrowdRelease(reduction=_grr(20, 1e-6), crowd=Crowd(users=10**6))
-    large = CrowdRelease(reduction=_grr(50, 5.0), crowd=Crowd(users=2000))
+    tiny = AmplifiedRelease(reduction=_grr(20, 1e-6), crowd=AnonymitySet(users=10**6))
+    large = AmplifiedRelease(reduction=_grr(50, 5.0), crowd=AnonymitySet(users=2000))
     alone = epsilon_upper(large.reduction, large.crowd, 1e-6)
 
     assert composed_epsilon([tiny, large], 1e-6) == pytest.approx(alone, rel=5e-3)
@@ -156,7 +156,7 @@ def test_two_pure_claims_compose_exactly() -> None:
 @pytest.mark.parametrize("delta", [1.0, 1e-13, math.nan])
 def test_delta_has_a_range(delta: float) -> None:
     """Transforms round at 1e-15."""
-    release = CrowdRelease(reduction=_grr(4, 1.0), crowd=Crowd(users=10))
+    release = AmplifiedRelease(reduction=_grr(4, 1.0), crowd=AnonymitySet(users=10))
     with pytest.raises(AccountingError, match="delta is"):
         composed_epsilon([release] * 2, delta)
     with pytest.raises(AccountingError, match="delta is"):
@@ -165,7 +165,7 @@ def test_delta_has_a_range(delta: float) -> None:
 
 def test_a_loss_that_is_infinite_for_certain_is_infinite_together() -> None:
     """And no error of the library's."""
-    bare = CrowdRelease(reduction=_grr(5, math.inf), crowd=Crowd(users=2))
+    bare = AmplifiedRelease(reduction=_grr(5, math.inf), crowd=AnonymitySet(users=2))
 
     assert math.isinf(composed_epsilon([bare, bare], 1e-6))
 

@@ -9,7 +9,7 @@ import pytest
 from common.accounting.count_distributions import (
     Binomial,
     Conditioned,
-    CountLaw,
+    CountDistribution,
     Groups,
     NegativeBinomial,
     Poisson,
@@ -20,7 +20,7 @@ from common.accounting.count_distributions import (
 from common.errors import AccountingError
 
 
-def _exact_at_most(law: CountLaw, outcome: int) -> mpmath.mpf:
+def _exact_at_most(law: CountDistribution, outcome: int) -> mpmath.mpf:
     """P(X ≤ outcome), summed term by term in 50 digits."""
     with mpmath.workdps(50):
         if isinstance(law, Binomial):
@@ -55,7 +55,7 @@ def _exact_at_most(law: CountLaw, outcome: int) -> mpmath.mpf:
     ],
     ids=str,
 )
-def test_both_tails_keep_nine_digits(law: CountLaw) -> None:
+def test_both_tails_keep_nine_digits(law: CountDistribution) -> None:
     """Far below, at and far above the mean; the smaller tail relative to itself."""
     for outcome in (0, 1, 5, 20, 39, 60, 120):
         below, above = law.tails(np.array([float(outcome)]))
@@ -70,7 +70,7 @@ def test_both_tails_keep_nine_digits(law: CountLaw) -> None:
     [Binomial(300, 0.2), Poisson(60.0), NegativeBinomial(5.0, 60.0), Groups(Poisson(20.0), 3)],
     ids=str,
 )
-def test_masses_probabilities_and_quantiles_agree_with_the_tails(law: CountLaw) -> None:
+def test_masses_probabilities_and_quantiles_agree_with_the_tails(law: CountDistribution) -> None:
     """One law, asked in four ways."""
     edges = np.arange(0.0, 200.0)
     masses = interval_masses(edges, law)
@@ -94,7 +94,9 @@ def test_masses_probabilities_and_quantiles_agree_with_the_tails(law: CountLaw) 
     ],
     ids=str,
 )
-def test_thinning_stays_in_the_family(law: CountLaw, thinned: CountLaw | None) -> None:
+def test_thinning_stays_in_the_family(
+    law: CountDistribution, thinned: CountDistribution | None
+) -> None:
     """Groups do not: half of a pair is no pair."""
     assert thinned == law.thinned(0.5)
 

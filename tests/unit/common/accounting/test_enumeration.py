@@ -4,7 +4,7 @@ import pytest
 from scipy import stats
 
 from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
 from tests.support.exhaustive_delta import grr_law, hashing_law, true_delta, uniform_law
 from tests.support.reductions import reduction_for
@@ -28,7 +28,7 @@ def test_grr_is_never_below_brute_force(
     truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
     reduction = reduction_for(3, local_epsilon, hashing=False)
 
-    bound = delta_upper(reduction, Crowd(users=users, dummies=dummies), central_epsilon)
+    bound = delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), central_epsilon)
 
     assert truth <= bound + _ENUMERATION_ERROR
 
@@ -54,7 +54,7 @@ def test_grr_of_up_to_seven_users_is_never_below_brute_force(
     truth = true_delta(laws, users=users, dummies=dummies, dummy=dummy, epsilon=central_epsilon)
     reduction = reduction_for(items, local_epsilon, hashing=False)
 
-    bound = delta_upper(reduction, Crowd(users=users, dummies=dummies), central_epsilon)
+    bound = delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), central_epsilon)
 
     assert truth <= bound + _ENUMERATION_ERROR
 
@@ -80,7 +80,7 @@ def test_hashing_with_every_function_as_a_seed_is_never_below_brute_force(  # no
 
     bound = delta_upper(
         reduction_for(buckets, local_epsilon, hashing=True),
-        Crowd(users=users, dummies=dummies),
+        AnonymitySet(users=users, dummies=dummies),
         central_epsilon,
     )
 
@@ -97,7 +97,7 @@ def test_a_random_number_of_dummies_is_never_below_brute_force(
     dummy = uniform_law([(item,) for item in range(3)])
     law = {number: float(stats.binom.pmf(number, 4, 0.4)) for number in range(5)}
     truth = true_delta(laws, users=2, dummies=law, dummy=dummy, epsilon=central_epsilon)
-    crowd = Crowd(users=2, random_dummies=Binomial(4, 0.4))
+    crowd = AnonymitySet(users=2, random_dummies=Binomial(4, 0.4))
 
     bound = delta_upper(
         reduction_for(3, min(local_epsilon, 30.0), hashing=False), crowd, central_epsilon
@@ -115,7 +115,9 @@ def test_hashing_is_never_below_brute_force_over_all_seeds(
 ) -> None:
     """Field of three elements, all three seeds, three users and a dummy."""
     bound = delta_upper(
-        reduction_for(3, local_epsilon, hashing=True), Crowd(users=3, dummies=1), central_epsilon
+        reduction_for(3, local_epsilon, hashing=True),
+        AnonymitySet(users=3, dummies=1),
+        central_epsilon,
     )
 
     truth = _hashing_truth(range(3), local_epsilon, central_epsilon)
@@ -126,7 +128,7 @@ def test_hashing_is_never_below_brute_force_over_all_seeds(
 def test_without_seed_0_the_bound_for_independent_hashes_is_false() -> None:
     """The counter-example: true δ .2051 against a bound of .1204; the other pairing still holds."""
     truth = _hashing_truth(range(1, 3), 2.0, 1.0)
-    crowd = Crowd(users=3, dummies=1)
+    crowd = AnonymitySet(users=3, dummies=1)
 
     assert truth == pytest.approx(0.2051, abs=1e-4)
     assert delta_upper(reduction_for(3, 2.0, hashing=True), crowd, 1.0) == pytest.approx(

@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
 from common.accounting.guarantees import (
-    Terms,
+    PrivacyParameters,
     claimed_guarantee,
     guarantees,
     guarantees_under,
-    honest_crowd,
+    honest_anonymity_set,
     local_guarantee,
     published_claim,
 )
@@ -59,18 +59,18 @@ def test_users_who_may_collude_or_skip_have_rows_of_their_own() -> None:
         row.coalition for row in table[:3]
     ]
     assert everybody.epsilon < skipping.epsilon < colluding.epsilon
-    assert colluding == claimed(table) == claimed_guarantee(Terms.of(task), 5000)
+    assert colluding == claimed(table) == claimed_guarantee(PrivacyParameters.of(task), 5000)
     for row, crowd in (
-        (everybody, Crowd(users=5000, dummies=10_000)),
-        (colluding, Crowd(users=3000, dummies=6000)),
-        (skipping, Crowd(users=5000, dummies=6000)),
+        (everybody, AnonymitySet(users=5000, dummies=10_000)),
+        (colluding, AnonymitySet(users=3000, dummies=6000)),
+        (skipping, AnonymitySet(users=5000, dummies=6000)),
     ):
-        assert Terms.of(task).release(crowd).epsilon(task.delta) == row.epsilon
+        assert PrivacyParameters.of(task).release(crowd).epsilon(task.delta) == row.epsilon
 
 
 def test_many_own_dummies_help_against_shuffler_and_analyzer_but_not_the_pure_epsilon() -> None:
     """G = 8 and ε0 = 4: 15 own dummies give 3.39 at δ = 1e-6."""
-    terms = Terms(
+    terms = PrivacyParameters(
         reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
         local_epsilon=4.0,
         dummies=DummySpec(law="fixed", per_user=15),
@@ -88,7 +88,7 @@ def test_drawn_dummies_of_ones_own_hide_nothing_from_both_parties() -> None:
     """The two see how many came, and it may be the fewest: only certain ones count."""
 
     def against_both(dummies: DummySpec) -> list[float]:
-        terms = Terms(
+        terms = PrivacyParameters(
             reduction=MatchCountReduction.for_epsilon(answers=8, local_epsilon=4.0, hashed=True),
             local_epsilon=4.0,
             dummies=dummies,
@@ -109,24 +109,24 @@ def test_the_crowd_is_the_honest_users_of_the_batch_that_arrived() -> None:
     """⌊n·fraction⌋ less the refused, and as many dummies each; never the planned number."""
     task = published(dummies_per_user=3, assumed_honest_fraction=0.9).task
 
-    assert Crowd(users=90, dummies=270) == honest_crowd(task, 100, 0)
-    assert Crowd(users=80, dummies=240) == honest_crowd(task, 100, 10)
-    assert Crowd(users=1, dummies=0) == honest_crowd(task, 100, 400)
-    assert Crowd(users=1, dummies=2) == honest_crowd(task, 1, 1)
-    assert Crowd(users=1, dummies=3) == honest_crowd(task, 100, 95)
+    assert AnonymitySet(users=90, dummies=270) == honest_anonymity_set(task, 100, 0)
+    assert AnonymitySet(users=80, dummies=240) == honest_anonymity_set(task, 100, 10)
+    assert AnonymitySet(users=1, dummies=0) == honest_anonymity_set(task, 100, 400)
+    assert AnonymitySet(users=1, dummies=2) == honest_anonymity_set(task, 1, 1)
+    assert AnonymitySet(users=1, dummies=3) == honest_anonymity_set(task, 100, 95)
 
 
 def test_a_fractional_number_of_dummies_is_certain_ones_and_a_binomial() -> None:
     """Every refused report may have been an honest user, its dummy, or the one on top."""
     task = published(dummies_per_user=2.5, assumed_honest_fraction=0.9).task
 
-    assert Crowd(users=90, dummies=180, random_dummies=Binomial(90, 0.5)) == honest_crowd(
-        task, 100, 0
-    )
-    assert honest_crowd(task, 100, 10) == Crowd(
+    assert AnonymitySet(
+        users=90, dummies=180, random_dummies=Binomial(90, 0.5)
+    ) == honest_anonymity_set(task, 100, 0)
+    assert honest_anonymity_set(task, 100, 10) == AnonymitySet(
         users=80, dummies=160, random_dummies=Binomial(80, 0.5)
     )
-    assert honest_crowd(task, 100, 400) == Crowd(
+    assert honest_anonymity_set(task, 100, 400) == AnonymitySet(
         users=1, dummies=0, random_dummies=Binomial(1, 0.5), known_dummies=400
     )
 
@@ -135,7 +135,7 @@ def test_where_no_dummy_is_certain_refused_reports_may_have_been_drawn_ones() ->
     """As many are taken for known."""
     task = published(dummies_per_user=0.5).task
 
-    assert honest_crowd(task, 100, 10) == Crowd(
+    assert honest_anonymity_set(task, 100, 10) == AnonymitySet(
         users=90, random_dummies=Binomial(90, 0.5), known_dummies=10
     )
 
@@ -180,7 +180,7 @@ def test_the_central_epsilon_is_formula_1s() -> None:
     task = published().task
     reduction = mechanism_of(task).reduction
     assert reduction is not None
-    expected = epsilon_upper(reduction, Crowd(users=1000, dummies=1000), task.delta)
+    expected = epsilon_upper(reduction, AnonymitySet(users=1000, dummies=1000), task.delta)
 
     assert expected == guarantees(task, 1000, 0)[0].epsilon
 
@@ -206,7 +206,7 @@ def test_without_local_noise_nothing_holds_against_shuffler_and_analyzer() -> No
 def test_an_empty_batch_has_no_guarantee() -> None:
     """There is nobody to protect."""
     with pytest.raises(AccountingError):
-        honest_crowd(published().task, 0, 0)
+        honest_anonymity_set(published().task, 0, 0)
 
 
 def test_the_published_bound_speaks_in_words() -> None:
@@ -224,7 +224,7 @@ def test_what_holds_against_everybody_adds_up_over_rounds_and_upward(
     local_epsilon: float, rounds: int
 ) -> None:
     """A product of floats is rounded to the nearest, which may be below."""
-    terms = Terms(
+    terms = PrivacyParameters(
         reduction=None,
         local_epsilon=local_epsilon,
         dummies=DummySpec(law="fixed", per_user=0),

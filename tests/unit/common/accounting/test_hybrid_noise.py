@@ -6,10 +6,10 @@ import math
 import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import composed_epsilon
 from common.accounting.hybrid_noise import HybridRelease
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.errors import AccountingError
 from common.mechanisms.reduction import MatchCountReduction
 from common.task.shuffler_spec import KEEP_SUM, RATIO_SUM, ShufflerSpec
@@ -31,7 +31,7 @@ def _release(users: int, items: int, local_epsilon: float, spec: ShufflerSpec) -
     reduction = MatchCountReduction.for_epsilon(
         answers=items, local_epsilon=local_epsilon, hashed=False
     )
-    return HybridRelease(reduction=reduction, crowd=Crowd(users=users), shuffler=spec)
+    return HybridRelease(reduction=reduction, crowd=AnonymitySet(users=users), shuffler=spec)
 
 
 _SPECS = [_spec(1, 0.5, 0.5, 3), _spec(2, 0.75, 0.5, 3), _spec(0, 0.5, 0.5, 2)]
@@ -101,11 +101,13 @@ def test_the_least_of_all_bounds_counts(
     assert epsilon <= min(
         local_epsilon,
         epsilon_upper(release.reduction, release.crowd, 1e-6),
-        ItemNoiseRelease(noise=shuffler_law(release.shuffler)).epsilon(1e-6),
+        ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler)).epsilon(1e-6),
     ) * (1 + 1e-9)
     delta = release.delta(0.8 * wanted)
     assert delta <= delta_upper(release.reduction, release.crowd, 0.8 * wanted)
-    noise = ItemNoiseRelease(noise=shuffler_law(release.shuffler)).delta(0.8 * wanted)
+    noise = ItemNoiseRelease(noise=shuffler_noise_distribution(release.shuffler)).delta(
+        0.8 * wanted
+    )
     assert delta <= release.reduction.signal * noise * (1 + 1e-9)
 
 
@@ -150,7 +152,7 @@ def test_what_is_no_hybrid_is_refused() -> None:
     dropping = dataclasses.replace(_SPECS[0], keep_weight=KEEP_SUM // 2)
     for reduction, spec in ((hashed, _SPECS[0]), (plain, dropping), (plain, ShufflerSpec())):
         with pytest.raises(AccountingError, match="hybrid"):
-            HybridRelease(reduction=reduction, crowd=Crowd(users=9), shuffler=spec)
+            HybridRelease(reduction=reduction, crowd=AnonymitySet(users=9), shuffler=spec)
 
 
 def test_a_wide_domain_of_one_user_has_no_crowd() -> None:

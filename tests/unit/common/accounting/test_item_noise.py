@@ -9,7 +9,12 @@ import pytest
 
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import Geometric, ItemLaw, ItemNoiseRelease, shuffler_law
+from common.accounting.item_noise import (
+    Geometric,
+    ItemLaw,
+    ItemNoiseRelease,
+    shuffler_noise_distribution,
+)
 from common.errors import AccountingError
 from common.task.shuffler_spec import RATIO_SUM, ShufflerSpec
 from tests.support.exhaustive_delta import grr_law, true_delta_with_item_noise
@@ -157,10 +162,12 @@ def test_an_infinite_ratio_is_counted_in_full() -> None:
 
 def test_the_shufflers_law_is_taken_from_its_numbers() -> None:
     """A shuffler that adds nothing has no trials."""
-    assert Binomial(0, 0.5) == shuffler_law(ShufflerSpec())
-    assert Binomial(9, 0.5) == shuffler_law(ShufflerSpec(law="binomial", trials=9, most=9))
+    assert Binomial(0, 0.5) == shuffler_noise_distribution(ShufflerSpec())
+    assert Binomial(9, 0.5) == shuffler_noise_distribution(
+        ShufflerSpec(law="binomial", trials=9, most=9)
+    )
     spec = ShufflerSpec(law="geometric", peak=1, left_weight=2, right_weight=3, most=4)
-    assert Geometric(1, 2, 3, 4) == shuffler_law(spec)
+    assert Geometric(1, 2, 3, 4) == shuffler_noise_distribution(spec)
 
 
 @pytest.mark.parametrize("rounds", [2, 3])

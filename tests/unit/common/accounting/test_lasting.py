@@ -8,7 +8,7 @@ import pytest
 
 from common.accounting.assumptions import LOCAL
 from common.accounting.composition import composed_epsilon
-from common.accounting.guarantees import Terms, guarantees
+from common.accounting.guarantees import PrivacyParameters, guarantees
 from common.accounting.releases import LastingRelease, LocalRelease
 from common.mechanisms.base import Vector
 from common.messages.guarantee import REPLACE_LASTING
@@ -83,4 +83,4 @@ def test_a_population_is_told_what_its_promise_rests_on() -> None:
     assert LOCAL == analyzer.theorem
     assert any("stays the same" in words for words in analyzer.assumptions)
     assert not any("stays the same" in words for row in alone for words in row.assumptions)
-    assert Terms.of(kind_task("duchi", population="staff")).reduction is not None
+    assert PrivacyParameters.of(kind_task("duchi", population="staff")).reduction is not None

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.numeric.coordinate_sampling import Harmony
 from common.mechanisms.numeric.duchi import Duchi
 from common.mechanisms.numeric.mean_est import MeanEst
@@ -69,7 +69,7 @@ def _check(exact: list[Exact], reduction: MatchCountReduction, users: int, share
     laws = _floats(exact)
     epsilon = share * math.log(3)
     truth = true_delta(laws, users=users, dummies=0, dummy=laws[0], epsilon=epsilon)
-    bound = delta_upper(reduction, Crowd(users=users), epsilon)
+    bound = delta_upper(reduction, AnonymitySet(users=users), epsilon)
 
     assert truth <= bound + 1e-15
     if users == 1:
@@ -148,4 +148,4 @@ def test_the_brute_force_above_would_notice_a_larger_blanket() -> None:
     epsilon = 0.4 * math.log(3)
     truth = true_delta(laws, users=2, dummies=0, dummy=laws[0], epsilon=epsilon)
 
-    assert truth > delta_upper(wrong, Crowd(users=2), epsilon)
+    assert truth > delta_upper(wrong, AnonymitySet(users=2), epsilon)

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.assumptions import LOCAL
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Conditioned
 from common.accounting.guarantees import (
-    Terms,
+    PrivacyParameters,
     claimable_epsilon,
     claimed_guarantee,
     claimed_release,
@@ -94,7 +94,7 @@ def test_every_kind_of_protocol_claims_what_its_table_says(protocol: str) -> Non
     table = _table(protocol)
     charged = claimed(table)
 
-    assert charged == claimed_guarantee(Terms.of(task), 2000)
+    assert charged == claimed_guarantee(PrivacyParameters.of(task), 2000)
     assert math.isfinite(charged.epsilon)
     assert charged.epsilon <= task.central_epsilon <= 1.01 * charged.epsilon
     assert task.central_epsilon == claimable_epsilon(task)
@@ -200,9 +200,9 @@ def test_the_laws_of_drawn_dummies_are_said_in_words(
 
 def test_a_conditioned_law_is_what_the_crowd_has() -> None:
     """Per user, of the users that are left."""
-    crowd = Terms.of(_task("od-hp")).crowd(2000, 5)
+    crowd = PrivacyParameters.of(_task("od-hp")).crowd(2000, 5)
 
-    assert Crowd(users=1595, dummies=1595, random_dummies=crowd.random_dummies) == crowd
+    assert AnonymitySet(users=1595, dummies=1595, random_dummies=crowd.random_dummies) == crowd
     assert isinstance(crowd.random_dummies, Conditioned)
 
 
@@ -240,7 +240,7 @@ def test_what_no_formula_counts_is_refused() -> None:
         (nothing, _COINS),
         (_EACH_ITEM, ShufflerSpec()),
     ):
-        terms = Terms(
+        terms = PrivacyParameters(
             reduction=reduction,
             local_epsilon=2.0,
             dummies=dummies,

@@ -5,12 +5,12 @@ from typing import get_args
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial, Poisson
 from common.accounting.published import (
     PUBLISHED,
     Bound,
-    Setting,
+    BoundSetting,
     balle_closed_form,
     ddps,
     fe1,
@@ -38,7 +38,9 @@ def test_theorem_1_is_the_printed_formula() -> None:
     blanket = 602_325 * 4 + expected_blanket - math.sqrt(2 * expected_blanket * math.log(2e6)) - 1
     expected = math.sqrt(14 * 16 * math.log(4e6) / blanket)
 
-    claim = od_hp_theorem_1(_hashing(16, 8.0), Crowd(users=602_325, dummies=4 * 602_325), 1e-6)
+    claim = od_hp_theorem_1(
+        _hashing(16, 8.0), AnonymitySet(users=602_325, dummies=4 * 602_325), 1e-6
+    )
 
     assert claim == pytest.approx(expected, rel=1e-12)
     assert claim == pytest.approx(0.0376, abs=1e-4)
@@ -46,7 +48,7 @@ def test_theorem_1_is_the_printed_formula() -> None:
 
 def test_theorem_1_is_far_above_the_tight_value_where_both_speak() -> None:
     """Five times and more; it is shown, never relied on."""
-    reduction, crowd = _hashing(53, 4.0), Crowd(users=602_156, dummies=602_156)
+    reduction, crowd = _hashing(53, 4.0), AnonymitySet(users=602_156, dummies=602_156)
 
     assert od_hp_theorem_1(reduction, crowd, 1e-6) > 5 * epsilon_upper(reduction, crowd, 1e-6)
 
@@ -54,11 +56,11 @@ def test_theorem_1_is_far_above_the_tight_value_where_both_speak() -> None:
 @pytest.mark.parametrize(
     ("crowd", "message"),
     [
-        (Crowd(users=1), "a blanket of more than one report"),
-        (Crowd(users=5000, dummies=5000), "holds for ε ≤ 1"),
+        (AnonymitySet(users=1), "a blanket of more than one report"),
+        (AnonymitySet(users=5000, dummies=5000), "holds for ε ≤ 1"),
     ],
 )
-def test_outside_its_range_the_theorem_says_nothing(crowd: Crowd, message: str) -> None:
+def test_outside_its_range_the_theorem_says_nothing(crowd: AnonymitySet, message: str) -> None:
     """A refusal, not a number."""
     with pytest.raises(BoundRangeError, match=message):
         od_hp_theorem_1(_hashing(53, 4.0), crowd, 1e-6)
@@ -67,14 +69,14 @@ def test_outside_its_range_the_theorem_says_nothing(crowd: Crowd, message: str) 
 def test_the_second_condition_is_enforced() -> None:
     """At large δ the first condition holds and the blanket is still too small."""
     with pytest.raises(BoundRangeError, match="needs a blanket of"):
-        od_hp_theorem_1(_hashing(1000, 8.0), Crowd(users=2, dummies=22_000), 0.9)
+        od_hp_theorem_1(_hashing(1000, 8.0), AnonymitySet(users=2, dummies=22_000), 0.9)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
 def test_delta_has_a_range(delta: float) -> None:
     """Strictly between 0 and 1."""
     with pytest.raises(AccountingError):
-        od_hp_theorem_1(_hashing(16, 8.0), Crowd(users=100), delta)
+        od_hp_theorem_1(_hashing(16, 8.0), AnonymitySet(users=100), delta)
 
 
 def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
@@ -84,7 +86,7 @@ def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
 def test_the_closed_form_is_the_printed_formula() -> None:
     """√(14·ln(2/δ)·(e^ε0 + l - 1)/(n-1)), n the honest users; SH and SOLH alike."""
     expected = math.sqrt(14 * math.log(2e6) * (math.exp(4) + 55) / 602_324)
-    crowd = Crowd(users=612_325, colluders=10_000)
+    crowd = AnonymitySet(users=612_325, colluders=10_000)
 
     assert balle_closed_form(_hashing(56, 4.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
     assert balle_closed_form(_grr(56, 4.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
@@ -94,7 +96,7 @@ def test_the_closed_form_is_the_printed_formula() -> None:
 def test_pure_dump_is_the_printed_formula() -> None:
     """√(14·k·ln(2/δ)/(|S|-1)); dummies that the adversary can tell apart do not count."""
     expected = math.sqrt(14 * 915 * math.log(2e6) / (31 * 602_325 - 1))
-    crowd = Crowd(users=602_325, dummies=31 * 602_325 + 1000, known_dummies=1000)
+    crowd = AnonymitySet(users=602_325, dummies=31 * 602_325 + 1000, known_dummies=1000)
 
     assert pure_dump(_grr(915, math.inf), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
 
@@ -104,7 +106,7 @@ def test_mix_dump_is_the_printed_formula() -> None:
     expected_blanket = 602_324 * 100 / (math.exp(5) + 99)
     blanket = 602_325 + expected_blanket - math.sqrt(2 * expected_blanket * math.log(2e6)) - 1
     expected = math.sqrt(14 * 100 * math.log(4e6) / blanket)
-    crowd = Crowd(users=602_325, dummies=602_325)
+    crowd = AnonymitySet(users=602_325, dummies=602_325)
 
     assert mix_dump(_grr(100, 5.0), crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
 
@@ -112,34 +114,44 @@ def test_mix_dump_is_the_printed_formula() -> None:
 @pytest.mark.parametrize(
     ("bound", "reduction", "crowd", "message"),
     [
-        (balle_closed_form, _grr(56, 4.0), Crowd(users=10**6, dummies=7), "here there are 7"),
-        (balle_closed_form, _grr(56, math.inf), Crowd(users=10**6), "finite local ε"),
-        (balle_closed_form, _grr(56, 4.0), Crowd(users=10**4), "would claim 1.49"),
-        (balle_closed_form, _grr(56, 4.0), Crowd(users=1), "it counts none"),
-        (pure_dump, _grr(56, 4.0), Crowd(users=10, dummies=10**7), "the local ε is 4"),
-        (pure_dump, _grr(56, math.inf), Crowd(users=10**6), "it counts none"),
-        (pure_dump, _grr(56, math.inf), Crowd(users=10, dummies=5000), "would claim 1.51"),
-        (pure_dump, _hashing(56, math.inf), Crowd(users=10, dummies=10**7), "several values"),
-        (mix_dump, _hashing(56, 4.0), Crowd(users=10**6), "several values"),
-        (mix_dump, _grr(56, math.inf), Crowd(users=10, dummies=10**7), "finite local ε"),
-        (mix_dump, _grr(56, 4.0), Crowd(users=10), "it counts none"),
-        (ddps, _grr(3, 1.0), Crowd(users=10**6), "3 answers"),
-        (ddps, _grr(2, math.inf), Crowd(users=10**6), "finite local ε"),
-        (ddps, _grr(2, 1.0), Crowd(users=10**6, dummies=5), "here there are 5"),
-        (ddps, _grr(2, 1.0), Crowd(users=100), "holds for ε ≤ 1"),
-        (fe1, _hashing(56, 4.0), Crowd(users=10, dummies=10**7), "the local ε is 4"),
-        (fe1, _hashing(56, math.inf), Crowd(users=10), "it counts none"),
-        (fe1, _hashing(56, math.inf), Crowd(users=10, dummies=1000), "holds for ε ≤ 1"),
+        (
+            balle_closed_form,
+            _grr(56, 4.0),
+            AnonymitySet(users=10**6, dummies=7),
+            "here there are 7",
+        ),
+        (balle_closed_form, _grr(56, math.inf), AnonymitySet(users=10**6), "finite local ε"),
+        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=10**4), "would claim 1.49"),
+        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=1), "it counts none"),
+        (pure_dump, _grr(56, 4.0), AnonymitySet(users=10, dummies=10**7), "the local ε is 4"),
+        (pure_dump, _grr(56, math.inf), AnonymitySet(users=10**6), "it counts none"),
+        (pure_dump, _grr(56, math.inf), AnonymitySet(users=10, dummies=5000), "would claim 1.51"),
+        (
+            pure_dump,
+            _hashing(56, math.inf),
+            AnonymitySet(users=10, dummies=10**7),
+            "several values",
+        ),
+        (mix_dump, _hashing(56, 4.0), AnonymitySet(users=10**6), "several values"),
+        (mix_dump, _grr(56, math.inf), AnonymitySet(users=10, dummies=10**7), "finite local ε"),
+        (mix_dump, _grr(56, 4.0), AnonymitySet(users=10), "it counts none"),
+        (ddps, _grr(3, 1.0), AnonymitySet(users=10**6), "3 answers"),
+        (ddps, _grr(2, math.inf), AnonymitySet(users=10**6), "finite local ε"),
+        (ddps, _grr(2, 1.0), AnonymitySet(users=10**6, dummies=5), "here there are 5"),
+        (ddps, _grr(2, 1.0), AnonymitySet(users=100), "holds for ε ≤ 1"),
+        (fe1, _hashing(56, 4.0), AnonymitySet(users=10, dummies=10**7), "the local ε is 4"),
+        (fe1, _hashing(56, math.inf), AnonymitySet(users=10), "it counts none"),
+        (fe1, _hashing(56, math.inf), AnonymitySet(users=10, dummies=1000), "holds for ε ≤ 1"),
         (
             fe1,
             _hashing(56, math.inf),
-            Crowd(users=10, random_dummies=Poisson(1e6)),
+            AnonymitySet(users=10, random_dummies=Poisson(1e6)),
             "number is random",
         ),
     ],
 )
 def test_each_bound_keeps_to_its_range(
-    bound: Bound, reduction: MatchCountReduction, crowd: Crowd, message: str
+    bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet, message: str
 ) -> None:
     """A sentence with the rule and the number, never a figure outside it."""
     with pytest.raises(BoundRangeError, match=message):
@@ -149,7 +161,7 @@ def test_each_bound_keeps_to_its_range(
 @pytest.mark.parametrize("bound", [balle_closed_form, pure_dump, mix_dump, od_hp_theorem_1])
 def test_a_random_number_of_dummies_is_refused(bound: Bound) -> None:
     """All count a fixed number."""
-    crowd = Crowd(users=10**6, random_dummies=Poisson(1e6))
+    crowd = AnonymitySet(users=10**6, random_dummies=Poisson(1e6))
     with pytest.raises(BoundRangeError, match="their number is random"):
         bound(_grr(56, 4.0), crowd, 1e-6)
 
@@ -170,8 +182,8 @@ def test_every_bound_answers_any_setting_with_a_figure_or_a_refusal(name: Publis
         most=40,
     )
     noise = ShufflerSpec(law="binomial", trials=50_000, most=50_000)
-    dummies = Crowd(users=10**6, random_dummies=Binomial(10**6, 0.25))
-    plain = Setting(reduction=_grr(56, 4.0), crowd=Crowd(users=10**6), delta=1e-6)
+    dummies = AnonymitySet(users=10**6, random_dummies=Binomial(10**6, 0.25))
+    plain = BoundSetting(reduction=_grr(56, 4.0), crowd=AnonymitySet(users=10**6), delta=1e-6)
     settings = {
         "plain": plain,
         "each item": dataclasses.replace(plain, crowd=dummies, dummies=each_item),
@@ -200,14 +212,16 @@ def test_ddps_is_the_printed_formula() -> None:
     n, log = 10**6, math.log(4e6)
     few, many = _grr(2, 4.0), _grr(2, 0.5)
 
-    assert ddps(few, Crowd(users=n), 1e-6) == pytest.approx(
+    assert ddps(few, AnonymitySet(users=n), 1e-6) == pytest.approx(
         math.sqrt(64 * log / (few.blanket * n)), rel=1e-12
     )
-    assert ddps(many, Crowd(users=n), 1e-6) == pytest.approx(
+    assert ddps(many, AnonymitySet(users=n), 1e-6) == pytest.approx(
         (1 - many.blanket) * math.sqrt(432 * log / n), rel=1e-12
     )
     third = math.log(5)  # blanket 2 / (e^ε0 + 1) = 1/3
-    below, above = (ddps(_grr(2, third + step), Crowd(users=n), 1e-6) for step in (1e-9, -1e-9))
+    below, above = (
+        ddps(_grr(2, third + step), AnonymitySet(users=n), 1e-6) for step in (1e-9, -1e-9)
+    )
     assert below == pytest.approx(above, rel=1e-6)
 
 
@@ -216,24 +230,28 @@ def test_fe1_is_the_printed_formula() -> None:
     reduction = _hashing(101, math.inf)
     mu = 32 * math.log(2e6) / 0.5**2
     certain = math.ceil(mu * 101)
-    drawn = Crowd(users=10**5, dummies=certain - 10_000, random_dummies=Binomial(20_000, 0.5))
+    drawn = AnonymitySet(
+        users=10**5, dummies=certain - 10_000, random_dummies=Binomial(20_000, 0.5)
+    )
 
-    assert fe1(reduction, Crowd(users=10**5, dummies=certain), 1e-6) == pytest.approx(0.5, rel=1e-4)
+    assert fe1(reduction, AnonymitySet(users=10**5, dummies=certain), 1e-6) == pytest.approx(
+        0.5, rel=1e-4
+    )
     assert fe1(reduction, drawn, 1e-6) == pytest.approx(0.5, rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("bound", "reduction", "crowd"),
     [
-        (balle_closed_form, _grr(56, 4.0), Crowd(users=602_325)),
-        (pure_dump, _grr(56, math.inf), Crowd(users=602_325, dummies=602_325)),
-        (mix_dump, _grr(56, 6.0), Crowd(users=602_325, dummies=602_325)),
-        (ddps, _grr(2, 4.0), Crowd(users=602_325)),
-        (fe1, _hashing(53, math.inf), Crowd(users=602_325, dummies=602_325)),
+        (balle_closed_form, _grr(56, 4.0), AnonymitySet(users=602_325)),
+        (pure_dump, _grr(56, math.inf), AnonymitySet(users=602_325, dummies=602_325)),
+        (mix_dump, _grr(56, 6.0), AnonymitySet(users=602_325, dummies=602_325)),
+        (ddps, _grr(2, 4.0), AnonymitySet(users=602_325)),
+        (fe1, _hashing(53, math.inf), AnonymitySet(users=602_325, dummies=602_325)),
     ],
 )
 def test_every_claim_is_above_the_tight_value(
-    bound: Bound, reduction: MatchCountReduction, crowd: Crowd
+    bound: Bound, reduction: MatchCountReduction, crowd: AnonymitySet
 ) -> None:
     """Twice and more; no guarantee rests on them."""
     assert bound(reduction, crowd, 1e-6) > 2 * epsilon_upper(reduction, crowd, 1e-6)

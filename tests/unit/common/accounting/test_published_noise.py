@@ -2,9 +2,9 @@ import math
 
 import pytest
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.accounting.published_noise import (
     aue,
     sageo,
@@ -42,7 +42,7 @@ def _flanks(epsilon: float, delta: float, kept: float) -> ShufflerSpec:
 
 def test_aue_is_the_printed_formula() -> None:
     """G = 200·ln(4/δ)/(ε²n), turned round; twelve times above the exact figure."""
-    crowd = Crowd(users=602_325, random_dummies=Binomial(602_325, 0.25))
+    crowd = AnonymitySet(users=602_325, random_dummies=Binomial(602_325, 0.25))
     expected = math.sqrt(200 * math.log(4e6) / (0.25 * 602_325))
 
     assert aue(crowd, 1e-6) == pytest.approx(expected, rel=1e-12)
@@ -61,7 +61,9 @@ def test_calibrations_are_turned_round(epsilon: float, delta: float, kept: float
     assert sbin(coins, delta) <= epsilon
     assert epsilon == pytest.approx(sageo(spec, delta), rel=1e-5)
     for one, claim in ((coins, sbin(coins, delta)), (spec, sageo(spec, delta))):
-        exact = ItemNoiseRelease(noise=shuffler_law(one), kept=one.kept).epsilon(delta)
+        exact = ItemNoiseRelease(noise=shuffler_noise_distribution(one), kept=one.kept).epsilon(
+            delta
+        )
         assert exact <= claim * (1 + 1e-4)
 
 
@@ -79,16 +81,16 @@ def test_each_bound_keeps_to_its_range() -> None:
     with pytest.raises(BoundRangeError, match="says nothing"):
         sbin_trials(0.1, 0.5, 0.1)
     with pytest.raises(BoundRangeError, match="here are none"):
-        aue(Crowd(users=100), 1e-6)
+        aue(AnonymitySet(users=100), 1e-6)
     with pytest.raises(BoundRangeError, match="holds for ε ≤ 1"):
-        aue(Crowd(users=100, random_dummies=Binomial(100, 0.5)), 1e-6)
+        aue(AnonymitySet(users=100, random_dummies=Binomial(100, 0.5)), 1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
 def test_delta_has_a_range(delta: float) -> None:
     """Strictly between 0 and 1."""
     for ask in (
-        lambda: aue(Crowd(users=9), delta),
+        lambda: aue(AnonymitySet(users=9), delta),
         lambda: sbin(_coins(100), delta),
         lambda: sageo(ShufflerSpec(), delta),
         lambda: sbin_trials(0.1, delta, 1.0),

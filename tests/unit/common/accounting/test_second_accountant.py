@@ -3,7 +3,7 @@
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.mechanisms.reduction import MatchCountReduction
 from tests.support.second_accountant import formula_1
 
@@ -26,7 +26,7 @@ def test_formula_1_gives_the_reference_figures(
         answers=buckets, local_epsilon=local_epsilon, hashed=True
     )
 
-    assert formula_1(reduction, Crowd(users=n), epsilon) == pytest.approx(1e-6, rel=0.02)
+    assert formula_1(reduction, AnonymitySet(users=n), epsilon) == pytest.approx(1e-6, rel=0.02)
 
 
 @pytest.mark.parametrize("n", [40, 100, 150, 400, 1000])
@@ -34,7 +34,7 @@ def test_formula_1_gives_the_reference_figures(
 def test_formula_1_sums_the_far_tail_of_few_messages(n: int, buckets: int, hashed: bool) -> None:  # noqa: FBT001  # of the table
     """A grid that takes the nearest point gives up to twice as much there."""
     reduction = MatchCountReduction.for_epsilon(answers=buckets, local_epsilon=4.0, hashed=hashed)
-    crowd = Crowd(users=n)
+    crowd = AnonymitySet(users=n)
     epsilon = 0.98 * epsilon_upper(reduction, crowd, 1e-9)
 
     exact = formula_1(reduction, crowd, epsilon, exhaustive=True)

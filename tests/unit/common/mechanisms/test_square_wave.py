@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from common.accounting.amplification import delta_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.errors import ReportError, TaskError, ValueRangeError
-from common.mechanisms.base import Mixture, Wanted, is_null, null_reports
+from common.mechanisms.base import MechanismRequest, Mixture, is_null, null_reports
 from common.mechanisms.square_wave import SquareWave, best_reach
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import MechanismSpec
@@ -122,7 +122,7 @@ def test_what_the_accountant_is_told_is_never_below_brute_force(
         dummy=uniform_law([(j,) for j in range(mechanism.places)]),
         epsilon=epsilon,
     )
-    bound = delta_upper(reduction, Crowd(users=users, dummies=dummies), epsilon)
+    bound = delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), epsilon)
 
     assert reduction.blanket + reduction.signal == pytest.approx(1, abs=1e-15)
     assert truth <= bound + 1e-15
@@ -140,7 +140,7 @@ def test_nothing_is_claimed_where_all_items_share_places(items: int, reach: int)
 def test_without_noise_a_report_is_the_item() -> None:
     """The reach is 0, the weights are 1 and 0, and nothing is divided by 0."""
     spec = SquareWave.specify(
-        Wanted(name="square-wave", domain_size=5, buckets=0, local_epsilon=math.inf)
+        MechanismRequest(name="square-wave", domain_size=5, buckets=0, local_epsilon=math.inf)
     )
     mechanism = SquareWave(5, 0, ResponseWeights.of(spec))
     values = np.array([4, 0, 0])
@@ -199,7 +199,9 @@ def test_at_every_epsilon_a_task_can_state_the_wave() -> None:
     """The largest domain that leaves room for the reach, in integers below their limits."""
     for local_epsilon in (1e-6, 0.1, 1.0, 5.0, 10.0, 15.0, 20.0):
         spec: MechanismSpec = SquareWave.specify(
-            Wanted(name="square-wave", domain_size=2**23, buckets=0, local_epsilon=local_epsilon)
+            MechanismRequest(
+                name="square-wave", domain_size=2**23, buckets=0, local_epsilon=local_epsilon
+            )
         )
         assert 2 * best_reach(2**23, local_epsilon) == spec.buckets - 2**23
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from common.errors import SettingsError
-from deploy.audit.finding import Outcome
+from deploy.audit.finding import Findings
 from deploy.audit.report_json import as_json
-from deploy.audit.runner import Job, audit, run, run_all, scenarios_named, self_test
+from deploy.audit.runner import ScenarioJob, audit, run, run_all, scenarios_named, self_test
 from deploy.audit.scenario import Scenario
 from deploy.audit.scenarios import SCENARIOS
 from deploy.audit.subject import AuditSubject
@@ -48,7 +48,7 @@ def test_other_processes_give_the_same_figures() -> None:
     assert _figures(3, *_SOME) == _figures(3, *_SOME, processes=2)
 
 
-def _fails(_: AuditSubject, __: np.random.Generator) -> Outcome:
+def _fails(_: AuditSubject, __: np.random.Generator) -> Findings:
     raise RuntimeError("the value 1234567 is not there")
 
 
@@ -57,7 +57,7 @@ def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
     scenario = Scenario(
         name="fails", title="It fails", run=_fails, weakness="None.", run_broken=_fails
     )
-    [row] = run(Job(scenario=scenario, subject=audited(), seed=1)).findings
+    [row] = run(ScenarioJob(scenario=scenario, subject=audited(), seed=1)).findings
 
     assert not row.passed
     assert "RuntimeError in test_runner.py" in row.sentence
@@ -67,7 +67,9 @@ def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
 def test_progress_is_reported() -> None:
     """From nothing done to all."""
     told: list[tuple[str, int, int]] = []
-    jobs = [Job(scenario=s, subject=audited(), seed=1) for s in scenarios_named(["linking"])]
+    jobs = [
+        ScenarioJob(scenario=s, subject=audited(), seed=1) for s in scenarios_named(["linking"])
+    ]
     run_all(jobs, 1, lambda *step: told.append(step))
 
     assert told == [("Messages are linked by their seeds", 0, 1), ("", 1, 1)]

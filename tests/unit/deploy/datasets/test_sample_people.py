@@ -13,7 +13,7 @@ from deploy.datasets.sample_people import DEMO_KINDS, MAX_MADE_UP, SamplePeople,
 from deploy.tasks.demo_task import closing_draft
 from tests.support.kind_tasks import OTHER_KINDS
 from tests.support.protocol_tasks import ANALYZER_KEY, SHUFFLER_KEY
-from user_agent.encoding import layout_of
+from user_agent.encoding import encoder_for
 
 _USERS: Final = 300
 _KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -43,7 +43,7 @@ def test_so_many_people_as_were_asked_for_are_drawn(kind: Kind) -> None:
 def test_the_demo_s_task_takes_every_value(kind: Kind) -> None:
     """Laid out as the user agent does."""
     people, rng = _people(kind), np.random.default_rng(1)
-    lay_out = layout_of(_task(people), None)
+    lay_out = encoder_for(_task(people), None)
     for value in people.values:
         lay_out(value, rng)
 

@@ -20,7 +20,7 @@ from deploy.load.report import as_json, show
 from deploy.load.run import Finished, run
 from deploy.load.sender import Destination, Tally
 from deploy.load.target import Target
-from deploy.load.usage import GENERATOR, Usage, remote_source
+from deploy.load.usage import GENERATOR, PartyUsage, remote_source
 from deploy.load.users import SealedUsers, seal
 from tests.support.tasks import published
 
@@ -149,7 +149,7 @@ async def test_what_services_say_steers_no_terminal() -> None:
     finished = await run(LoadPlan(patience=0.0), _target(prepared), prepared, Silent())
     hostile = "\x1b]0;x\x07[bold red]\u202e"
     finished.total.refusals[hostile] += 1
-    finished.usage[hostile] = Usage()
+    finished.usage[hostile] = PartyUsage()
     finished.notes.append(hostile)
     written = io.StringIO()
 

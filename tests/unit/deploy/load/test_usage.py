@@ -13,8 +13,8 @@ from common.errors import SettingsError
 from common.runtime.metrics import Metrics, MetricsServer
 from deploy.load.usage import (
     Meter,
+    PartyUsage,
     Sample,
-    Usage,
     local_source,
     remote_source,
     sample_from,
@@ -58,7 +58,7 @@ def test_another_page_is_refused(page: bytes) -> None:
 )
 def test_processor_time_adds_up(samples: list[float], cpu_seconds: float) -> None:
     """Over restarts and workers; memory is the most that was seen."""
-    usage = Usage()
+    usage = PartyUsage()
     for memory, cpu in enumerate(samples):
         usage.record(Sample(cpu, memory))
 
@@ -76,7 +76,7 @@ async def test_a_meter_samples_before_and_after() -> None:
     async with Meter(source) as meter:
         pass
 
-    assert Usage(3.0, 2, 4.0) == meter.usage["a"]
+    assert PartyUsage(3.0, 2, 4.0) == meter.usage["a"]
 
 
 async def test_a_process_of_this_machine_is_sampled() -> None:

@@ -8,10 +8,10 @@ import pytest
 from scipy import optimize
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import composed_epsilon
 from common.accounting.count_distributions import Binomial
-from common.accounting.releases import CrowdRelease
+from common.accounting.releases import AmplifiedRelease
 from common.messages.guarantee import sum_upper
 from common.task.task import envelope_bytes
 from deploy.planning.design import Design
@@ -34,10 +34,10 @@ def _all(found: Plan) -> dict[str, Prediction]:
     return {each.design.protocol: each for each in (found.best, *found.runners_up)}
 
 
-def _crowd(design: Design, honest: int) -> Crowd:
+def _crowd(design: Design, honest: int) -> AnonymitySet:
     certain = math.floor(design.dummies_per_user)
     chance = design.dummies_per_user - certain
-    return Crowd(
+    return AnonymitySet(
         users=honest,
         dummies=honest * certain,
         random_dummies=Binomial(honest, chance) if chance else None,
@@ -49,7 +49,7 @@ def _exact_epsilon(design: Design, wanted: Requirements) -> float:
     crowd = _crowd(design, wanted.honest)
     if wanted.rounds == 1:
         return epsilon_upper(design.reduction, crowd, wanted.delta)
-    release = CrowdRelease(reduction=design.reduction, crowd=crowd)
+    release = AmplifiedRelease(reduction=design.reduction, crowd=crowd)
     return composed_epsilon([release] * wanted.rounds, wanted.delta)
 
 

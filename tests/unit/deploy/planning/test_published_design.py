@@ -4,8 +4,8 @@ from typing import Any, Final
 
 import pytest
 
-from common.accounting.guarantees import honest_crowd
-from common.accounting.published import PUBLISHED, Setting
+from common.accounting.guarantees import honest_anonymity_set
+from common.accounting.published import PUBLISHED, BoundSetting
 from common.errors import BoundRangeError, PlanError
 from common.mechanisms.hashing.local_hashing import optimal_buckets
 from common.mechanisms.registry import mechanism_of, specify
@@ -51,9 +51,9 @@ def _claim(task: Task) -> float:
     bound = task.composition.published_bound
     assert bound is not None
     return PUBLISHED[bound][1](
-        Setting(
+        BoundSetting(
             reduction=mechanism_of(task).reduction,  # type: ignore[arg-type]
-            crowd=honest_crowd(task, task.n_min),
+            crowd=honest_anonymity_set(task, task.n_min),
             delta=task.delta,
             dummies=task.dummies,
             shuffler=task.shuffler,

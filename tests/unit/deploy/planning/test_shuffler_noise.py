@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from common.accounting.count_distributions import Binomial
-from common.accounting.item_noise import ItemNoiseRelease, shuffler_law
+from common.accounting.item_noise import ItemNoiseRelease, shuffler_noise_distribution
 from common.accounting.published_noise import sbin_trials
 from common.errors import AccountingError
 from common.task.shuffler_spec import ShufflerSpec
@@ -15,7 +15,7 @@ from deploy.planning.shuffler_noise import (
 
 
 def _delta(spec: ShufflerSpec, epsilon: float) -> float:
-    return ItemNoiseRelease(noise=shuffler_law(spec), kept=spec.kept).delta(epsilon)
+    return ItemNoiseRelease(noise=shuffler_noise_distribution(spec), kept=spec.kept).delta(epsilon)
 
 
 @pytest.mark.parametrize(("delta", "ratio"), [(1e-6, 4.6), (1e-12, 3.1)])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import TaskError
-from common.mechanisms.key_value.privkv import PrivKv, WantedPairs
+from common.mechanisms.key_value.privkv import PairRequest, PrivKv
 from deploy.results.privkvm import bias_left, budgets, fakes_after, iteration
 
 
@@ -18,7 +18,7 @@ def test_all_iterations_together_cost_no_more_than_the_whole(
 ) -> None:
     """Exactly summed; and the integers that a task of each would state keep to its part."""
     split = budgets(epsilon, iterations, share)
-    whole = WantedPairs(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
+    whole = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
     specs = [PrivKv.specify(iteration(whole, budget, None)) for budget in split]
     spent = sum(Fraction(each.key_epsilon) + Fraction(each.value_epsilon) for each in split)
 
@@ -33,7 +33,7 @@ def test_all_iterations_together_cost_no_more_than_the_whole(
 def test_only_the_first_iteration_pays_for_the_key() -> None:
     """Half of the whole, and a c-th of the other half; fair coins for the key afterwards."""
     first, *later = budgets(4.0, 4, 0.5)
-    whole = WantedPairs(keys=2, low=-1.0, high=1.0, local_epsilon=4.0)
+    whole = PairRequest(keys=2, low=-1.0, high=1.0, local_epsilon=4.0)
     spec = PrivKv.specify(iteration(whole, later[0], np.zeros(2)))
 
     assert (2.0, 0.5) == (first.key_epsilon, first.value_epsilon)
@@ -44,7 +44,7 @@ def test_only_the_first_iteration_pays_for_the_key() -> None:
 
 def test_one_iteration_is_the_mechanism_itself() -> None:
     """The same weights as without iterating, and the same fakes."""
-    whole = WantedPairs(
+    whole = PairRequest(
         keys=2, low=0.0, high=5.0, local_epsilon=3.0, key_share=0.25, fakes=(1.0, 4.0)
     )
     (only,) = budgets(3.0, 1, 0.25)

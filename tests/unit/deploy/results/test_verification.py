@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from analyzer.finalize import conclude
+from analyzer.finalize import build_result
 from analyzer.intake import Intake
 from common.accounting.guarantees import guarantees
 from common.crypto.signing import SignedTask
@@ -55,7 +55,7 @@ def _released(task: Task) -> Result:
         n_users=_USERS,
         n_reports=intake.counted + intake.null + refused,
     )
-    return conclude(manifest, task, mechanism, intake)
+    return build_result(manifest, task, mechanism, intake)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,16 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.sentinels.journal import SentinelFile, SentinelState
 from tests.support.leaves import some_leaves
-from user_agent.contribution import Answer
+from user_agent.contribution import PreparedSubmission
 
 _DIGEST = TaskDigest(b"t" * 32)
 _RECEIPT = b"r" * 64
 
 
-def _answers(count: int) -> list[Answer]:
+def _answers(count: int) -> list[PreparedSubmission]:
     leaves = some_leaves(2 * count)
     return [
-        Answer(
+        PreparedSubmission(
             envelope=bytes([number]) * 9,
             leaves=tuple(leaves[2 * number : 2 * number + 2]),
             deadline=0,

@@ -14,9 +14,9 @@ from common.mechanisms.numeric.multi_rphm import MultiRphm
 from deploy.commands.reproduce import EXPERIMENTS
 from deploy.simulate.errors import Summary
 from deploy.simulate.experiments import key_value, projection, rappor
+from deploy.simulate.experiments.experiment_report import Report, show
 from deploy.simulate.experiments.key_value import KeyValueExperiment, MeanErrors
 from deploy.simulate.experiments.projection import Point, VectorSetting
-from deploy.simulate.experiments.report import Report, show
 from deploy.simulate.plot import draw
 from tests.support.commands import ROOT, help_text
 from tests.support.mechanisms import NONCE

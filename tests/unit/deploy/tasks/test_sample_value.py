@@ -7,7 +7,7 @@ from common.task_digest import TaskDigest
 from deploy.tasks.sample_value import sample_value
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.tasks import published
-from user_agent.encoding import layout_of
+from user_agent.encoding import encoder_for
 
 _DIGEST = TaskDigest(b"d" * 32)
 
@@ -15,7 +15,7 @@ _DIGEST = TaskDigest(b"d" * 32)
 def _laid_out(task: Task) -> int:
     """Draw fifty values, lay each out as a device does, and give how many differ."""
     rng = np.random.default_rng(5)
-    lay_out = layout_of(task, None)
+    lay_out = encoder_for(task, None)
     drawn = [sample_value(task, rng) for _ in range(50)]
     for value in drawn:
         lay_out(value, rng)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.conditional import ConditionalDelta, grid_for
 from common.accounting.count_distributions import Binomial, Groups, Poisson
 from common.accounting.reference.attack import delta_lower, epsilon_lower
@@ -46,7 +46,7 @@ def test_no_attack_on_grr_beats_brute_force(
 
     proven = delta_lower(
         _reduction(items, local_epsilon, hashed=False),
-        Crowd(users=users, dummies=dummies),
+        AnonymitySet(users=users, dummies=dummies),
         central_epsilon,
     )
 
@@ -73,7 +73,7 @@ def test_no_attack_on_hashing_beats_brute_force(
     truth = true_delta(laws, users=2, dummies=1, dummy=dummy, epsilon=central_epsilon)
 
     proven = delta_lower(
-        _reduction(2, local_epsilon, hashed=True), Crowd(users=2, dummies=1), central_epsilon
+        _reduction(2, local_epsilon, hashed=True), AnonymitySet(users=2, dummies=1), central_epsilon
     )
 
     assert 0 < proven <= truth + 1e-15
@@ -89,7 +89,9 @@ def test_the_reference_attack_is_matched_or_beaten(vector: dict[str, Any]) -> No
         hashed=given["kind"] == "olh",
         collision=given.get("coll"),
     )
-    crowd = Crowd(users=given["n"], dummies=given.get("M", 0), colluders=given.get("colluders", 0))
+    crowd = AnonymitySet(
+        users=given["n"], dummies=given.get("M", 0), colluders=given.get("colluders", 0)
+    )
     proven = epsilon_lower(reduction, crowd, given["delta"])
 
     assert 0.998 * vector["eps_lower"] <= proven
@@ -113,7 +115,7 @@ def test_the_gap_to_the_upper_bound_is_known(
     gap: float,
 ) -> None:
     """.1 % for GRR; for hashing it closes with the buckets."""
-    reduction, crowd = _reduction(answers, local_epsilon, hashed=hashed), Crowd(users=50_000)
+    reduction, crowd = _reduction(answers, local_epsilon, hashed=hashed), AnonymitySet(users=50_000)
     upper = epsilon_upper(reduction, crowd, 1e-6)
 
     assert (1 - gap) * upper <= epsilon_lower(reduction, crowd, 1e-6) <= upper
@@ -122,18 +124,18 @@ def test_the_gap_to_the_upper_bound_is_known(
 @pytest.mark.parametrize(
     "crowd",
     [
-        Crowd(users=3000, random_dummies=Binomial(3000, 0.5)),
-        Crowd(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
-        Crowd(users=3000, dummies=1000, known_dummies=400),
+        AnonymitySet(users=3000, random_dummies=Binomial(3000, 0.5)),
+        AnonymitySet(users=3000, dummies=1000, random_dummies=Poisson(500.0)),
+        AnonymitySet(users=3000, dummies=1000, known_dummies=400),
         pytest.param(
-            Crowd(users=3000, random_dummies=Groups(Binomial(3000, 0.5), 2)),
+            AnonymitySet(users=3000, random_dummies=Groups(Binomial(3000, 0.5), 2)),
             marks=pytest.mark.slow,
         ),
-        Crowd(users=3000, colluders=2000),
+        AnonymitySet(users=3000, colluders=2000),
     ],
     ids=str,
 )
-def test_attacks_stay_below_formula_1_in_any_crowd(crowd: Crowd) -> None:
+def test_attacks_stay_below_formula_1_in_any_crowd(crowd: AnonymitySet) -> None:
     """Random, known, grouped dummies; and close to it where an attack is known."""
     reduction = _reduction(30, 5.0, hashed=True)
     upper = delta_upper(reduction, crowd, 0.3)
@@ -149,13 +151,13 @@ def test_a_single_user_without_company_is_read_off() -> None:
     reduction = _reduction(4, 2.0, hashed=False)
     exact = (math.exp(2) - math.exp(1)) / (math.exp(2) + 3)
 
-    assert delta_lower(reduction, Crowd(users=1), 1.0) == pytest.approx(exact, rel=1e-5)
-    assert delta_upper(reduction, Crowd(users=1), 1.0) == pytest.approx(exact, rel=1e-5)
+    assert delta_lower(reduction, AnonymitySet(users=1), 1.0) == pytest.approx(exact, rel=1e-5)
+    assert delta_upper(reduction, AnonymitySet(users=1), 1.0) == pytest.approx(exact, rel=1e-5)
 
 
 def test_ranges_are_those_of_the_accountant() -> None:
     """A negative ε and a δ of 1 are refused."""
-    reduction, crowd = _reduction(4, 2.0, hashed=False), Crowd(users=10)
+    reduction, crowd = _reduction(4, 2.0, hashed=False), AnonymitySet(users=10)
     with pytest.raises(AccountingError, match="epsilon is"):
         delta_lower(reduction, crowd, -1.0)
     with pytest.raises(AccountingError, match="delta is"):
@@ -166,7 +168,7 @@ def test_large_crowds_with_dummies_prove_nothing_that_is_not_so() -> None:
     """Laws wide enough for a Fourier transform, and δ far below its rounding."""
     for answers in (2, 20):
         reduction = _reduction(answers, 1.0, hashed=False)
-        crowd = Crowd(users=10**6, dummies=10**6)
+        crowd = AnonymitySet(users=10**6, dummies=10**6)
         for epsilon in (0.001, 0.003, 0.005, 0.1):
             proven = delta_lower(reduction, crowd, epsilon)
             assert proven <= delta_upper(reduction, crowd, epsilon)
@@ -174,7 +176,7 @@ def test_large_crowds_with_dummies_prove_nothing_that_is_not_so() -> None:
 
 def test_bins_of_messages_are_charged_where_least_is_proven() -> None:
     """Not above the sum over every number of messages, each by itself; and close to it."""
-    reduction, crowd, epsilon = _reduction(20, 4.0, hashed=True), Crowd(users=50_000), 0.15
+    reduction, crowd, epsilon = _reduction(20, 4.0, hashed=True), AnonymitySet(users=50_000), 0.15
     others = Binomial(crowd.others, reduction.blanket * (1 - 1 / 20))
     mean = crowd.others * others.chance
     sizes = np.arange(math.floor(mean - 9 * mean**0.5), math.ceil(mean + 9 * mean**0.5))
@@ -190,14 +192,14 @@ def test_bins_of_messages_are_charged_where_least_is_proven() -> None:
 def test_known_dummies_are_no_more_than_there_are() -> None:
     """More known than there may be: what is left is nobody's dummy, not a missing user."""
     reduction = _reduction(3, 0.5, hashed=True)
-    crowd = Crowd(users=10, random_dummies=Binomial(8, 0.1), known_dummies=6)
+    crowd = AnonymitySet(users=10, random_dummies=Binomial(8, 0.1), known_dummies=6)
 
     assert delta_lower(reduction, crowd, 0.3) <= delta_upper(reduction, crowd, 0.3)
 
 
 def test_sharp_reports_lose_no_digits() -> None:
     """At ε0 = 40, 1 - p has none left."""
-    reduction, crowd = _reduction(8, 40.0, hashed=False), Crowd(users=3)
+    reduction, crowd = _reduction(8, 40.0, hashed=False), AnonymitySet(users=3)
 
     assert delta_lower(reduction, crowd, 36.0) <= delta_upper(reduction, crowd, 36.0)
 
@@ -208,4 +210,4 @@ def test_more_collisions_than_chance_allow_no_attack() -> None:
         answers=8, local_epsilon=3.0, hashed=True, collision=0.4
     )
 
-    assert 0.0 == delta_lower(reduction, Crowd(users=300), 0.3)
+    assert 0.0 == delta_lower(reduction, AnonymitySet(users=300), 0.3)

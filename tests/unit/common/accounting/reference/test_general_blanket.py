@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.reference.general_blanket import (
     BlanketPair,
     blanket_delta,
@@ -38,14 +38,16 @@ def _grr(items: int, local_epsilon: float) -> MatchCountReduction:
 @pytest.mark.parametrize(
     "crowd",
     [
-        pytest.param(Crowd(users=50_000), marks=pytest.mark.slow),
-        pytest.param(Crowd(users=50_000, dummies=5000), marks=pytest.mark.slow),
-        Crowd(users=200, colluders=50),
-        Crowd(users=10, dummies=40),
+        pytest.param(AnonymitySet(users=50_000), marks=pytest.mark.slow),
+        pytest.param(AnonymitySet(users=50_000, dummies=5000), marks=pytest.mark.slow),
+        AnonymitySet(users=200, colluders=50),
+        AnonymitySet(users=10, dummies=40),
     ],
     ids=str,
 )
-def test_it_is_formula_1_where_that_applies(reduction: MatchCountReduction, crowd: Crowd) -> None:
+def test_it_is_formula_1_where_that_applies(
+    reduction: MatchCountReduction, crowd: AnonymitySet
+) -> None:
     """Two engines that share no step: ε to 1e-3."""
     epsilon = epsilon_upper(reduction, crowd, 1e-6)
 
@@ -81,7 +83,7 @@ def test_it_is_the_expectation_it_stands_for(
     """RAPPOR with two hashes, few messages, every outcome: never below, .1 % above."""
     pair = rappor_pair(0.3, 0.35, 0.7, hashes=2, shared=shared)
     exact = _exact(pair, others, dummies, epsilon)
-    bound = blanket_delta(pair, Crowd(users=others + 1, dummies=dummies), epsilon)
+    bound = blanket_delta(pair, AnonymitySet(users=others + 1, dummies=dummies), epsilon)
 
     assert exact * (1 - 1e-12) <= bound <= exact * 1.001 + 1e-15
 
@@ -90,7 +92,7 @@ def test_it_is_the_expectation_it_stands_for(
 @pytest.mark.parametrize("epsilon", [0.2, 0.9, 1.5])
 def test_it_is_never_below_brute_force(users: int, dummies: int, epsilon: float) -> None:
     """GRR and a unary encoding, every data set."""
-    crowd = Crowd(users=users, dummies=dummies)
+    crowd = AnonymitySet(users=users, dummies=dummies)
     grr = true_delta(
         [grr_law(value, 3, 2.0) for value in range(3)],
         users=users,
@@ -113,7 +115,7 @@ def test_it_is_never_below_brute_force(users: int, dummies: int, epsilon: float)
 
 def test_one_hash_is_basic_rappor() -> None:
     """Whatever engine is asked."""
-    crowd = Crowd(users=20_000)
+    crowd = AnonymitySet(users=20_000)
     epsilon = epsilon_upper(rappor(0.5, 0.25, 0.75), crowd, 1e-6)
 
     assert blanket_epsilon(rappor_pair(0.5, 0.25, 0.75, hashes=1), crowd, 1e-6) == pytest.approx(
@@ -123,7 +125,7 @@ def test_one_hash_is_basic_rappor() -> None:
 
 def test_bloom_bits_that_two_words_share_never_cost_privacy() -> None:
     """None shared is the least private pair."""
-    crowd = Crowd(users=10_000)
+    crowd = AnonymitySet(users=10_000)
     deltas = [
         blanket_delta(rappor_pair(0.5, 0.5, 0.75, hashes=4, shared=shared), crowd, 0.02)
         for shared in range(4)
@@ -142,7 +144,7 @@ def test_the_local_epsilon_of_rappor_is_the_known_one() -> None:
 @pytest.mark.parametrize("users", [5, 10_000])
 def test_the_ends_are_the_least_private_laplace_inputs(local_epsilon: float, users: int) -> None:
     """Against a grid of pairs, at large and small ε."""
-    crowd = Crowd(users=users)
+    crowd = AnonymitySet(users=users)
     for epsilon in (0.02 * local_epsilon, 0.3 * local_epsilon):
         worst = blanket_delta(laplace_pair(local_epsilon), crowd, epsilon)
         for first, second in [(1.0, 0.0), (1.0, -0.9), (0.5, -0.5), (0.9, -0.9), (0.2, -1.0)]:
@@ -154,7 +156,7 @@ def test_alone_the_laplace_mechanism_has_its_own_delta() -> None:
     """One user, no dummies: δ(ε) = 1 - e^((ε - ε0)/2), known in closed form."""
     for epsilon in (0.0, 0.7, 1.9):
         exact = -math.expm1((epsilon - 2.0) / 2)
-        bound = blanket_delta(laplace_pair(2.0), Crowd(users=1), epsilon)
+        bound = blanket_delta(laplace_pair(2.0), AnonymitySet(users=1), epsilon)
         assert exact * (1 - 1e-12) <= bound <= exact * 1.001
 
 
@@ -162,7 +164,7 @@ def test_the_laplace_mechanism_has_this_epsilon() -> None:
     """At n = 602,325, δ = 1e-6: below the clones' figure for any randomizer of that ε0."""
     expected = {1.0: 0.00406, 2.0: 0.01035, 4.0: 0.03629}
     for local_epsilon, reference in expected.items():
-        crowd = Crowd(users=602_325)
+        crowd = AnonymitySet(users=602_325)
         epsilon = blanket_epsilon(laplace_pair(local_epsilon), crowd, 1e-6)
         assert epsilon == pytest.approx(reference, rel=2e-3)
         assert epsilon < epsilon_upper(duchi(local_epsilon), crowd, 1e-6)
@@ -173,7 +175,7 @@ def test_the_laplace_mechanism_has_this_epsilon() -> None:
 @pytest.mark.parametrize("local_epsilon", [1e-6, 1.0, 20.0])
 def test_the_corners_give_an_answer(users: int, dummies: int, local_epsilon: float) -> None:
     """Never NaN, never above the local ε, never a δ above 1."""
-    crowd = Crowd(users=users, dummies=dummies)
+    crowd = AnonymitySet(users=users, dummies=dummies)
     for pair in (laplace_pair(local_epsilon), match_count_pair(piecewise(local_epsilon))):
         assert 0 < blanket_epsilon(pair, crowd, 1e-9) <= pair.local_epsilon
         assert 0 <= blanket_delta(pair, crowd, 0.0) <= 1
@@ -184,9 +186,9 @@ def test_without_noise_only_dummies_help() -> None:
     """PureDUMP through the general engine: γ = 0, ε0 = ∞."""
     reduction = _grr(26, math.inf)
     pair = match_count_pair(reduction)
-    crowd = Crowd(users=1000, dummies=20_000)
+    crowd = AnonymitySet(users=1000, dummies=20_000)
 
-    assert blanket_delta(pair, Crowd(users=1000), 1.0) == pytest.approx(1.0, rel=1e-3)
+    assert blanket_delta(pair, AnonymitySet(users=1000), 1.0) == pytest.approx(1.0, rel=1e-3)
     assert blanket_delta(pair, crowd, 0.3) == pytest.approx(
         delta_upper(reduction, crowd, 0.3), rel=1e-2
     )
@@ -196,7 +198,7 @@ def test_without_noise_only_dummies_help() -> None:
 def test_epsilon_has_a_range(epsilon: float) -> None:
     """At least 0."""
     with pytest.raises(AccountingError, match="epsilon is"):
-        blanket_delta(laplace_pair(1.0), Crowd(users=5), epsilon)
+        blanket_delta(laplace_pair(1.0), AnonymitySet(users=5), epsilon)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.9999])
@@ -204,7 +206,7 @@ def test_near_the_local_epsilon_the_grid_is_as_fine_as_the_few_terms_that_count(
     share: float,
 ) -> None:
     """There one message weighs e^ε times more against than any weighs for."""
-    reduction, crowd = _grr(4, 12.0), Crowd(users=10_000, dummies=5)
+    reduction, crowd = _grr(4, 12.0), AnonymitySet(users=10_000, dummies=5)
     exact = delta_upper(reduction, crowd, share * 12.0)
 
     assert blanket_delta(match_count_pair(reduction), crowd, share * 12.0) == pytest.approx(

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.reference.other_bounds import COMPARED, compare
 from common.accounting.reference.randomizers import piecewise
 from common.errors import AccountingError
@@ -12,7 +12,7 @@ from common.mechanisms.reduction import MatchCountReduction
 def test_every_bound_gives_a_figure_or_its_reason() -> None:
     """Local hashing without dummies: those for one histogram say so, the others give numbers."""
     reduction = MatchCountReduction.for_epsilon(answers=56, local_epsilon=4.0, hashed=True)
-    answers = compare(reduction, Crowd(users=602_325), 1e-6)
+    answers = compare(reduction, AnonymitySet(users=602_325), 1e-6)
 
     assert [name for name, _ in COMPARED] == [name for name, _ in answers]
     figures = [answer for _, answer in answers if isinstance(answer, float)]
@@ -26,7 +26,7 @@ def test_every_bound_gives_a_figure_or_its_reason() -> None:
 
 def test_a_randomizer_with_a_real_l_has_no_published_closed_form() -> None:
     """The numeric bounds still speak."""
-    answers = compare(piecewise(2.0), Crowd(users=100_000), 1e-6)
+    answers = compare(piecewise(2.0), AnonymitySet(users=100_000), 1e-6)
 
     assert all("no number of answers" in str(answer) for _, answer in answers[:6])
     assert all(isinstance(answer, float) for _, answer in answers[6:])
@@ -35,4 +35,4 @@ def test_a_randomizer_with_a_real_l_has_no_published_closed_form() -> None:
 def test_an_impossible_delta_is_an_error_and_no_reason() -> None:
     """It is the question that is wrong, not the bound that is silent."""
     with pytest.raises(AccountingError, match="delta is"):
-        compare(piecewise(2.0), Crowd(users=100), math.nan)
+        compare(piecewise(2.0), AnonymitySet(users=100), math.nan)

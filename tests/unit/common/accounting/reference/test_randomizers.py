@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from common.accounting.amplification import delta_upper, epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.reference.randomizers import (
     duchi,
     optimized_unary,
@@ -41,7 +41,9 @@ def test_unary_encoding_is_never_below_brute_force(  # noqa: PLR0917
         epsilon=epsilon,
     )
 
-    assert truth <= delta_upper(reduction, Crowd(users=users, dummies=dummies), epsilon) + 1e-15
+    assert (
+        truth <= delta_upper(reduction, AnonymitySet(users=users, dummies=dummies), epsilon) + 1e-15
+    )
 
 
 @pytest.mark.parametrize("local_epsilon", [0.5, 2.0])
@@ -52,7 +54,7 @@ def test_duchi_is_never_below_brute_force(local_epsilon: float, users: int, shar
     laws = [duchi_law(value, local_epsilon) for value in (-1.0, -0.3, 0.6, 1.0)]
     epsilon = share * local_epsilon
     truth = true_delta(laws, users=users, dummies=0, dummy=laws[0], epsilon=epsilon)
-    bound = delta_upper(duchi(local_epsilon), Crowd(users=users), epsilon)
+    bound = delta_upper(duchi(local_epsilon), AnonymitySet(users=users), epsilon)
 
     assert truth <= bound + 1e-15
     if users == 1:
@@ -67,7 +69,7 @@ def test_the_reference_points_are_met(
     reduction: Callable[[float], MatchCountReduction], expected: float
 ) -> None:
     """At n = 602,325, ε0 = 4, δ = 1e-6, to .5 %, against an independent program."""
-    epsilon = epsilon_upper(reduction(4.0), Crowd(users=602_325), 1e-6)
+    epsilon = epsilon_upper(reduction(4.0), AnonymitySet(users=602_325), 1e-6)
 
     assert epsilon == pytest.approx(expected, rel=5e-3)
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.clones import CloneReduction
 from common.accounting.reference.variation_ratio import VariationRatio, variation_ratio
 from common.errors import AccountingError, BoundRangeError
@@ -22,7 +22,7 @@ def _truth(items: int, local_epsilon: float, users: int, epsilon: float) -> floa
 
 def test_the_published_reduction_is_below_the_true_delta() -> None:
     """GRR over 4 items, 8 users, ε0 = 1, ε = .8: a third of it; the certified figure is above."""
-    pair, crowd = VariationRatio.of(_grr(4, 1.0)), Crowd(users=8)
+    pair, crowd = VariationRatio.of(_grr(4, 1.0)), AnonymitySet(users=8)
     truth = _truth(4, 1.0, 8, 0.8)
 
     assert truth == pytest.approx(7.231e-4, rel=1e-3)
@@ -39,7 +39,7 @@ def test_the_certified_delta_is_never_below_brute_force(
     """Every data set of tiny GRR instances, ε a share of the local one."""
     epsilon = share * local_epsilon
     bound = VariationRatio.of(_grr(items, local_epsilon)).certified_delta(
-        Crowd(users=users), epsilon
+        AnonymitySet(users=users), epsilon
     )
 
     assert _truth(items, local_epsilon, users, epsilon) <= bound + 1e-15
@@ -48,7 +48,7 @@ def test_the_certified_delta_is_never_below_brute_force(
 @pytest.mark.parametrize("items", [2, 16, 915])
 def test_for_many_users_the_published_figure_is_that_of_formula_1(items: int) -> None:
     """Where both are tight they agree to .1 %."""
-    crowd = Crowd(users=100_000)
+    crowd = AnonymitySet(users=100_000)
     epsilon = epsilon_upper(_grr(items, 4.0), crowd, 1e-6)
 
     assert variation_ratio(_grr(items, 4.0), crowd, 1e-6) == pytest.approx(epsilon, rel=1e-3)
@@ -56,7 +56,7 @@ def test_for_many_users_the_published_figure_is_that_of_formula_1(items: int) ->
 
 def test_nodes_give_what_the_whole_sum_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interpolating between 1024 numbers of clones costs below 1e-3 of δ."""
-    pair, crowd = VariationRatio.of(_grr(16, 2.0)), Crowd(users=1_000_000)
+    pair, crowd = VariationRatio.of(_grr(16, 2.0)), AnonymitySet(users=1_000_000)
     nodes = pair.reduction_delta(crowd, 0.005)
     monkeypatch.setattr("common.accounting.reference.variation_ratio._FEW", 10**6)
 
@@ -65,7 +65,7 @@ def test_nodes_give_what_the_whole_sum_gives(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_certified_epsilon_is_at_most_that_of_the_clones_of_2021() -> None:
     """And it is confirmed by the certified δ."""
-    pair, crowd = VariationRatio.of(_grr(16, 2.0)), Crowd(users=10_000)
+    pair, crowd = VariationRatio.of(_grr(16, 2.0)), AnonymitySet(users=10_000)
     epsilon = pair.certified_epsilon(crowd, 1e-6)
 
     assert pair.certified_delta(crowd, epsilon) <= 1e-6

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import is_null, null_reports
 from common.mechanisms.key_value.pairs import Pairs
-from common.mechanisms.key_value.privkv import STEPS, PrivKv, WantedPairs
+from common.mechanisms.key_value.privkv import STEPS, PairRequest, PrivKv
 from common.mechanisms.weights import ResponseWeights
 from common.task.specs import KeyValueSpec
 from tests.support.mechanisms import Scripted
@@ -108,7 +108,7 @@ def test_the_worst_odds_of_central_fakes_are_those_of_the_literature(
 
 def _mechanism(epsilon: float, share: float = 0.5, keys: int = 5) -> PrivKv:
     spec = PrivKv.specify(
-        WantedPairs(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
+        PairRequest(keys=keys, low=-1.0, high=1.0, local_epsilon=epsilon, key_share=share)
     )
     return PrivKv.of_spec(spec, keys)
 
@@ -316,7 +316,7 @@ def test_the_fakes_are_taken_out_of_expected_counts_exactly() -> None:
 
 
 def _spec(**changes: Any) -> KeyValueSpec:
-    wanted = WantedPairs(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
+    wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0, fakes=(0.0, 5.0, 10.0))
     return dataclasses.replace(PrivKv.specify(wanted), **changes)
 
 
@@ -366,7 +366,7 @@ def test_what_does_not_fit_the_keys_is_not_built(
 )
 def test_a_wish_that_no_weights_fulfil_is_refused(changes: dict[str, Any], rule: str) -> None:
     """By the number that breaks a rule."""
-    wanted = WantedPairs(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
+    wanted = PairRequest(keys=3, low=0.0, high=10.0, local_epsilon=2.0)
     with pytest.raises(TaskError, match=rule):
         PrivKv.specify(dataclasses.replace(wanted, **changes))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from common.errors import ReportError, TaskError, ValueRangeError
 from common.mechanisms.base import is_null, null_reports
-from common.mechanisms.numeric.number import WantedNumbers
+from common.mechanisms.numeric.number import NumberRequest
 from common.mechanisms.reduction import MatchCountReduction
 from common.protocols import NumberMechanismName
 from common.task.specs import MAX_DIMENSIONS, NumberSpec
@@ -308,7 +308,7 @@ def _about_numbers(task: Any, **fields: Any) -> None:
 def test_a_wish_is_for_a_real_number_of_numbers() -> None:
     """Whole, and above 0."""
     with pytest.raises(TaskError, match="dimensions must be a whole number"):
-        WantedNumbers(name="duchi", dimensions=True, low=0.0, high=1.0, local_epsilon=1.0)
+        NumberRequest(name="duchi", dimensions=True, low=0.0, high=1.0, local_epsilon=1.0)
 
 
 @pytest.mark.parametrize("steps", [-2, 3, 2**21])

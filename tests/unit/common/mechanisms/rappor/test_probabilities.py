@@ -9,7 +9,7 @@ import pytest
 from common.accounting.reference.general_blanket import rappor_pair
 from common.accounting.reference.randomizers import rappor
 from common.errors import TaskError
-from common.mechanisms.rappor.probabilities import Chance, RapporChances
+from common.mechanisms.rappor.probabilities import Chance, RapporProbabilities
 from common.mechanisms.unary import SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
 from tests.support.exhaustive_delta import Law
@@ -31,7 +31,7 @@ def test_epsilons_are_the_known_ones(  # noqa: PLR0917
     hashes: int, f: str, p: str, q: str, one: float, lifetime: float
 ) -> None:
     """Of one report and of a lifetime, for published settings."""
-    chances = RapporChances.rounded(Fraction(f), Fraction(p), Fraction(q))
+    chances = RapporProbabilities.rounded(Fraction(f), Fraction(p), Fraction(q))
 
     assert one == pytest.approx(chances.report_epsilon(hashes), abs=6e-5)
     assert lifetime == pytest.approx(chances.permanent_epsilon(hashes), abs=6e-5)
@@ -45,7 +45,7 @@ def test_what_must_be_rounded_costs_a_little_less_than_it_says(
     f: str, p: str, q: str, one: float, lifetime: float
 ) -> None:
     """The public regression tests eps_1_1, whose f becomes 58/128, and eps_1_5."""
-    chances = RapporChances.rounded(Decimal(f), Decimal(p), Decimal(q))
+    chances = RapporProbabilities.rounded(Decimal(f), Decimal(p), Decimal(q))
 
     assert one - 0.011 < chances.report_epsilon(2) < one
     assert chances.permanent_epsilon(2) <= lifetime
@@ -58,7 +58,7 @@ def test_what_must_be_rounded_costs_a_little_less_than_it_says(
 )
 def test_rounding_lets_no_epsilon_grow(f: Chance, p: Chance, q: Chance) -> None:
     """And moves each chance by less than one step, towards more noise."""
-    chances = RapporChances.rounded(f, p, q)
+    chances = RapporProbabilities.rounded(f, p, q)
     exact_f, exact_p, exact_q = Fraction(f), Fraction(p), Fraction(q)
     unset = (1 - exact_f) * exact_p + exact_f * (exact_p + exact_q) / 2
     shown = (1 - exact_f) * exact_q + exact_f * (exact_p + exact_q) / 2
@@ -85,7 +85,7 @@ def test_rounding_lets_no_epsilon_grow(f: Chance, p: Chance, q: Chance) -> None:
 def test_what_is_no_chance_is_refused(f: float, p: float, q: float, sentence: str) -> None:
     """Each with the number that breaks the rule."""
     with pytest.raises(TaskError, match=sentence):
-        RapporChances.rounded(f, p, q)
+        RapporProbabilities.rounded(f, p, q)
 
 
 def _law(bits: int, filled: frozenset[int], is_set: float, unset: float) -> Law:
@@ -120,7 +120,7 @@ def test_epsilons_are_those_of_the_worst_two_texts(
     bits: int, hashes: int, f: float, p: float, q: float
 ) -> None:
     """By enumeration of every filter, with hashes that collide too, and of every report."""
-    chances = RapporChances.rounded(f, p, q)
+    chances = RapporProbabilities.rounded(f, p, q)
     one = _worst(bits, hashes, chances.set_chance, chances.unset_chance)
 
     assert one == pytest.approx(chances.report_epsilon(hashes), rel=1e-12)
@@ -131,7 +131,7 @@ def test_epsilons_are_those_of_the_worst_two_texts(
 
 def test_texts_that_must_share_bits_give_away_less() -> None:
     """Of 3 bits two hashes cannot fill four: what is stated is more than the worst."""
-    chances = RapporChances.rounded(0.5, 0.5, 0.75)
+    chances = RapporProbabilities.rounded(0.5, 0.5, 0.75)
     worst = _worst(3, 2, chances.set_chance, chances.unset_chance)
 
     assert worst < chances.report_epsilon(2) - 0.1
@@ -143,7 +143,7 @@ def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
     hashes: int, a: int, p: int, q: int
 ) -> None:
     """In 80 digits, from p* and q* as the paper writes them."""
-    chances = RapporChances(permanent=a, unset=p, set=q)
+    chances = RapporProbabilities(permanent=a, unset=p, set=q)
     f, low, high = Fraction(a, 128), Fraction(p, 65536), Fraction(q, 65536)
     unset = f * (low + high) / 2 + (1 - f) * low
     shown = f * (low + high) / 2 + (1 - f) * high
@@ -159,7 +159,7 @@ def test_epsilons_are_rounded_up_and_by_no_more_than_a_float(
 @pytest.mark.parametrize(("f", "p", "q"), [(0.5, 0.5, 0.75), (0.25, 0.25, 0.75), (0.5, 0.0, 1.0)])
 def test_the_accountant_is_told_what_it_derives_itself(f: float, p: float, q: float) -> None:
     """From integers here, from floats there; by its general blanket too."""
-    found = RapporChances.rounded(f, p, q).one_hash_reduction(third=True)
+    found = RapporProbabilities.rounded(f, p, q).one_hash_reduction(third=True)
     expected = rappor(f, p, q)
     pair = rappor_pair(f, p, q, hashes=1)
 
@@ -174,7 +174,7 @@ def test_the_accountant_is_told_what_it_derives_itself(f: float, p: float, q: fl
 @pytest.mark.parametrize("a", [1, 32, 64, 127])
 def test_basic_one_time_is_symmetric_unary(a: int) -> None:
     """Its f is twice the chance that a bit is flipped: every figure is the same."""
-    chances = RapporChances(permanent=a, unset=0, set=65536)
+    chances = RapporProbabilities(permanent=a, unset=0, set=65536)
     unary = SymmetricUnary(5, ResponseWeights(true=256 - a, other=a))
     found, expected = chances.one_hash_reduction(third=True), unary.reduction
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from common.accounting.amplification import epsilon_upper
-from common.accounting.anonymity_set import Crowd
+from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import composed_epsilon
 from common.accounting.reference.attack import epsilon_lower
-from common.accounting.releases import CrowdRelease
+from common.accounting.releases import AmplifiedRelease
 from common.accounting.rounds_attack import epsilon_of_rounds
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
@@ -77,7 +77,7 @@ def test_dummies_of_ones_own_are_counted_exactly() -> None:
     _, row = run_pooled(audited(task, games=300_000), _rng()).findings
 
     assert row.delta == TESTED_DELTA
-    upper = epsilon_upper(reduction, Crowd(users=1, dummies=500), TESTED_DELTA)
+    upper = epsilon_upper(reduction, AnonymitySet(users=1, dummies=500), TESTED_DELTA)
     assert row.exact_epsilon is not None
     assert 0.999 * upper < row.exact_epsilon <= upper
     assert row.empirical_epsilon_lower is not None
@@ -121,15 +121,15 @@ def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None
 
 
 @pytest.mark.parametrize("hashed", [True, False])
-@pytest.mark.parametrize("crowd", [Crowd(users=1000), Crowd(users=200, dummies=300)])
+@pytest.mark.parametrize("crowd", [AnonymitySet(users=1000), AnonymitySet(users=200, dummies=300)])
 def test_rounds_prove_no_more_than_is_claimed_and_nearly_as_much(
-    *, hashed: bool, crowd: Crowd
+    *, hashed: bool, crowd: AnonymitySet
 ) -> None:
     """One round as the accountant's own attack, ten as the composed claim."""
     reduction = MatchCountReduction.for_epsilon(answers=7, local_epsilon=2.0, hashed=hashed)
     one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
     ten = epsilon_of_rounds(reduction, crowd, 10, 1e-6)
-    claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
+    claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
 
     assert (
         0.9 * epsilon_lower(reduction, crowd, 1e-6) < one <= epsilon_upper(reduction, crowd, 1e-6)
@@ -141,9 +141,9 @@ def test_rounds_prove_no_more_than_is_claimed_and_nearly_as_much(
 def test_rounds_over_few_values_are_computed_too(answers: int) -> None:
     """A dummy's characteristic function is negative there. One round: as the accountant's own."""
     reduction = MatchCountReduction.for_epsilon(answers=answers, local_epsilon=2.0, hashed=False)
-    for crowd in (Crowd(users=1000), Crowd(users=1001, dummies=5000)):
+    for crowd in (AnonymitySet(users=1000), AnonymitySet(users=1001, dummies=5000)):
         one = epsilon_of_rounds(reduction, crowd, 1, 1e-6)
-        claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
+        claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * 10, 1e-6)
 
         assert 0.85 * epsilon_lower(reduction, crowd, 1e-6) < one
         assert one <= epsilon_upper(reduction, crowd, 1e-6)
@@ -158,8 +158,8 @@ def test_rounds_without_local_noise_are_computed_too(rounds: int) -> None:
     )
     reduction = mechanism_of(task).reduction
     assert reduction is not None
-    crowd = Crowd(users=150, dummies=450)
-    claim = composed_epsilon([CrowdRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
+    crowd = AnonymitySet(users=150, dummies=450)
+    claim = composed_epsilon([AmplifiedRelease(reduction=reduction, crowd=crowd)] * rounds, 0.01)
 
     assert 0 < epsilon_of_rounds(reduction, crowd, rounds, 0.01) <= claim
 
@@ -179,7 +179,7 @@ def test_without_a_third_value_rounds_are_not_computed() -> None:
     """Two values are all there are: nothing can be dropped."""
     reduction = MatchCountReduction.for_epsilon(answers=2, local_epsilon=2.0, hashed=False)
     with pytest.raises(ValueError, match="a third value"):
-        epsilon_of_rounds(reduction, Crowd(users=1000), 2, 1e-6)
+        epsilon_of_rounds(reduction, AnonymitySet(users=1000), 2, 1e-6)
 
 
 def test_rounds_of_one_person_add_up() -> None:

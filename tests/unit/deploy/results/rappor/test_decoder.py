@@ -12,7 +12,7 @@ from common.mechanisms.base import Counts
 from common.mechanisms.rappor.rappor import Rappor
 from deploy.results.rappor.decoder import Correction, Decoding, _half, decode
 from deploy.results.rappor.regression import Regression, independent
-from deploy.results.rappor.true_bits import Evidence
+from deploy.results.rappor.true_bits import TrueBitCounts
 
 _PEOPLE: Final = np.array([3, 2, 1, 0])
 _NAMES: Final = ("a", "b", "c", "nobody's")
@@ -86,7 +86,7 @@ def test_what_is_not_on_the_list_is_laid_on_nobody(hashes: int) -> None:
     assert 0.4 == pytest.approx(found.unexplained / found.n_reports, abs=0.006)
 
 
-def _dense(evidence: Evidence) -> NDArray[np.float64]:
+def _dense(evidence: TrueBitCounts) -> NDArray[np.float64]:
     """The regression's matrix and target with rows divided by √N_j, written out."""
     cohorts, bits = evidence.target.shape
     columns = np.zeros((cohorts, bits, evidence.n_candidates))
@@ -105,7 +105,7 @@ def test_all_together_is_weighted_least_squares() -> None:
     """By numpy's own, of the written-out matrix; so is each one's part of it, and what is left."""
     rappor = _rappor(bits=16, cohorts=8)
     cells, names = _sampled(rappor, 5, 3, 10_000)
-    evidence = Evidence.of(rappor, cells, names)
+    evidence = TrueBitCounts.of(rappor, cells, names)
     rows = _dense(evidence)
     expected, *_ = np.linalg.lstsq(rows[:, :-1], rows[:, -1], rcond=None)
     everybody = np.arange(8)
@@ -132,7 +132,7 @@ def test_what_is_left_of_a_candidate_knows_nothing_of_its_own_bits() -> None:
     rappor = _rappor(bits=16, cohorts=8)
     cells, names = _sampled(rappor, 5, 3, 10_000)
     left = [
-        Regression.fit(Evidence.of(rappor, cells, [*names[:-1], last]), np.arange(8))
+        Regression.fit(TrueBitCounts.of(rappor, cells, [*names[:-1], last]), np.arange(8))
         .alone(np.array([7]))
         .residuals
         for last in ("one", "another")
@@ -146,7 +146,7 @@ def test_an_estimated_bit_errs_by_noise_and_by_who_is_in_its_cohort() -> None:
     rappor = _rappor(bits=4, hashes=1, cohorts=4, f=0)
     sizes = np.array([90, 100, 100, 110])
     cells = np.concatenate([sizes, np.full(16, 40)])
-    evidence = Evidence.of(rappor, cells, ["a"])
+    evidence = TrueBitCounts.of(rappor, cells, ["a"])
     expected = np.outer(sizes, [0.3, 0.0, 1.0, -0.1])
     found = evidence.variances(expected)
 
@@ -161,7 +161,7 @@ def test_a_half_is_fitted_with_what_the_other_half_chose() -> None:
     """Whatever is counted in its own cohorts, the same candidates are."""
     rappor = _rappor(bits=32, hashes=1, cohorts=16)
     cells, names = _sampled(rappor, 5, 50, 40_000)
-    evidence = Evidence.of(rappor, cells, names)
+    evidence = TrueBitCounts.of(rappor, cells, names)
     half = np.arange(16) % 2 == 0
     turned = np.where(half[:, None], evidence.estimates[:, ::-1], evidence.estimates)
     chosen, again = (
@@ -286,7 +286,9 @@ def test_candidates_that_nothing_tells_apart_are_refused(
 
 def test_bits_that_two_hashes_share_are_the_same_however_they_come_about() -> None:
     """Positions 1, 1, 2 and 1, 2, 2 are one pair of bits: the same candidate, as data see it."""
-    evidence = Evidence.of(_rappor(bits=4, hashes=3, cohorts=1), np.array([10, 1, 2, 3, 4]), ["a"])
+    evidence = TrueBitCounts.of(
+        _rappor(bits=4, hashes=3, cohorts=1), np.array([10, 1, 2, 3, 4]), ["a"]
+    )
     positions = np.array([[[1, 1, 2]], [[1, 2, 2]]])
     both = dataclasses.replace(evidence, positions=positions)
 
@@ -344,7 +346,7 @@ def test_what_one_half_cannot_tell_apart_the_other_may() -> None:
     names = ["a"]
     for name in map(str, range(99)):
         try:
-            Evidence.of(rappor, np.array([9, 9, 4, 4, 4, 4]), [*names, name])
+            TrueBitCounts.of(rappor, np.array([9, 9, 4, 4, 4, 4]), [*names, name])
         except TaskError:
             continue
         names.append(name)
