@@ -31,9 +31,9 @@ class SampleSizes:
 QUICK = SampleSizes(
     games=1_000_000,
     crowds=800_000,
-    reports=1_000_000,
-    devices=5_000,
-    orders=500_000,
+    reports=600_000,
+    devices=4_000,
+    orders=300_000,
     users=400,
 )
 LITTLE = SampleSizes(

@@ -37,11 +37,13 @@ def _compose() -> dict[str, Any]:
 
 
 def _pins(file: str) -> dict[str, frozenset[str]]:
-    """Every pin of a lock, with its marker, and its hashes."""
+    """Every pin of a lock and its hashes. Markers differ: they follow from who needs a package."""
     lines = (_ROOT / file).read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     pins = [line.split(" --hash=") for line in lines if line.strip()]
     assert all(len(hashes) > 0 for _, *hashes in pins)
-    return {pin.strip(): frozenset(map(str.strip, hashes)) for pin, *hashes in pins}
+    return {
+        pin.partition(";")[0].strip(): frozenset(map(str.strip, hashes)) for pin, *hashes in pins
+    }
 
 
 def test_the_base_that_is_pulled_is_the_one_that_the_images_are_made_of() -> None:

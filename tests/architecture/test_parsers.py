@@ -66,9 +66,9 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.storage.group.Group.entries": "tags that its own workers made",
     "shuffler.storage.group.Group.only": "reports that opened under the batch's key",
     "shuffler.storage.group.merge_small": "reports that opened under the batch's key",
-    "shuffler.shuffle.Mixing._kept": "reports that opened under the batch's key, each of the "
-    "task's length when it was sealed",
-    "shuffler.shuffle.Mixing._dummies": "what its own workers sealed",
+    "shuffler.shuffle.BatchShuffler._kept": "reports that opened under the batch's key, each of "
+    "the task's length when it was sealed",
+    "shuffler.shuffle.BatchShuffler._dummies": "what its own workers sealed",
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",

@@ -89,7 +89,7 @@ def _of_mechanism(name: str) -> Parser:
         read=lambda raw: _counted(mechanism, raw),
         seeds=(_made(mechanism), b"\xff" * mechanism.report_dtype.itemsize),
         form="binary",
-        covers=("analyzer.intake.take_in",),
+        covers=("analyzer.intake.open_and_count",),
         share=4,
     )
 
@@ -181,7 +181,7 @@ BYTE_PARSERS: Final = (
         read=_fresh,
         seeds=(bytes(_CASE.task.sealed_report_bytes * 3), bytes(range(_SEALED)) * 2),
         form="binary",
-        covers=("analyzer.deduplication.Repeats.without",),
+        covers=("analyzer.deduplication.RepeatFilter.without",),
     ),
     *(_of_mechanism(name) for name in EXAMPLES),
 )

@@ -208,14 +208,14 @@ EVIDENCE_PARSERS: Final = (
         "commitment kept by the shuffler",
         "commitment",
         (_UNTIL + wire_evidence.commitment_to_bytes(_COMMITMENT),),
-        "shuffler.inclusion.Inclusions._read",
-        "shuffler.inclusion.Inclusions.forget",
+        "shuffler.inclusion.InclusionProofs._read",
+        "shuffler.inclusion.InclusionProofs.forget",
     ),
     _kept(
         "leaves kept by the shuffler",
         "leaves",
         (_TREE.leaves.tobytes(), _SMALL_TREE.leaves.tobytes()),
-        "shuffler.inclusion.Inclusions._load",
-        "shuffler.inclusion.Inclusions._read",
+        "shuffler.inclusion.InclusionProofs._load",
+        "shuffler.inclusion.InclusionProofs._read",
     ),
 )

@@ -129,7 +129,7 @@ def run_skippers(
         subject: The task, and for how many users.
         rng: Source of all draws.
         believed: Whether the claims count on the dummies of all users, and the attack knows the
-            messages of all but the victim.
+            messages of all but the victim; no findings where no attack is computed.
     """
     if not subject.task.dummies.maximum or subject.terms.reduction is None:
         return Findings(findings=())
@@ -142,6 +142,8 @@ def run_skippers(
         proven_epsilon(terms, terms.crowd_of(users, 1 if believed else users, 1, 0))
         for users in (n_users, _FEW)
     ]
+    if believed and attacks[1] is None:
+        return Findings(findings=())
     computed = computed_row(
         claimed=claims[0],
         exact=attacks[0],

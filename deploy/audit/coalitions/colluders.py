@@ -20,7 +20,7 @@ from deploy.audit.subject import AuditSubject
 
 _SHARES: Final = (0.0, 0.9)
 """Colluding shares of the users for which claim and attack are computed."""
-_CLAIMED_ALONE: Final = (0.25, 0.5, 0.75)
+_CLAIMED_ALONE: Final = (0.25, 0.5)
 """Colluding shares for which the curve shows the claim alone: each attack takes seconds."""
 _FEW: Final = (FEW, 10, 1)
 """Numbers of honest users with whom the game is run."""
