@@ -68,6 +68,16 @@ async def test_one_task_is_one_release(analyzer: AnalyzerCore) -> None:
             await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(other.n_users)))
 
 
+async def test_a_release_writes_into_the_database_alone(analyzer: AnalyzerCore) -> None:
+    """No file is left that an opened report could lie in."""
+    before = sorted(analyzer.path.rglob("*"))
+    await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(analyzer.sealed(3)))
+    await analyzer.settle()
+
+    assert 3 == (await analyzer.releases.result(analyzer.signed.digest())).n_users
+    assert before == sorted(analyzer.path.rglob("*"))
+
+
 async def test_a_delivery_that_broke_off_is_forgotten(analyzer: AnalyzerCore) -> None:
     """The next try starts from the beginning and counts every report once."""
     sealed = analyzer.sealed(200)
@@ -156,13 +166,16 @@ async def test_the_ledger_is_append_only(analyzer: AnalyzerCore, statement: str)
 async def test_a_batch_of_nothing_readable_is_given_up_with_a_reason(
     analyzer: AnalyzerCore,
 ) -> None:
-    """Not "not yet" for ever: the operator is told."""
+    """Not "not yet" for ever: the operator is told; and the task takes no other batch."""
     garbage = [bytes([number]) * 60 for number in range(6)]
     await analyzer.releases.deliver(analyzer.manifest(3), chunks_of(garbage))
     await analyzer.settle()
 
     with pytest.raises(UnusableBatchError, match="none of the batch's 6 reports"):
         await analyzer.releases.result(analyzer.signed.digest())
+    other = analyzer.manifest(3, batch=BatchId(b"o" * 16))
+    with pytest.raises(ConflictError):
+        await analyzer.releases.deliver(other, chunks_of(analyzer.sealed(3)))
 
 
 async def test_padding_that_the_task_has_no_room_for_is_refused(analyzer: AnalyzerCore) -> None:

@@ -59,11 +59,15 @@ class _Killed(Exception):  # noqa: N818  # not an error of the program
 
 
 async def test_nothing_of_a_batch_is_left_when_it_is_over(shuffler: Shuffler) -> None:
-    """No group, no bucket, no order, no key."""
+    """No group, no bucket, no order, no key: nothing new but what devices are shown."""
+    before = {path.name for path in shuffler.path.rglob("*")}
     await shuffler.submit(5)
     await shuffler.deliveries.advance()
+    after = {path.name for path in shuffler.path.rglob("*")}
 
     assert BatchState.ERASED is await shuffler.state()
+    shown = {f"{DIGEST.hex()}.{ending}" for ending in ("leaves", "commitment")}
+    assert shown == after - before - {"batches", "spool.sqlite-wal", "spool.sqlite-shm"}
     assert (0, [], []) == (_groups(shuffler), _folders(shuffler), shuffler.key_files())
 
 

@@ -36,9 +36,9 @@ def test_its_key_is_256_bits_of_the_operating_systems(monkeypatch: pytest.Monkey
     monkeypatch.setattr(secrets, "token_bytes", noted)
     generator = secure_generator()
     [key] = drawn
+    assert 32 == len(key)
     stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
 
-    assert 32 == len(key)
     assert stream.update(bytes(4096)) == generator.bytes(4096)
     for name in ("integers", "permutation", "bytes", "random", "shuffle", "choice"):
         assert getattr(np.random.Generator, name) is getattr(type(generator), name)

@@ -9,7 +9,7 @@ import pytest
 
 from common.errors import SettingsError, StorageError
 from common.runtime.state_directory import StateDirectory, atomic_write
-from tests.support.disks import disk_of
+from tests.support.disks import disk_of, flushes
 
 _HOLD: Final = """
 import sys
@@ -147,3 +147,17 @@ def test_a_secret_that_finds_no_room_is_refused_and_leaves_nothing(tmp_path: Pat
     assert [] == list(tmp_path.iterdir())
 
     assert b"second" == state.secret("key", lambda: b"second")
+
+
+def test_a_secret_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash it is there whole, or not at all."""
+    state = StateDirectory.open(tmp_path / "party")
+    with flushes(monkeypatch) as seen:
+        state.secret("own.key", lambda: bytes(32))
+    kept = (tmp_path / "party" / "own.key").stat()
+
+    written = [one for one in seen if one[1] == kept.st_ino]
+    assert [(act, kept.st_ino, kept.st_size) for act in ("flush", "rename")] == written[:2]
+    assert "flush" == seen[-1][0]

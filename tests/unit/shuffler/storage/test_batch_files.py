@@ -7,7 +7,7 @@ import pytest
 from common.errors import DamagedStorageError, StorageError
 from shuffler.storage.batch_files import BatchFiles, remove_folder, sweep_folders
 from shuffler.storage.batch_key import BatchKey
-from tests.support.disks import disk_of
+from tests.support.disks import disk_of, flushes
 
 _KEY = BatchKey(bytes(32))
 _CHUNKS = [bytes([number]) * 100 for number in range(50)]
@@ -25,6 +25,22 @@ def test_what_was_saved_is_read_as_often_as_wanted(tmp_path: Path) -> None:
     other = BatchFiles(tmp_path / "batches" / "b", _KEY)
 
     assert _CHUNKS == list(other.saved()) == list(other.saved())
+
+
+def test_an_order_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole; and then its name is: what a crash leaves under it is the order that was drawn."""
+    files = _files(tmp_path)
+    with flushes(monkeypatch) as seen:
+        files.save(_CHUNKS)
+    order = (tmp_path / "batches" / "b" / "permuted").stat()
+    folders = [path.stat().st_ino for path in (tmp_path / "batches" / "b", tmp_path / "batches")]
+
+    assert [("flush", order.st_ino, order.st_size), ("rename", order.st_ino, order.st_size)] == (
+        seen[:2]
+    )
+    assert folders == [number for act, number, _ in seen[2:] if act == "flush"]
 
 
 def test_whoever_stops_reading_leaves_no_file_open(tmp_path: Path) -> None:
