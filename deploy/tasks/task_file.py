@@ -17,7 +17,7 @@ def save(folder: Path, signed: SignedTask) -> None:
     Write a task's bytes, of which its digest is the SHA-256, and the 64 bytes of its signature.
 
     Each is there whole or, as on a full disk, as it was; the signature is written last. How the two
-    are verified without this program: deploy/AUDITORS.md.
+    are verified without this program: docs/auditors/verify-a-task.md.
 
     Args:
         folder: Made if it is not there.

@@ -96,7 +96,7 @@ def test_an_alert_says_what_it_means_and_what_to_do(alert: dict[str, Any]) -> No
 
 def test_the_page_explains_no_alert_that_there_is_not() -> None:
     """A row for each, and no more."""
-    text = (_ROOT / "deploy" / "OPERATIONS.md").read_text(encoding="utf-8")
+    text = (_ROOT / "docs" / "operators" / "running.md").read_text(encoding="utf-8")
     section = text.partition("\n## Alerts\n")[2].partition("\n## ")[0]
 
     assert sorted(_rules()) == sorted(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
