@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install demo test test-all audit containers-test images up down lint protos bench vectors lock clean
+.PHONY: help install demo test test-all audit containers-test images up down docs lint protos bench vectors lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,12 +51,16 @@ up: install  ## build, prepare and start the three in containers
 down: install  ## stop them; keys and state stay
 	$(BIN)/python -m deploy.docker down
 
-lint: install  ## formatting, ruff, mypy, the floors, and generated code up to date
+docs: install  ## build the site of documents in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+lint: install  ## formatting, ruff, mypy, the floors, generated code up to date, links of documents
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.compile --check
+	@folder=$$(mktemp -d) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $$folder; status=$$?; rm -rf $$folder; exit $$status
 
 protos: install  ## generate the protocol buffer code again
 	$(BIN)/python -m protos.compile
@@ -77,4 +81,4 @@ lock: install  ## pin every dependency again, with hashes
 	done
 
 clean:  ## remove what make made
-	rm -rf .venv result.json result.html audit.json audit.html .audit
+	rm -rf .venv site result.json result.html audit.json audit.html .audit

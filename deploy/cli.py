@@ -100,7 +100,7 @@ app = typer.Typer(
     cls=_LazyGroup,
     no_args_is_help=True,
     epilog=example("shuffledp demo --users 5000")
-    + "\n\nWords that need explaining: README.md and deploy/WORDS.md.",
+    + "\n\nWords that need explaining: docs/glossary.md.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

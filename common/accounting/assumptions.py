@@ -1,4 +1,4 @@
-"""What a guarantee follows from, in words, with its source: see README.md beside this file."""
+"""What a guarantee follows from, in words, with its source: see docs/theory/accounting.md."""
 
 from typing import Final
 

@@ -143,7 +143,7 @@ _Real = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 @pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
 class QuestionFields:
-    """One query, with the keys of the file: common/accounting/README.md, Questions in a file."""
+    """One query, with the keys of the file: docs/theory/accounting.md, Questions in a file."""
 
     kind: str
     n: _Whole

@@ -87,7 +87,7 @@ def account(
     batch: Annotated[
         Path | None,
         typer.Option(
-            help="Answer a JSON list of questions instead: common/accounting/README.md, Questions "
+            help="Answer a JSON list of questions instead: docs/theory/accounting.md, Questions "
             "in a file."
         ),
     ] = None,

@@ -61,7 +61,7 @@ def reproduce(
 ) -> None:
     """Run a paper's experiment again, without sealing, and print what comes out.
 
-    What the papers claim, and where it holds here, is in deploy/simulate/experiments/README.md.
+    What the papers claim, and where it holds here, is in docs/researchers/experiments.md.
     """
     if experiment not in EXPERIMENTS:
         raise SettingsError(f"experiment must be one of: {', '.join(EXPERIMENTS)}")

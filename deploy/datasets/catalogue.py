@@ -1,4 +1,4 @@
-"""The data sets that are shipped; see README.md beside this file for origins and terms."""
+"""The data sets that are shipped; origins and terms: docs/researchers/datasets.md."""
 
 import gzip
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ def save(folder: Path, signed: SignedTask) -> None:
     Write a task's bytes, whose SHA-256 is its digest, and the 64 bytes of its signature.
 
     Each file is replaced whole, or stays unchanged, as on a full disk; the signature is written
-    last. How to verify them without this program: deploy/AUDITORS.md.
+    last. How to verify them without this program: docs/auditors/verify-a-task.md.
 
     Args:
         folder: Made if it does not exist.

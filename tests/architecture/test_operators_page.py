@@ -9,7 +9,7 @@ import pytest
 from common.runtime.access import CALLS, Call, Caller
 
 _ROOT: Final = Path(__file__).parents[2]
-_PAGES: Final = {"Certificates": "README.md", "How much at once": "OPERATIONS.md"}
+_PAGES: Final = {"Certificates": "keys.md", "Limits": "running.md"}
 """Of each section, its page."""
 _CERTIFICATE: Final = {
     Caller.ANYONE: "none",
@@ -23,7 +23,7 @@ _HEALTH: Final = "/grpc.health.v1.Health/Check"
 
 def _rows(section: str) -> list[list[str]]:
     """The rows of the table of a section, without its head, as lists of their cells."""
-    page = (_ROOT / "deploy" / _PAGES[section]).read_text(encoding="utf-8")
+    page = (_ROOT / "docs" / "operators" / _PAGES[section]).read_text(encoding="utf-8")
     _, _, behind = page.partition(f"\n## {section}\n")
     text = behind.partition("\n## ")[0]
     lines = [line for line in text.splitlines() if line.startswith("|")]
@@ -64,7 +64,7 @@ def test_who_may_make_a_call_is_on_the_page(method: str, call: Call) -> None:
 @pytest.mark.parametrize(("method", "call"), CALLS.items())
 def test_how_many_calls_there_may_be_is_on_the_page(method: str, call: Call) -> None:
     """At once, of one connection, and how long they may take."""
-    _, places, share, turns, turns_share, read, answered = _row("How much at once", method)
+    _, places, share, turns, turns_share, read, answered = _row("Limits", method)
     limits = call.kind.value
 
     assert (f"{limits.places:,}", f"{limits.share:,}") == (places, share)
@@ -78,11 +78,3 @@ def test_the_page_names_no_call_that_there_is_not(section: str) -> None:
     named = [name for row in _rows(section) for name in re.findall(r"`(?:\w+\.)?(\w+)`", row[0])]
 
     assert sorted(named) == sorted(m.rpartition("/")[2] for m in CALLS if m != _HEALTH)
-
-
-def test_every_test_that_the_security_page_names_is_there() -> None:
-    """A claim without its test would be prose."""
-    named = re.findall(r"`(tests/[^`]*)`", (_ROOT / "SECURITY.md").read_text(encoding="utf-8"))
-
-    assert named
-    assert [] == [path for path in named if not (_ROOT / path).is_file()]

@@ -21,9 +21,15 @@ _DUMMIES: Final = 10
 _RUNS: Final = 8000
 _LIMIT: Final = 7.0
 
-_ALIKE: Final = {"binary-hashing", "wide square-wave"}
-"""Drawn by the same lines as another example."""
-_EVERY = pytest.mark.parametrize("name", EXAMPLES)
+_ALIKE: Final = {"binary-hashing", "wide square-wave", "subset-selection"}
+"""Drawn by the same lines as another example, or an example of the documents only."""
+_EVERY = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "subset-selection" else ())
+        for name in EXAMPLES
+    ],
+)
 
 
 def _users(mechanism: Mechanism) -> Counts:

@@ -14,6 +14,7 @@ from common.mechanisms.randomized_response import Grr, Warner
 from common.mechanisms.square_wave import SquareWave
 from common.mechanisms.unary import OptimizedUnary, SymmetricUnary
 from common.mechanisms.weights import ResponseWeights
+from examples.subset_selection import SubsetSelection
 
 NONCE: Final = b"n" * 32
 
@@ -38,6 +39,7 @@ def example(name: str, *, items: int = 6, odds: ResponseWeights | None = None) -
         ),
         "square-wave": SquareWave(items, 1, weights),
         "wide square-wave": SquareWave(items, 3, weights),
+        "subset-selection": SubsetSelection(items, weights),
     }
     return examples[name]
 
@@ -52,6 +54,7 @@ EXAMPLES: Final = (
     "string-hashing",
     "square-wave",
     "wide square-wave",
+    "subset-selection",
 )
 
 

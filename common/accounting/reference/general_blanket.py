@@ -6,7 +6,7 @@ continuous law becomes one by *mean-preserving splits*: on a cell where one rati
 other one's mass goes to the cell's two ends so that its mean is kept. That raises the expectation
 of every convex function of R_x - e^ε·R_x', whatever ε: the bound stays one.
 
-The proofs that the pairs below are the least private ones stand in common/accounting/README.md.
+The proofs that the pairs below are the least private ones stand in docs/theory/accounting.md.
 """
 
 import itertools

@@ -6,7 +6,7 @@ a blanket law U with U conditioned on a set of reports that "support" the value,
 probability 1/l for every value: R_x = γU + (1-γ)U(· | supports x). That is all that formula 1 asks
 for, so it is an upper bound for them too, with a real l. A dummy must be drawn from U.
 
-Proofs stand in common/accounting/README.md. Run by whoever accounts for such a randomizer.
+Proofs stand in docs/theory/accounting.md. Run by whoever accounts for such a randomizer.
 """
 
 import math

@@ -14,6 +14,7 @@ from common.crypto.suites import DEFAULT_SUITE
 from common.errors import BudgetError
 from common.runtime import settings
 from common.runtime.clock import SystemClock
+from deploy.commands.profile import ADDRESSES, FILES
 from deploy.tasks import drafts as draft_file
 from deploy.tasks import task_view
 from shuffler.settings import ShufflerSettings
@@ -29,9 +30,12 @@ from tests.support.commands import (
 from user_agent.policy import Claim, Policy, check_totals
 from user_agent.settings import UserAgentSettings
 
-_PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "deploy").rglob("*.md"))]
+_PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _ON_PAGES: Final = [(page, line) for page in _PAGES for line in commands_on(page)]
-_OPERATORS: Final = ROOT / "deploy" / "README.md"
+_OPERATORS: Final = ROOT / "docs" / "operators" / "index.md"
+_QUICK_START: Final = ROOT / "docs" / "quickstart.md"
+_FROM_PROFILE: Final = {*ADDRESSES, *FILES, "token_file"}
+"""Options that a profile gives."""
 _PARTIES: Final = {
     "analyzer.toml": AnalyzerSettings,
     "shuffler.toml": ShufflerSettings,
@@ -41,7 +45,8 @@ _PARTIES: Final = {
 
 def _file(name: str, folder: Path) -> Path:
     """Write the block that begins with a file's name, with an identity where a page has none."""
-    [text] = [one for one in blocks(_OPERATORS, "toml") if one.startswith(f"# {name}\n")]
+    written = [*blocks(_OPERATORS, "toml"), *blocks(_QUICK_START, "toml")]
+    [text] = [one for one in written if one.startswith(f"# {name}\n")]
     file = folder / name
     file.write_text(text.replace("…", "ab" * 32), encoding="utf-8")
     return file
@@ -54,7 +59,7 @@ def _given(folder: Path) -> UserAgentSettings:
 
 def _trial() -> dict[str, Any]:
     """Give what is changed of a user agent's settings for the five people."""
-    [text] = [one for one in blocks(_OPERATORS, "toml") if one.startswith("several_persons")]
+    [text] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
     return tomllib.loads(text)
 
 
@@ -63,13 +68,13 @@ def test_commands_are_found_on_the_pages() -> None:
     lines = [line for _, line in _ON_PAGES]
 
     assert any(line.startswith("shuffledp plan ") for line in lines)
-    for agent in ("state/user_agent.sock", "/run/shuffledp/user_agent.sock"):
-        assert any(f"contribute DIGEST --agent unix:{agent}" in line for line in lines)
+    assert any("contribute $task --person" in line for line in lines)
+    assert any("contribute DIGEST --agent unix:/run/shuffledp" in line for line in lines)
 
 
 @pytest.mark.parametrize(("page", "line"), _ON_PAGES, ids=lambda one: getattr(one, "name", one))
 def test_a_page_names_options_that_there_are(page: Path, line: str) -> None:
-    """And every one that is required."""
+    """And every one that is required and that no profile gives."""
     words = words_of(line)
     name, command = called(words)
     options = {word for word in words if word.startswith("--")}
@@ -78,7 +83,8 @@ def test_a_page_names_options_that_there_are(page: Path, line: str) -> None:
     assert "shuffledp" != name, page
     assert set() == options - known - {"--help", "--version"}
     for parameter in command.params:
-        if parameter.required and isinstance(parameter, TyperOption):
+        wanted = parameter.required and parameter.name not in _FROM_PROFILE
+        if wanted and isinstance(parameter, TyperOption):
             assert options & set(parameter.opts), parameter.name
 
 
@@ -110,7 +116,7 @@ def test_the_settings_for_five_people_are_settings(tmp_path: Path) -> None:
         for line in file.read_text(encoding="utf-8").splitlines()
         if line.partition(" =")[0] not in _trial()
     ]
-    [changed] = [one for one in blocks(_OPERATORS, "toml") if one.startswith("several_persons")]
+    [changed] = [one for one in blocks(_QUICK_START, "toml") if one.startswith("several_persons")]
     file.write_text("\n".join([*written, changed]), encoding="utf-8")
 
     assert settings.load(UserAgentSettings, file, {}, "SHUFFLEDP").several_persons
@@ -122,7 +128,7 @@ def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> No
     draft = draft_file.read(_file("five.toml", tmp_path), key)
     task = task_view.preview(draft, now=SystemClock().now())
     claim = Claim.of(task)
-    [block] = [one for one in blocks(_OPERATORS) if "--person $person" in one]
+    [block] = [one for one in blocks(_QUICK_START) if "--person $person" in one]
     people = block.partition("<<END\n")[2].partition("END")[0].splitlines()
     identity = SigningIdentity.generate().public_identity()
     cap = _given(tmp_path).local_epsilon_cap
@@ -134,7 +140,7 @@ def test_the_task_for_five_people_is_answered_and_released(tmp_path: Path) -> No
     )
 
     assert task.n_min <= len(people) == 5
-    assert all(0 <= int(person.split()[1]) < task.domain_size for person in people)
+    assert all(person.split()[1] in task.labels for person in people)
     assert task.local_epsilon <= cap
     check_totals(raised, [claim] * 4, claim)
     with pytest.raises(BudgetError, match="total_central_epsilon_cap"):

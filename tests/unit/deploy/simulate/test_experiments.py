@@ -21,7 +21,7 @@ from deploy.simulate.plot import draw
 from tests.support.commands import ROOT, help_text
 from tests.support.mechanisms import NONCE
 
-_PAGES: Final = ("deploy/KINDS.md", "deploy/simulate/experiments/README.md")
+_PAGES: Final = ("docs/researchers/experiments.md",)
 
 
 def _printed(report: Report, width: int) -> str:

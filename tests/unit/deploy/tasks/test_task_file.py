@@ -13,7 +13,7 @@ from deploy.tasks.task_file import NAMES, save
 from tests.support.tasks import PublishedTask, published
 from tests.support.tools import tool
 
-_PAGE: Final = Path(__file__).parents[4] / "deploy" / "AUDITORS.md"
+_PAGE: Final = Path(__file__).parents[4] / "docs" / "auditors" / "verify-a-task.md"
 
 
 def _commands() -> str:

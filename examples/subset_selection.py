@@ -1,0 +1,169 @@
+"""
+Subset selection [YB18]: report k items; sets with the own item have weight `true`, others `other`.
+
+An example of a mechanism that the project does not offer: see docs/researchers/add-a-mechanism.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.errors import ReportError, TaskError
+from common.mechanisms.base import Counts, MechanismRequest, Reports, check_answers, check_values
+from common.mechanisms.reduction import MatchCountReduction
+from common.mechanisms.sampling import exact_coins
+from common.mechanisms.support import SupportCounting
+from common.mechanisms.weights import ResponseWeights
+from common.task.specs import MAX_REPORT_BYTES, MAX_WEIGHT_SUM, MechanismSpec
+from common.task.task import Task
+
+_ITEMS_AT_ONCE: Final = 1 << 22
+
+
+@dataclass(frozen=True)
+class SubsetSelection(SupportCounting):
+    """Report k ≈ d / (e^ε + 1) items in ascending order. A report supports the items it names."""
+
+    domain_size: int
+    weights: ResponseWeights
+
+    def __post_init__(self) -> None:
+        if self.report_dtype.itemsize > MAX_REPORT_BYTES:
+            raise TaskError(f"a report would name {self.size} items; it has no room for them")
+        if self._total > MAX_WEIGHT_SUM:
+            raise TaskError(f"the sum of the weights is {self._total}; it must stay below 2^63")
+
+    @classmethod
+    def specify(cls, wanted: MechanismRequest) -> MechanismSpec:
+        """Find the weights for a request. There are two answers, in and out; k follows."""
+        mechanism = cls(wanted.domain_size, ResponseWeights.for_epsilon(wanted.local_epsilon))
+        return wanted.spec(mechanism.weights, buckets=2, dtype=mechanism.report_dtype)
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Build the mechanism of a task."""
+        check_answers(task.item_mechanism, 2)
+        return cls(task.domain_size, ResponseWeights.of(task.item_mechanism))
+
+    # --8<-- [start:methods]
+    @cached_property
+    def size(self) -> int:
+        """Items of a report: k = d·other / (true + other), rounded, at least 1."""
+        both = self.weights.true + self.weights.other
+        return max(1, (2 * self.domain_size * self.weights.other + both) // (2 * both))
+
+    @cached_property
+    def _total(self) -> int:
+        """W: a share k/d of all sets names a given item."""
+        return self.size * self.weights.true + (self.domain_size - self.size) * self.weights.other
+
+    @property
+    def p(self) -> float:
+        """Probability that the own item is named: k·true / W."""
+        return self.size * self.weights.true / self._total
+
+    @property
+    def q(self) -> float:
+        """Probability of another item: (k-1)/(d-1) beside the own one, k/(d-1) without it."""
+        k, d = self.size, self.domain_size
+        named = (k - 1) * self.weights.true + (d - k) * self.weights.other
+        return k * named / (self._total * (d - 1))
+
+    @property
+    def q_dummy(self) -> float:
+        """Probability that a dummy, a uniform set of k items, names a given one."""
+        return self.size / self.domain_size
+
+    @property
+    def local_epsilon(self) -> float:
+        """ln(true / other), rounded up: W is the same for every item."""
+        return self.weights.local_epsilon
+
+    def keeps_promise(self, local_epsilon: float) -> bool:
+        """Check true / other ≤ e^local_epsilon exactly. Run by the user agent."""
+        return self.weights.keeps_promise(local_epsilon)
+
+    @property
+    def reduction(self) -> MatchCountReduction:
+        """γ = d·other / W, l = d/k; a uniform set with one item names another less often."""
+        k, d, true, other = self.size, self.domain_size, self.weights.true, self.weights.other
+        return MatchCountReduction(
+            answers=d / k,
+            local_epsilon=self.local_epsilon,
+            blanket=d * other / self._total,
+            signal=k * (true - other) / self._total,
+            collision=(k - 1) / (d - 1),
+            third_value="none",
+        )
+
+    @property
+    def report_dtype(self) -> np.dtype[Any]:
+        """The k items, unsigned 32-bit."""
+        return np.dtype([("items", "<u4", (self.size,))])
+
+    def randomize(self, values: NDArray[np.int64], rng: np.random.Generator) -> Reports:
+        """Randomize each value. Run by the user agent."""
+        check_values(values, self.domain_size)
+        reports = np.empty(len(values), dtype=self.report_dtype)
+        for part in self._parts(len(values)):
+            own = values[part]
+            named = exact_coins(self.size * self.weights.true, self._total, own.shape, rng)
+            items = self._uniform(len(own), self.domain_size - 1, rng)
+            items += items >= own[:, None]  # k of the other items
+            items[named, 0] = own[named]
+            reports["items"][part] = np.sort(items, axis=1)
+        return reports
+
+    # --8<-- [end:methods]
+    def dummies(self, count: int, rng: np.random.Generator) -> Reports:
+        """Draw uniform sets: the blanket. Run by the user agent."""
+        reports = np.empty(count, dtype=self.report_dtype)
+        for part in self._parts(count):
+            items = self._uniform(len(reports[part]), self.domain_size, rng)
+            reports["items"][part] = np.sort(items, axis=1)
+        return reports
+
+    def _uniform(self, count: int, among: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Draw k of the first `among` items, `count` times, in uniform order."""
+        rows = np.tile(np.arange(among), (count, 1))
+        return rng.permuted(rows, axis=1)[:, : self.size]
+
+    def _parts(self, count: int) -> Iterator[slice]:
+        step = max(1, _ITEMS_AT_ONCE // self.domain_size)
+        return (slice(start, start + step) for start in range(0, count, step))
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Return which reports name k items in ascending order. Run by the analyzer."""
+        items = reports["items"].astype(np.int64)
+        ascending = (np.diff(items, axis=1) > 0).all(axis=1)
+        valid: NDArray[np.bool_] = ascending & (items[:, -1] < self.domain_size)
+        return valid
+
+    def supports(self, reports: Reports, item: int) -> NDArray[np.bool_]:
+        """Return which reports name an item. Run by auditors."""
+        named: NDArray[np.bool_] = (reports["items"] == item).any(axis=1)
+        return named
+
+    def tally(self, reports: Reports) -> Counts:
+        """Count how often each item is named. Run by the analyzer."""
+        if not self.valid(reports).all():
+            raise ReportError(f"a report does not name {self.size} items in ascending order")
+        items = reports["items"].ravel().astype(np.int64)
+        return np.bincount(items, minlength=self.domain_size)
+
+    def sample_cells(self, users: Counts, n_dummies: int, rng: np.random.Generator) -> Counts:
+        """Make every report: items of one report depend on each other."""
+        own = self.randomize(np.repeat(np.arange(self.domain_size), users), rng)
+        return self.tally(own) + self.tally(self.dummies(n_dummies, rng))
+
+    def support_counts(self, cells: Counts) -> Counts:
+        """Return the cells: a report supports the items it names."""
+        return cells
+
+    def channel(self, real_share: float) -> None:
+        """Return nothing: there are too many sets to list. Refine by projection."""
+        del real_share

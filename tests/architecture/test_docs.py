@@ -1,0 +1,166 @@
+"""The documents hold what the code holds: keys, names, tables, snippets. mkdocs checks links."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from common.mechanisms.base import MechanismRequest
+from common.protocols import PROTOCOLS
+from common.runtime.clock import SystemClock
+from deploy.accountant.query import MECHANISMS
+from deploy.tasks import drafts, task_view
+from examples.subset_selection import SubsetSelection
+from tests.support.commands import ROOT, blocks
+
+_DOCS: Final = ROOT / "docs"
+_PAGES: Final = (*sorted(ROOT.glob("*.md")), *sorted(_DOCS.rglob("*.md")))
+_CODE: Final = ("common", "user_agent", "shuffler", "analyzer", "deploy", "tests", "examples")
+_SNIPPETS: Final = _DOCS / "researchers" / "python.md"
+_MOST_BYTES: Final = 155_000
+_MOST_LINES: Final = 15
+_KEY: Final = (
+    r"(?:[A-Z][A-Za-z]*(?:\+|-[A-Z]+)?\d{2,4}(?:-\d+)?[A-Z]?|GRappor|XWing|DLMF|Okabe-Ito)"
+)
+_CITED: Final = re.compile(rf"\[({_KEY}(?:[ ,;:][^\[\]]*)?)\](?!\()")
+"""A key in brackets, perhaps with a section or further keys; no link."""
+_NAMED: Final = re.compile(r"((?:docs/[\w/-]+|SECURITY|README|CONTRIBUTING)\.md)(?:#([\w-]+))?")
+"""A page in a program's words or comments, and perhaps its heading."""
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _sources(*endings: str) -> list[Path]:
+    found = [path for name in _CODE for each in endings for path in (ROOT / name).rglob(each)]
+    return sorted(path for path in found if "_pb2" not in path.name and path != Path(__file__))
+
+
+def _cited(path: Path) -> set[str]:
+    """Return the keys that a program or page cites."""
+    within = _CITED.findall(path.read_text(encoding="utf-8"))
+    return {key for cited in within for key in re.findall(rf"\b{_KEY}(?![\w+-])", cited)}
+
+
+def _keys() -> list[str]:
+    """Return the keys that the references spell out."""
+    lines = (_DOCS / "references.md").read_text(encoding="utf-8").splitlines()
+    cells = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
+    return [key for cell in cells[1:] for key in cell.split(", ")]
+
+
+def _run(code: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Run snippets one after the other, as a reader would."""
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {}
+    for snippet in code:
+        exec(compile(snippet, "snippet", "exec"), names)  # noqa: S102  # our own pages
+    return names
+
+
+def test_the_documents_stay_short() -> None:
+    """In bytes, all pages together."""
+    assert sum(len(page.read_bytes()) for page in _PAGES) <= _MOST_BYTES
+
+
+def test_every_source_that_is_cited_is_spelled_out_once() -> None:
+    """In code, tests and pages."""
+    known = _keys()
+
+    assert len(set(known)) == len(known) > 50
+    for path in (*_sources("*.py", "*.html"), *_PAGES):
+        assert set() == _cited(path) - set(known), _name(path)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [path for path in _sources("*.py", "*.toml", "*.yaml") if _NAMED.search(path.read_text())],
+    ids=_name,
+)
+def test_a_program_names_pages_and_headings_that_exist(source: Path) -> None:
+    """Each from the root."""
+    text = re.sub(r'"\s*\n\s*"', "", source.read_text(encoding="utf-8"))
+    for page, anchor in _NAMED.findall(text):
+        assert (ROOT / page).is_file(), page
+        headings = re.findall(r"(?m)^#+ (.+)$", (ROOT / page).read_text(encoding="utf-8"))
+        anchors = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+        assert not anchor or anchor in anchors, anchor
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_name)
+def test_a_page_names_files_that_exist(page: Path) -> None:
+    """Every path of a Python file or test with a folder in it."""
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|proto|yaml|ipynb))`", page.read_text("utf-8"))
+
+    assert [] == [name for name in named if not (ROOT / name).is_file()]
+
+
+def test_every_protocol_and_mechanism_is_listed() -> None:
+    """Protocols with a row each; mechanisms of `shuffledp account` with their source."""
+    protocols = (_DOCS / "protocols.md").read_text(encoding="utf-8")
+    planning = (_DOCS / "researchers" / "planning.md").read_text(encoding="utf-8")
+
+    assert [] == [name for name in PROTOCOLS if f"\n| `{name}` |" not in protocols]
+    assert [] == [name for name in MECHANISMS if f"`{name}`" not in planning]
+
+
+def _drafts() -> list[str]:
+    found = [text for page in _PAGES for text in blocks(page, "toml")]
+    return [text for text in found if "n_min" in tomllib.loads(text)]
+
+
+@pytest.mark.parametrize("text", _drafts())
+def test_a_draft_on_a_page_becomes_a_task(text: str, tmp_path: Path) -> None:
+    """Nothing is missing from it, and a guarantee follows."""
+    file = tmp_path / "draft.toml"
+    file.write_text(text, encoding="utf-8")
+    task = task_view.preview(drafts.read(file, bytes(32)), now=SystemClock().now())
+
+    assert tomllib.loads(text)["n_min"] == task.n_min
+
+
+def test_the_snippets_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other; each fits on a screen. The draft is the operators' page's."""
+    snippets = blocks(_SNIPPETS, "python")
+    [draft] = [text for text in _drafts() if text.startswith("# draft.toml")]
+    (tmp_path / "draft.toml").write_text(draft, encoding="utf-8")
+    names = _run(snippets, tmp_path, monkeypatch)
+
+    assert 4 == len(snippets)
+    for snippet in snippets:
+        assert len(snippet.strip().splitlines()) <= _MOST_LINES
+    assert abs(names["errors"]).max() < 6  # fails by chance with probability below 1e-6
+    assert names["epsilon"] < names["weaker"] < 4
+
+
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells in order; it is stored without outputs."""
+    file = ROOT / "examples" / "first_steps.ipynb"
+    notebook = json.loads(file.read_text(encoding="utf-8"))
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names = _run(["".join(cell["source"]) for cell in code], tmp_path, monkeypatch)
+
+    assert (4, 5) == (notebook["nbformat"], notebook["nbformat_minor"])
+    assert all([] == cell["outputs"] and cell["execution_count"] is None for cell in code)
+    assert names["epsilon"] < 0.2
+
+
+def test_the_example_mechanism_can_be_specified() -> None:
+    """Its integers keep the promise, and its report has room for k items."""
+    wanted = MechanismRequest(name="grr", domain_size=10, buckets=0, local_epsilon=1.0)
+    spec = SubsetSelection.specify(wanted)
+
+    assert spec.true_weight / spec.other_weight <= 2.718281828459046
+    assert 4 * round(10 / (2.718281828 + 1)) == spec.report_bytes
+
+
+def test_every_test_that_the_security_page_names_exists() -> None:
+    """A claim without its test would be prose."""
+    named = re.findall(r"`(tests/[^`]*)`", (ROOT / "SECURITY.md").read_text(encoding="utf-8"))
+
+    assert named
+    assert [] == [path for path in named if not (ROOT / path).is_file()]
