@@ -52,7 +52,7 @@ down: install  ## stop them; keys and state stay
 	$(BIN)/python -m deploy.docker down
 
 docs: install  ## build the site of documents in site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lint: install  ## formatting, ruff, mypy, the floors, generated code up to date, links of documents
 	$(BIN)/ruff format --check .
@@ -60,7 +60,7 @@ lint: install  ## formatting, ruff, mypy, the floors, generated code up to date,
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.compile --check
-	@folder=$$(mktemp -d) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $$folder; status=$$?; rm -rf $$folder; exit $$status
+	@folder=$$(mktemp -d) && NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir $$folder; status=$$?; rm -rf $$folder; exit $$status
 
 protos: install  ## generate the protocol buffer code again
 	$(BIN)/python -m protos.compile

@@ -23,9 +23,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List the decisions in the navigation, by their numbers."""
     folder = Path(config.docs_dir) / "decisions"
     records = sorted(path.name for path in folder.glob("0*.md"))
-    config.nav[-1]["Project"].append(
-        {"Decisions": [f"decisions/{name}" for name in ("index.md", *records)]}
-    )
+    [*_, last] = config.nav or []
+    last["Project"].append({"Decisions": [f"decisions/{name}" for name in ("index.md", *records)]})
     return config
 
 
