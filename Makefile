@@ -10,7 +10,7 @@ STAMP := .venv/.installed
 IMAGES = SHUFFLEDP_BASE="$(BASE)" SHUFFLEDP_BUILDER="$(BUILDER)"
 LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header
 
-.PHONY: help install demo test test-all audit containers-test images up down docs lint protos bench vectors lock clean
+.PHONY: help install demo test test-all audit mutants containers-test images up down docs lint protos bench vectors lock clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ protos: install  ## generate the protocol buffer code again
 vectors: install  ## make the test vectors again
 	$(BIN)/python -m tests.vectors.make_hpke_vectors
 	$(BIN)/python -m tests.vectors.make_placement_vectors
+
+mutants: install  ## apply every fault of tests/mutation/faults.toml; its test must fail
+	$(BIN)/python -m pytest -q tests/mutation
 
 bench: install  ## measured ratios, as JSON lines
 	@$(BIN)/python -m pytest -q --no-header --benchmark-quiet -o python_files='bench_*.py' tests/benchmarks --deselect tests/benchmarks/bench_refinements.py

@@ -54,6 +54,7 @@ class _LazyCommands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> TyperCommand | TyperGroup:
         if name not in self._loaded:
             module = importlib.import_module(f"deploy.commands.{_COMMANDS[name].module}")
+            module.app.rich_markup_mode = None  # of each command's own app: plain help, and fast
             self._loaded[name] = typer.main.get_group(module.app).commands[name]
         found: TyperCommand | TyperGroup = self._loaded[name]
         return found
