@@ -36,7 +36,7 @@ async def started(
         )
     else:
         found = Started(shuffler.server, monkeypatch)
-        found.note("Inclusions")
+        found.note("InclusionProofs")
         identity = SigningIdentity.generate().public_identity().raw.hex()
         inclusion = state / "inclusion"
         inclusion.mkdir(parents=True, mode=0o700)
@@ -85,6 +85,6 @@ async def test_a_service_does_as_its_settings_say(started: Started) -> None:
     if "Releases" in started.made:
         assert 0.125 == started.made["Releases"]["most_refused_share"]
         return
-    assert 30 * DAY == started.made["Inclusions"]["keep_seconds"]
+    assert 30 * DAY == started.made["InclusionProofs"]["keep_seconds"]
     folder = started.made["files"]["inclusion"]
     await _until(lambda: not list(folder.iterdir()))

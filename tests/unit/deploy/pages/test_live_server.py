@@ -65,7 +65,8 @@ def test_the_page_and_its_figures_are_served_under_the_secret(address: str) -> N
     with _connected(address) as connection:
         host = urllib.parse.urlsplit(address).netloc
         connection.sendall(f"GET /s3cret/ HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-        headers = connection.recv(4096).decode().partition("\r\n\r\n")[0]
+        with connection.makefile("rb") as answer:
+            headers = answer.read().decode().partition("\r\n\r\n")[0]
     assert "Cache-Control: no-store" in headers
     assert "Content-Security-Policy: frame-ancestors 'none'" in headers
 
