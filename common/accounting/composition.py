@@ -117,18 +117,6 @@ def composed_claims(claims: Sequence[tuple[float, float]], delta: float) -> floa
     return min(added, _composed(dots, delta))
 
 
-def in_parallel(groups: Sequence[Sequence[Release]], delta: float) -> float:
-    """
-    Bound the central ε of releases about disjoint groups of users: the worst group's.
-
-    Raises:
-        AccountingError: There is no group, one is empty, or delta is out of range.
-    """
-    if not groups:
-        raise AccountingError("there is no group to account for")
-    return max(composed_epsilon(group, delta) for group in groups)
-
-
 def _check_delta(delta: float) -> None:
     if not MIN_COMPOSED_DELTA <= delta < 1:
         raise AccountingError(

@@ -1,8 +1,6 @@
-"""Many exact coins: chances that are ratios of integers, at two bytes of randomness a coin."""
+"""Exact sampling from bounded integers: coins and discrete Laplace noise [CKS20]."""
 
-import math
-from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +43,6 @@ def exact_coins(
 
 MAX_DENOMINATOR: Final = 2**50
 """Of a Laplace scale: what is drawn below it, times a few dozen, stays below 2^63."""
-_WORD_BITS: Final = 62
-"""Of an arbitrary chance, compared at a time."""
-
-Big = NDArray[np.object_]
-"""Whole numbers of any size."""
 
 
 def discrete_laplace(
@@ -96,47 +89,6 @@ def discrete_laplace(
     return drawn
 
 
-def discrete_gaussian(
-    sigma_squared: Fraction, size: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """
-    Draw noise with P(x) ∝ e^(-x² / 2σ²) [CKS20].
-
-    Laplace noise Y of scale t = ⌊σ⌋ + 1 is kept with chance e^(-(|Y| - σ²/t)² / 2σ²). For central
-    baselines: a few thousand draws, in integers of any size.
-
-    Args:
-        sigma_squared: σ², above 0; not quite the variance where it is small.
-        size: How many.
-        rng: Where the integers come from.
-
-    Returns:
-        Independent draws, shape (size,).
-
-    Raises:
-        TaskError: σ² is not above 0, or σ not below MAX_DENOMINATOR.
-
-    Cost: some microseconds a draw.
-    """
-    if not 0 < sigma_squared < MAX_DENOMINATOR**2:
-        raise TaskError(
-            f"the square of the noise's scale is {float(sigma_squared):g}; it must be above 0 and "
-            f"below {MAX_DENOMINATOR**2}"
-        )
-    scale = math.isqrt(math.floor(sigma_squared)) + 1
-    over, under = sigma_squared.as_integer_ratio()
-    drawn = np.empty(size, dtype=np.int64)
-    done = 0
-    while done < size:
-        noise = discrete_laplace(scale, 1, size - done, rng)
-        # (|Y| - σ²/t)² / 2σ² with σ² = over/under.
-        apart = np.abs(noise).astype(np.object_) * (under * scale) - over
-        kept = noise[_big_exponential_coins(apart**2, 2 * over * under * scale**2, rng)]
-        drawn[done : done + len(kept)] = kept
-        done += len(kept)
-    return drawn
-
-
 def exponential_coins(
     numerators: NDArray[np.int64], denominator: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
@@ -174,44 +126,3 @@ def _heads_in_a_row(size: int, rng: np.random.Generator) -> NDArray[np.int64]:
         tossing = tossing[exponential_coins(np.ones(len(tossing), dtype=np.int64), 1, rng)]
         counts[tossing] += 1
     return counts
-
-
-def _big_exponential_coins(
-    numerators: Big, denominator: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Toss coins with chance e^(-γ) for any γ ≥ 0 and integers of any size."""
-    whole, rest = numerators // denominator, numerators % denominator
-    heads = np.ones(len(numerators), dtype=np.bool_)
-    # e^(-γ) = e^(-1) .. e^(-1) · e^(-rest): as many heads in a row as γ has whole units.
-    row = _heads_in_a_row(len(numerators), rng)
-    heads &= np.array([one >= other for one, other in zip(row, whole, strict=True)], dtype=np.bool_)
-    tossing = np.flatnonzero(heads)
-    first_tail = np.zeros(len(numerators), dtype=np.int64)
-    place = 1
-    while len(tossing):
-        shown = _big_coins(rest[tossing], denominator * place, rng)
-        first_tail[tossing[~shown]] = place
-        tossing = tossing[shown]
-        place += 1
-    heads &= first_tail % 2 == 1
-    return heads
-
-
-def _big_coins(numerators: Big, denominator: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """
-    Toss coins with chance numerator / denominator, for integers of any size.
-
-    A uniform number in 0 .. 1 is compared with the chance, 62 bits at a time, as far as they agree.
-    """
-    heads = np.zeros(len(numerators), dtype=np.bool_)
-    pending: Any = np.arange(len(numerators))
-    rest = numerators
-    while len(pending):
-        shifted = rest * (1 << _WORD_BITS)
-        word = (shifted // denominator).astype(np.int64)
-        rest = shifted % denominator
-        draw = rng.integers(0, 1 << _WORD_BITS, size=len(pending), dtype=np.int64)
-        heads[pending[draw < word]] = True
-        undecided = (draw == word) & (rest != 0)
-        pending, rest = pending[undecided], rest[undecided]
-    return heads

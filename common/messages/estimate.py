@@ -97,14 +97,6 @@ class Owners:
         lists = (self.frequencies, self.frequency_errors, self.means, self.mean_errors)
         _check_lengths("estimates of owners", *lists)
 
-    def frequency_interval(self, confidence: float) -> Interval:
-        """Return the ends of each share's own interval."""
-        return interval_around(self.frequencies, self.frequency_errors, confidence)
-
-    def mean_interval(self, confidence: float) -> Interval:
-        """Return the ends of each mean's own interval."""
-        return interval_around(self.means, self.mean_errors, confidence)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class KeyValues:
@@ -126,10 +118,6 @@ class KeyValues:
         owners = () if self.owners is None else (self.owners.means,)
         lists = (self.means_with_fakes, self.errors_with_fakes, self.reports, *owners)
         _check_lengths("key-value estimates", *lists)
-
-    def noise_reach(self, confidence: float) -> Interval:
-        """Return how far noise alone carries the means with fakes, to each side."""
-        return interval_around(self.means_with_fakes, self.errors_with_fakes, confidence)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

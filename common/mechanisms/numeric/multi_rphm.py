@@ -258,13 +258,3 @@ class MultiRphm:
         """Give the expected estimate less the mean of these people, clipping included; exact."""
         expected: Vector = self.matrix @ self.project(values).mean(axis=0) - values.mean(axis=0)
         return expected
-
-    def bias_floor(self, means: Vector) -> float:
-        """
-        Give the mean squared error that no number of people gets below: |(I - RRᵀ)·means|² / d.
-
-        Exact where nothing is clipped; for means that are all alike about (1 - q/d) times their
-        square.
-        """
-        lost = means - self.matrix @ (means @ self.matrix)
-        return float(lost @ lost) / self.dimensions

@@ -12,7 +12,6 @@ from common.accounting.anonymity_set import AnonymitySet
 from common.accounting.composition import (
     composed_claims,
     composed_epsilon,
-    in_parallel,
 )
 from common.accounting.releases import AmplifiedRelease
 from common.errors import AccountingError
@@ -109,16 +108,6 @@ def test_rounds_without_company_add_up_to_at_most_the_local_epsilons() -> None:
     assert 2.0 < composed_epsilon([release] * 3, 1e-9) <= 3.0
 
 
-def test_disjoint_groups_cost_the_worst_one() -> None:
-    """Not the sum."""
-    light = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=20_000))
-    heavy = AmplifiedRelease(reduction=_grr(20, 3.0), crowd=AnonymitySet(users=2000))
-
-    assert composed_epsilon([heavy, heavy], 1e-6) == in_parallel(
-        [[light] * 3, [heavy, heavy]], 1e-6
-    )
-
-
 def test_claims_compose_to_no_more_than_their_sum() -> None:
     """And to less where there are many and δ leaves room."""
     assert composed_claims([(0.3, 1e-7)], 1e-6) == pytest.approx(0.3)
@@ -197,10 +186,8 @@ def test_a_claim_that_cannot_be_is_refused(claim: tuple[float, float]) -> None:
 
 
 def test_nothing_cannot_be_composed() -> None:
-    """Neither releases, claims nor groups."""
+    """Neither releases nor claims."""
     with pytest.raises(AccountingError):
         composed_epsilon([], 1e-6)
     with pytest.raises(AccountingError):
         composed_claims([], 1e-6)
-    with pytest.raises(AccountingError):
-        in_parallel([], 1e-6)

@@ -111,21 +111,6 @@ def test_the_expected_estimate_and_its_variance_are_exact(local_epsilon: float) 
     assert (np.abs(values @ mechanism.matrix) > 1).any()
 
 
-def test_the_floor_is_what_is_lost_of_the_means() -> None:
-    """Without clipping bias and floor agree; over nonces the floor is 1 - q/d of the square."""
-    rng = np.random.default_rng(2)
-    values = rng.uniform(-0.2, 0.2, (50, 40)) + 0.05
-    floors = []
-    for byte in range(200):
-        mechanism = MultiRphm.for_epsilon(40, 1.0, bytes([byte]) * 32)
-        bias = mechanism.bias(values)
-        floors.append(mechanism.bias_floor(values.mean(axis=0)))
-        assert floors[-1] == pytest.approx(float(np.mean(bias**2)), rel=0.05)
-    square = float(np.mean(values.mean(axis=0) ** 2))
-    # The share lost is Beta(14, 6): over 200 nonces its mean has a standard error of .007.
-    assert abs(np.mean(floors) / square - 0.7) < 7 * 0.0071
-
-
 def test_estimates_are_called_biased() -> None:
     """So that nobody is shown an interval."""
     mechanism = MultiRphm.for_epsilon(9, 1.0, NONCE)
