@@ -19,7 +19,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="Bound epsilon or delta for given parameters.",
     epilog=example(
         "shuffledp account --mechanism local-hashing --users 20000 --alphabet 53 "
         "--local-epsilon 4 --dummies 20000 --delta 1e-6 --compare",

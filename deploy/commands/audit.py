@@ -17,7 +17,6 @@ _FAILED: Final = 1
 
 
 @app.command(
-    short_help="Simulate attacks by every coalition against the running code.",
     epilog=example("shuffledp audit --quick --html audit.html"),
 )
 def audit(

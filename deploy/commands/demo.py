@@ -24,7 +24,6 @@ _KINDS: Final = ", ".join(f"{kind} ({what})" for kind, what in DEMO_KINDS.items(
 
 
 @app.command(
-    short_help="Collect values privately, on this machine.",
     epilog=example(
         "shuffledp demo --users 5000 --seed 7",
         "shuffledp demo --task-kind vector --users 5000",

@@ -18,7 +18,6 @@ _NO_KEY = bytes(31) + b"\x09"
 
 
 @app.command(
-    short_help="Write the draft of PrivKVM's next iteration.",
     epilog=example(
         "shuffledp iterate films.toml --iterations 3 --output first.toml",
         "shuffledp iterate films.toml --iterations 3 --number 2 --after first.json "

@@ -22,7 +22,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="Watch a batch being collected, in a browser.",
     epilog=example(
         "shuffledp live DIGEST --shuffler 127.0.0.1:7002 --token-file "
         "state/shuffler/operator.token --authority state/tls/authority.pem",

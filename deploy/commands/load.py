@@ -36,7 +36,6 @@ _DEFAULT_USERS = 1000
 
 
 @app.command(
-    short_help="Send simulated users, and compare all counts.",
     epilog=example(
         "shuffledp load --local --users 1000 --rate 200 --misbehaving 0.1",
         "shuffledp load DIGEST --shuffler 127.0.0.1:7002 --authority state/tls/authority.pem "

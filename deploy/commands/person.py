@@ -26,7 +26,6 @@ _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
 
 
 @app.command(
-    short_help="Contribute a value through your user agent.",
     epilog=example(
         "shuffledp contribute DIGEST --agent unix:state/user_agent.sock < value.txt",
         "shuffledp contribute DIGEST --kind vector --agent unix:state/user_agent.sock < marks.txt",
@@ -96,7 +95,6 @@ _MEANING = {
 
 
 @app.command(
-    short_help="Tell whether your answer was counted.",
     epilog=example(
         "shuffledp receipt DIGEST --agent unix:state/user_agent.sock",
     ),

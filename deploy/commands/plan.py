@@ -23,7 +23,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="Find the best parameters that keep a promise.",
     epilog=example(
         "shuffledp plan --users 602325 --domain-size 915 --central-epsilon 0.02 --messages-cap "
         "2 --local-cap 4 --output draft.toml",

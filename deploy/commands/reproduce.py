@@ -39,7 +39,6 @@ EXPERIMENTS: Final[Mapping[str, Callable[[int, Callable[[int, int], None]], Repo
 
 
 @app.command(
-    short_help="Run papers' experiments again.",
     epilog=example("shuffledp reproduce rappor-states --plot states"),
 )
 def reproduce(

@@ -46,7 +46,6 @@ Page = Annotated[
 
 
 @app.command(
-    short_help="Print a released result, or write it.",
     epilog=example(
         "shuffledp result 5b1f --analyzer 127.0.0.1:7001 --token-file "
         "state/analyzer/operator.token --authority state/tls/authority.pem",
@@ -151,7 +150,6 @@ def print_estimates(view: ResultView, console: Console) -> None:
 
 
 @app.command(
-    short_help="Print what every release cost, and what is left of budgets.",
     epilog=example(
         "shuffledp ledger --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
         "--authority state/tls/authority.pem",

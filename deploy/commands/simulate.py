@@ -44,7 +44,6 @@ _FIGURES: Final = {
 
 
 @app.command(
-    short_help="Compare protocols on a data set.",
     epilog=example(
         "shuffledp simulate --protocol murs --protocol od-hp --central-epsilon 0.2 "
         "--accounting tight --repeat 5 --plot comparison",
