@@ -84,7 +84,17 @@ class RowByRow(np.random.Generator):
     def integers(self, low: Any, high: Any = None, **asked: Any) -> Any:  # type: ignore[override]
         """Draw for each row apart."""
         rows, *rest = np.atleast_1d(asked.pop("size")).tolist()
+        if not rows:  # no coin was left undecided
+            return np.empty((0, *rest), dtype=np.int64)
         assert len(self._streams) == rows
         return np.stack(
             [stream.integers(low, high, size=tuple(rest), **asked) for stream in self._streams]
+        )
+
+    def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+        """Permute each row apart."""
+        assert (1, None) == (axis, out)
+        assert len(self._streams) == len(x)
+        return np.stack(
+            [stream.permuted(row) for stream, row in zip(self._streams, x, strict=True)]
         )
