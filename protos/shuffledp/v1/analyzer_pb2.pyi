@@ -100,7 +100,7 @@ class CreateTaskRequest(_message.Message):
     budget_delta: _builtins.float
     """else delta"""
     suite: _builtins.str
-    """common/suites.py; nothing: X25519 and ChaCha20-Poly1305"""
+    """common/crypto/suites.py; nothing: X25519 and ChaCha20-Poly1305"""
     @_builtins.property
     def labels(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """none, or one an item"""
@@ -163,7 +163,7 @@ Global___CreateTaskRequest: _TypeAlias = CreateTaskRequest  # noqa: Y015
 
 @_typing.final
 class NumberDraft(_message.Message):
-    """The range of numbers: common/number_spec.py."""
+    """The range of numbers: common/task/specs.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -187,7 +187,7 @@ Global___NumberDraft: _TypeAlias = NumberDraft  # noqa: Y015
 
 @_typing.final
 class TextDraft(_message.Message):
-    """RAPPOR's filter, cohorts and chances: common/rappor_spec.py."""
+    """RAPPOR's filter, cohorts and chances: common/task/specs.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -234,7 +234,7 @@ Global___TextDraft: _TypeAlias = TextDraft  # noqa: Y015
 
 @_typing.final
 class PairDraft(_message.Message):
-    """PrivKV's range and how it shares its epsilon out: common/key_value_spec.py."""
+    """PrivKV's range and how it shares its epsilon out: common/task/specs.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -268,7 +268,7 @@ Global___PairDraft: _TypeAlias = PairDraft  # noqa: Y015
 
 @_typing.final
 class DummySpec(_message.Message):
-    """How many dummies come with each user's report: common/dummy_spec.py."""
+    """How many dummies come with each user's report: common/task/dummy_spec.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -301,7 +301,7 @@ Global___DummySpec: _TypeAlias = DummySpec  # noqa: Y015
 
 @_typing.final
 class ShufflerSpec(_message.Message):
-    """What the shuffler drops and adds: common/shuffler_spec.py."""
+    """What the shuffler drops and adds: common/task/shuffler_spec.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -702,7 +702,7 @@ Global___GetResultResponse: _TypeAlias = GetResultResponse  # noqa: Y015
 
 @_typing.final
 class Means(_message.Message):
-    """common/estimate.py says what each list is."""
+    """common/messages/estimate.py says what each list is."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -986,7 +986,7 @@ Global___GetLedgerRequest: _TypeAlias = GetLedgerRequest  # noqa: Y015
 
 @_typing.final
 class LedgerEntry(_message.Message):
-    """One release, chained to the one before by its hash: common/ledger_entry.py."""
+    """One release, chained to the one before by its hash: common/messages/ledger_entry.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

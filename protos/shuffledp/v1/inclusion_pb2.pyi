@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class BatchCommitment(_message.Message):
-    """What the analyzer received, signed by its identity: common/inclusion.py, common/merkle.py."""
+    """What the analyzer received, signed by its identity: common/messages/inclusion_proof.py, common/crypto/merkle.py."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
