@@ -54,8 +54,8 @@ most_dummies = 1000
 """
 _QUESTIONS: Final = b"""[{"kind": "grr", "n": 50, "k": 4, "eps_l": 1.0, "delta": 1e-6},
 {"kind": "olh", "n": 20, "k": 8, "eps_l": 2, "M_binom": [10, 0.5], "eps": 0.5},
-{"kind": "laplace", "n": 5, "eps_l": 1, "delta": 0.01, "colluders": 1},
-{"kind": "rappor", "n": 5, "rappor": [0.5, 0.3, 0.7, 2], "delta": 0.01},
+{"kind": "laplace", "n": 5, "eps_l": 1, "eps": 0.5, "colluders": 1},
+{"kind": "rappor", "n": 5, "rappor": [0.5, 0.3, 0.7, 2], "eps": 0.5},
 {"kind": "grr", "n": 9, "k": 3, "eps_l": "inf", "M": 5, "m": 0.5, "M_groups": [2, 3, 0.5],
 "eps": 1}]
 """
