@@ -33,6 +33,8 @@ class Parser:
     seeds: tuple[bytes, ...]
     """Valid examples: each gives a value."""
     form: Form = "binary"
+    message: str = ""
+    """The name of the message, of those that are sent."""
     share: float = 16.0
     """Share of all inputs, relative to the others: less where an input costs more."""
     most_seconds: float = 5.0
@@ -81,6 +83,7 @@ def message_parser(
         read=lambda raw: read(read_message(type(seeds[0]).FromString, raw)),
         seeds=tuple(seed.SerializeToString() for seed in seeds),
         form="protobuf",
+        message=type(seeds[0]).__name__,
         share=share,
     )
 

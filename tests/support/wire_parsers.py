@@ -39,7 +39,7 @@ from tests.support.tasks import published
 from user_agent.evidence import InclusionState
 from user_agent.inclusion_monitor import conclusion, counted
 
-_DIGEST: Final = TaskDigest(b"\xd1" * 32)
+EXAMPLE_DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _SIGNED: Final = published().signed
 _REPORT_BYTES: Final = 60
 _NEGATIVE_BINOMIAL: Final = DummySpec(
@@ -65,14 +65,14 @@ _IDENTITY: Final = SigningIdentity(bytes(range(32)))
 _PINNED: Final = _IDENTITY.public_identity()
 _LEAVES: Final = some_leaves(600)  # enough for two buckets
 _TREE: Final = tree_over(_LEAVES)
-_COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, _DIGEST)
+_COMMITMENT: Final = commitment_over(_LEAVES, _IDENTITY, EXAMPLE_DIGEST)
 _KEPT_COMMITMENT: Final = evidence.commitment_to_bytes(_COMMITMENT)
 _UNTIL: Final = (2**40).to_bytes(8)
 
 
 def _summary(state: TaskState) -> TaskSummary:
     return TaskSummary(
-        task_digest=_DIGEST,
+        task_digest=EXAMPLE_DIGEST,
         state=state,
         protocol="od-hp",
         domain_size=9,
@@ -86,7 +86,7 @@ def _summary(state: TaskState) -> TaskSummary:
 
 
 def _proof(leaves: list[bytes]) -> shuffler_pb2.GetInclusionResponse:
-    tree, signed = tree_over(leaves), commitment_over(leaves, _IDENTITY, _DIGEST)
+    tree, signed = tree_over(leaves), commitment_over(leaves, _IDENTITY, EXAMPLE_DIGEST)
     proof = InclusionProof.of(tree, signed, signed.prefix_of(leaves[0]))
     return evidence.proof_to_wire(proof, tree.largest_bucket)
 
@@ -109,22 +109,22 @@ def _completed(message: analyzer_pb2.CreateTaskRequest) -> bytes:
 
 
 def _acknowledged(message: shuffler_pb2.SubmitResponse) -> bool:
-    return receipt_holds(_PINNED, _DIGEST, b"sealed", submissions.receipt_from_wire(message))
+    return receipt_holds(_PINNED, EXAMPLE_DIGEST, b"sealed", submissions.receipt_from_wire(message))
 
 
 def _checked(message: inclusion_pb2.BatchCommitment) -> None:
-    evidence.commitment_from_wire(message).check(_PINNED, _DIGEST)
+    evidence.commitment_from_wire(message).check(_PINNED, EXAMPLE_DIGEST)
 
 
 def _delivered(message: analyzer_pb2.DeliverBatchResponse) -> None:
     commitment = evidence.delivered_from_wire(message)
     if commitment is not None:
-        commitment.check(_PINNED, _DIGEST)
+        commitment.check(_PINNED, EXAMPLE_DIGEST)
 
 
 def _concluded(message: shuffler_pb2.GetInclusionResponse) -> InclusionState:
     proof = evidence.proof_from_wire(message)
-    return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, _DIGEST)])
+    return conclusion([counted(_LEAVES[0], proof, proof.commitment, _PINNED, EXAMPLE_DIGEST)])
 
 
 def _matched(message: analyzer_pb2.RegisterSentinelsRequest) -> SentinelMatches:
@@ -143,7 +143,7 @@ def _inclusions(folder: Path) -> InclusionProofs:
     folder.mkdir(exist_ok=True)
     kept = {"commitment": _UNTIL + _KEPT_COMMITMENT, "leaves": _TREE.leaves.tobytes()}
     for kind, content in kept.items():
-        path = folder / f"{_DIGEST.hex()}.{kind}"
+        path = folder / f"{EXAMPLE_DIGEST.hex()}.{kind}"
         if not path.exists():
             path.write_bytes(content)
     return InclusionProofs(
@@ -164,7 +164,7 @@ def _relayed(path: Path) -> bytes:
     """Show the commitment alone and with each bucket, and clear it up."""
     inclusions = _inclusions(path.parent)
     try:
-        return b"".join(_answered(inclusions, _DIGEST, prefix) for prefix in (None, 0))
+        return b"".join(_answered(inclusions, EXAMPLE_DIGEST, prefix) for prefix in (None, 0))
     finally:
         inclusions.forget()
 
@@ -174,10 +174,10 @@ def _kept_by_the_analyzer(raw: bytes) -> bytes:
     return evidence.delivered_to_wire(commitment).SerializeToString()
 
 
-_Contribute: Final = partial(user_agent_pb2.ContributeRequest, task_digest=_DIGEST)
-_Receipt: Final = partial(user_agent_pb2.GetReceiptRequest, task_digest=_DIGEST)
-_Bulk: Final = partial(shuffler_pb2.SubmitBulkRequest, task_digest=_DIGEST)
-_sentinels: Final = partial(evidence.sentinels_to_wire, _DIGEST)
+_Contribute: Final = partial(user_agent_pb2.ContributeRequest, task_digest=EXAMPLE_DIGEST)
+_Receipt: Final = partial(user_agent_pb2.GetReceiptRequest, task_digest=EXAMPLE_DIGEST)
+_Bulk: Final = partial(shuffler_pb2.SubmitBulkRequest, task_digest=EXAMPLE_DIGEST)
+_sentinels: Final = partial(evidence.sentinels_to_wire, EXAMPLE_DIGEST)
 
 PARSERS: Final = (
     Parser(name="task digest", read=fields.digest_from_wire, seeds=(bytes(32), b"d" * 32)),
@@ -187,12 +187,12 @@ PARSERS: Final = (
         submissions.contribution_from_wire,
         _Contribute(value=0),
         _Contribute(value=2**63, person="Ada"),
-        *(submissions.contribution_to_wire(_DIGEST, value, "") for value in VALUES.values()),
+        *(submissions.contribution_to_wire(EXAMPLE_DIGEST, value, "") for value in VALUES.values()),
     ),
     message_parser(
         "envelope",
         submissions.envelope_from_wire,
-        shuffler_pb2.SubmitRequest(task_digest=_DIGEST, envelope=bytes(184)),
+        shuffler_pb2.SubmitRequest(task_digest=EXAMPLE_DIGEST, envelope=bytes(184)),
     ),
     message_parser("envelopes", submissions.envelopes_from_wire, _Bulk(envelopes=[bytes(184)] * 3)),
     message_parser(
@@ -215,7 +215,7 @@ PARSERS: Final = (
         "tasks page",
         tasks.tasks_after_from_wire,
         analyzer_pb2.ListTasksRequest(),
-        analyzer_pb2.ListTasksRequest(after=_DIGEST),
+        analyzer_pb2.ListTasksRequest(after=EXAMPLE_DIGEST),
     ),
     message_parser(
         "list of tasks",
@@ -233,7 +233,7 @@ PARSERS: Final = (
         batches.manifest_from_wire,
         batches.manifest_to_wire(
             BatchManifest(
-                task_digest=_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
+                task_digest=EXAMPLE_DIGEST, batch_id=BatchId(b"b" * 16), n_users=20, n_reports=40
             )
         ),
     ),
@@ -247,7 +247,7 @@ PARSERS: Final = (
         "result",
         _shown,
         *(
-            results.result_to_wire(dataclasses.replace(result(_DIGEST), **changes))
+            results.result_to_wire(dataclasses.replace(result(EXAMPLE_DIGEST), **changes))
             for changes in ({}, *of_other_kinds())
         ),
         share=8,
@@ -255,7 +255,7 @@ PARSERS: Final = (
     Parser(
         name="kept result",
         read=results.result_from_bytes,
-        seeds=(results.result_to_bytes(result(_DIGEST)),),
+        seeds=(results.result_to_bytes(result(EXAMPLE_DIGEST)),),
         form="protobuf",
         share=8,
     ),
@@ -275,7 +275,7 @@ PARSERS: Final = (
     message_parser(
         "receipt",
         _acknowledged,
-        shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, _DIGEST, b"sealed")),
+        shuffler_pb2.SubmitResponse(receipt=sign_receipt(_IDENTITY, EXAMPLE_DIGEST, b"sealed")),
         shuffler_pb2.SubmitResponse(repeated=True),
     ),
     message_parser("commitment", _checked, evidence.commitment_to_wire(_COMMITMENT)),
@@ -289,8 +289,8 @@ PARSERS: Final = (
     message_parser(
         "question for a bucket",
         _asked,
-        evidence.prefix_to_wire(_DIGEST, None),
-        evidence.prefix_to_wire(_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
+        evidence.prefix_to_wire(EXAMPLE_DIGEST, None),
+        evidence.prefix_to_wire(EXAMPLE_DIGEST, _COMMITMENT.prefix_of(_LEAVES[0])),
         share=4,
     ),
     message_parser(
@@ -313,7 +313,7 @@ PARSERS: Final = (
     ),
     *(
         file_parser(
-            f"inclusion-{kind}/{_DIGEST.hex()}.{kind}",
+            f"inclusion-{kind}/{EXAMPLE_DIGEST.hex()}.{kind}",
             _relayed,
             *seeds,
             name=f"{kind} kept by the shuffler",
