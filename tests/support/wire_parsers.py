@@ -1,7 +1,6 @@
 """Messages of the parties, operators and people, and the evidence that the shuffler keeps."""
 
 import asyncio
-import dataclasses
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,11 +29,12 @@ from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, inclusion_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.inclusion import InclusionProofs
 from tests.support.batch_progress import progress
-from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_draft_fields
+from tests.support.kind_results import kind_collected
+from tests.support.kind_tasks import OF_OTHER_KINDS, OTHER_KINDS, VALUES, kind_draft_fields
 from tests.support.leaves import commitment_over, some_leaves, tree_over
 from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser, directory, file_parser, message_parser
-from tests.support.results import of_other_kinds, result
+from tests.support.results import result
 from tests.support.tasks import published
 from user_agent.evidence import InclusionState
 from user_agent.inclusion_monitor import conclusion, counted
@@ -56,6 +56,7 @@ DRAFTS: Final = (
     draft(dummies_per_user=0.0, dummies=_NEGATIVE_BINOMIAL),
     draft(protocol="sageo", local_epsilon=float("inf"), shuffler=_GEOMETRIC, **_OPEN),
 )
+_OTHER_RESULTS: Final = [kind_collected(kind).result for kind in OTHER_KINDS]
 _PAIRS: Final = {"priv-kv": {"pairs": PairDraft(fakes=(0.5,) * 6)}}
 _OTHER_DRAFTS: Final = [
     draft(**kind_draft_fields(name) | _PAIRS.get(name, {})) for name in OF_OTHER_KINDS
@@ -246,10 +247,7 @@ PARSERS: Final = (
     message_parser(
         "result",
         _shown,
-        *(
-            results.result_to_wire(dataclasses.replace(result(EXAMPLE_DIGEST), **changes))
-            for changes in ({}, *of_other_kinds())
-        ),
+        *(results.result_to_wire(one) for one in (result(EXAMPLE_DIGEST), *_OTHER_RESULTS)),
         share=8,
     ),
     Parser(
