@@ -37,8 +37,8 @@ def storage_failures() -> Generator[None]:
     Turn a disk's failures into one sentence; any other error passes as it is.
 
     Raises:
-        StorageError: It is full, read-only, or fails.
-        DamagedStorageError: It gave back what is no database.
+        StorageError: The disk is full, read-only, or fails.
+        DamagedStorageError: It returned bytes that are no database.
     """
     try:
         yield
@@ -53,11 +53,9 @@ def storage_failures() -> Generator[None]:
     except UnicodeDecodeError as error:  # SQLite's complaint, which quotes what is damaged
         raise DamagedStorageError(_DAMAGE) from error
     except OSError as error:
-        if error.errno in FULL:
-            raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL]) from error
-        if error.errno in _READ_ONLY:
-            raise StorageError(_SENTENCES[sqlite3.SQLITE_READONLY]) from error
-        raise StorageError(_SENTENCES[sqlite3.SQLITE_IOERR]) from error
+        full, read_only = error.errno in FULL, error.errno in _READ_ONLY
+        code = sqlite3.SQLITE_READONLY if read_only else sqlite3.SQLITE_IOERR
+        raise StorageError(_SENTENCES[sqlite3.SQLITE_FULL if full else code]) from error
 
 
 P = ParamSpec("P")
@@ -113,14 +111,14 @@ class Database:
             StorageError: The disk is full, read-only or damaged.
         """
 
+        @storage_failures()
         def checkpoint() -> None:
-            with storage_failures():
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
         await asyncio.get_running_loop().run_in_executor(self._thread, checkpoint)
 
     def close(self) -> None:
-        """Finish what was begun, and close the file."""
+        """Finish the current transaction, and close the file."""
         self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
 

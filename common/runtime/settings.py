@@ -70,13 +70,14 @@ class ServiceSettings:
 
     def __post_init__(self) -> None:
         files = (self.tls_certificate, self.tls_key, self.tls_authority)
+        on_socket = self.listen.startswith("unix:")
         ways = [self.tls_directory is not None, any(files), self.plaintext]
-        if sum(ways) != 1 and not (self.listen.startswith("unix:") and sum(ways) == 0):
+        if sum(ways) != 1 and not (on_socket and sum(ways) == 0):
             raise SettingsError(
                 "say how calls are protected, in one way: tls_directory, or tls_certificate with "
                 "tls_key and tls_authority, or plaintext = true"
             )
-        only_calls = self.listen.startswith("unix:") and files[:2] == (None, None)
+        only_calls = on_socket and files[:2] == (None, None)
         if any(files) and not all(files) and not only_calls:
             raise SettingsError(
                 "tls_certificate, tls_key and tls_authority go together, unless listen is a Unix "
@@ -145,11 +146,11 @@ def load(
         path: A flat TOML file, or None.
         environment: Variables; PREFIX_KEY in capitals overrides the file.
         prefix: Such as SHUFFLEDP_SHUFFLER.
-        leave_out_unknown: Ignore other keys, for a reader of what all parties have.
+        leave_out_unknown: Ignore keys of one party, to read those that all parties have.
 
     Raises:
-        SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. Keys are
-            named, values of the wrong type never are: one may be a secret.
+        SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. The message
+            names the key, never a value of the wrong type: it may be a secret.
     """
     kinds = get_type_hints(settings, include_extras=True)
     found = {} if path is None else read_toml(path, SettingsError, most_bytes=MAX_SETTINGS_BYTES)

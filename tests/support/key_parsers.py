@@ -30,7 +30,6 @@ from tests.support.file_parsers import directory, file_parser
 from tests.support.keys import SCHEDULE
 from tests.support.parsers import Parser
 
-_FORMER: Final = "reports.key"
 _NOW: Final = ManualClock().now()
 _OWN: Final = HpkePrivateKey(DEFAULT_SUITE, bytes(range(32))).public_key()
 _OLD: Final = HpkePrivateKey(DEFAULT_SUITE, bytes(range(1, 33))).public_key()
@@ -77,7 +76,7 @@ def _started(state: StateDirectory) -> str:
 
 
 def _published(state: StateDirectory) -> None:
-    keys = KeyStore(state, SCHEDULE, former=_FORMER)
+    keys = KeyStore(state, SCHEDULE)
     publish_keys(state, keys)
 
 

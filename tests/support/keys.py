@@ -15,14 +15,14 @@ def store_holding(state: StateDirectory, *keys: HpkePrivateKey, now: float = 0.0
     """Give a key store that has these keys besides its own."""
     for key in keys:
         state.secret(f"hpke-{key.public_key().key_id.hex()}.key", key.private_bytes)
-    store = KeyStore(state, SCHEDULE, former="former.key")
+    store = KeyStore(state, SCHEDULE)
     store.rotate(now)
     return store
 
 
 def active_key(path: Path) -> HpkePrivateKey:
     """Read the active key of the default suite from the state directory of another process."""
-    store = KeyStore(StateDirectory.open(path), SCHEDULE, former="former.key")
+    store = KeyStore(StateDirectory.open(path), SCHEDULE)
     public = store.public_key()
     return store.private_key(public.suite, public.raw, whose="key")
 

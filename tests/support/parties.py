@@ -146,7 +146,7 @@ class ShufflerParty:
         """Start, or start again on the same files."""
         self.life = Life("shuffler", self._around.faults)
         state = FaultyState.of(self.path, self.life)
-        self.keys = KeyStore(state, _SCHEDULE, former="envelope.key")
+        self.keys = KeyStore(state, _SCHEDULE)
         self.keys.rotate(self._around.clock.now())
         metrics = BatchMetrics(ProcessMetrics("shuffler", self._around.clock))
         self.spool = Spool(self.path / "spool.sqlite", metrics)

@@ -17,10 +17,8 @@ _CONTEXT = report_context(TaskDigest(bytes(32)))
 _NOBODY: set[Any] = set()
 
 
-def _store(path: Path, *, former: str = "reports.key") -> KeyStore:
-    return KeyStore(
-        StateDirectory.open(path / "state"), SCHEDULE, former=former, suites=(DEFAULT_SUITE,)
-    )
+def _store(path: Path) -> KeyStore:
+    return KeyStore(StateDirectory.open(path / "state"), SCHEDULE, suites=(DEFAULT_SUITE,))
 
 
 def _opens(store: KeyStore, public: HpkePublicKey) -> bool:
@@ -39,9 +37,9 @@ def _run(path: Path, *days: float) -> KeyStore:
 def test_the_keys_of_every_suite_are_there_after_a_restart(tmp_path: Path) -> None:
     """The same, and they open."""
     state = StateDirectory.open(tmp_path / "state")
-    store = KeyStore(state, SCHEDULE, former="reports.key")
+    store = KeyStore(state, SCHEDULE)
     store.rotate(0.0)
-    again = KeyStore(state, SCHEDULE, former="reports.key")
+    again = KeyStore(state, SCHEDULE)
     again.rotate(1.0)
 
     assert store.ring == again.ring
@@ -86,21 +84,6 @@ def test_a_pending_key_is_shown_before_it_is_used(tmp_path: Path) -> None:
     assert pending is not None
     assert _opens(store, pending)
     assert pending.raw == _run(tmp_path, 90).public_key().raw
-
-
-def test_the_key_of_an_earlier_version_goes_on_as_the_active_one(tmp_path: Path) -> None:
-    """Its file is gone, and a crash before that does it again."""
-    state = StateDirectory.open(tmp_path / "state")
-    key = HpkePrivateKey.generate()
-    former = tmp_path / "state" / "reports.key"
-    for _ in range(2):
-        state.secret(former.name, key.private_bytes)
-        store = _store(tmp_path)
-        store.rotate(0.0)
-
-        assert key.public_key().raw == store.public_key().raw
-        assert not former.exists()
-        assert 1 == len(store.ring.entries)
 
 
 class _CrashError(Exception):
@@ -148,7 +131,7 @@ def test_a_crash_before_any_write_leaves_a_ring_that_goes_on(
         state = _CrashingState.open(path / "state")
         state.left[0] = writes
         try:
-            crashing = KeyStore(state, SCHEDULE, former="reports.key", suites=(DEFAULT_SUITE,))
+            crashing = KeyStore(state, SCHEDULE, suites=(DEFAULT_SUITE,))
             crashing.rotate(days[-1] * DAY, _NOBODY)
         except _CrashError:
             pass
@@ -210,6 +193,16 @@ def test_a_ring_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
     ring.mkdir()
 
     with pytest.raises(StorageError):
+        _store(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["reports.key", "envelope.key"])
+def test_a_key_of_an_early_version_stops_the_start(tmp_path: Path, name: str) -> None:
+    """What is sealed to it would be lost in silence."""
+    _run(tmp_path, 0)
+    (tmp_path / "state" / name).write_bytes(bytes(32))
+
+    with pytest.raises(SettingsError, match=rf"{name} .* an early version: .* or move it away"):
         _store(tmp_path)
 
 
