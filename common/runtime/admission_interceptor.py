@@ -135,13 +135,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
     """Admits calls by the table of calls (`access.py`). Stands behind the ErrorInterceptor."""
 
     def __init__(self, *, certificates: bool, token: OperatorToken | None) -> None:
-        """
-        Admit calls to one server.
-
-        Args:
-            certificates: Every caller has shown a certificate.
-            token: The operator's, if the service has one.
-        """
+        """Admit calls; `certificates`: every caller has shown one; `token`: the operator's."""
         self._certificates = certificates
         self._token = token
         self._limits = ConcurrencyLimits()
@@ -162,14 +156,14 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         """
         handler = await continuation(handler_call_details)
         call = CALLS.get(handler_call_details.method)
-        if handler is not None and handler.response_streaming:
+        if handler is None:
+            return None
+        if handler.response_streaming:
             if call is None or call.kind is not CallKind.REFLECTION:
                 return None
             return grpc.stream_stream_rpc_method_handler(self._conversing(handler, call))
-        if handler is None:
-            return None
         return grpc.stream_unary_rpc_method_handler(
-            self._refused() if call is None else self._admitted(handler, call)
+            _refused if call is None else self._admitted(handler, call)
         )
 
     def _admitted(self, handler: Any, call: Call) -> Any:  # noqa: ANN401
@@ -256,11 +250,9 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
             await turn.aclose()
         return raw
 
-    def _refused(self) -> Any:  # noqa: ANN401
-        async def behaviour(_requests: object, _context: object) -> None:
-            raise CallerError("no rule says who may make this call")
 
-        return behaviour
+async def _refused(_requests: object, _context: object) -> None:
+    raise CallerError("no rule says who may make this call")
 
 
 @asynccontextmanager

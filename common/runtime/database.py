@@ -70,12 +70,7 @@ class Database:
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        """
-        Open or make the file; `schema` is a script of CREATE ... IF NOT EXISTS.
-
-        Raises:
-            StorageError: The disk is full or read-only, or the file is no database.
-        """
+        """Open or make the file with a script of CREATE ... IF NOT EXISTS; raise StorageError."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
             self._connection = self._thread.submit(_connect, path, schema).result()
@@ -89,12 +84,7 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """
-        Run `work(connection, ...)` as one transaction: all of it, or none if it raises.
-
-        Raises:
-            StorageError: The disk is full, read-only or damaged; the next call may fare better.
-        """
+        """Run `work(connection, ...)` as one transaction; raise StorageError, which may pass."""
 
         def transaction() -> T:
             with storage_failures(), self._connection:
@@ -104,12 +94,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
 
     async def empty_log(self) -> None:
-        """
-        Write the log into the file and empty it: what was deleted is then in neither.
-
-        Raises:
-            StorageError: The disk is full, read-only or damaged.
-        """
+        """Write the log into the file and empty it, to leave no deleted row; raise StorageError."""
 
         @storage_failures()
         def checkpoint() -> None:

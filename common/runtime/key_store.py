@@ -95,12 +95,7 @@ class KeyStore:
         return key
 
     def private_key(self, suite: str, public: bytes, *, whose: str) -> HpkePrivateKey:
-        """
-        Return the private half of a kept key that a task names as its analyzer_key or shuffler_key.
-
-        Raises:
-            UnknownKeyError: It is none of this party's, or it has been destroyed.
-        """
+        """Return the private half of a kept key that a task names, or raise UnknownKeyError."""
         return self._keys[self._ring.require(suite, public, whose=whose)]
 
     @property
@@ -242,12 +237,9 @@ def load_identity(state: StateDirectory) -> SigningIdentity:
 
 def renew_identity(state: StateDirectory) -> SigningIdentity:
     """
-    Destroy a party's identity and make another. Run by an operator, while no service holds `state`.
+    Destroy a party's identity and make another, which parties that pin the old one refuse.
 
-    Parties that pin the old one refuse what the new one signs.
-
-    Raises:
-        SettingsError, StorageError: As `load_identity`.
+    Run by an operator, while no service holds `state`; raises as `load_identity`.
     """
     state.destroy(_IDENTITY_FILE)
     return load_identity(state)

@@ -39,12 +39,7 @@ class Metrics(Collector):
         values[series] = value
 
     def add(self, name: str, by: float = 1.0, labels: Mapping[str, str] | None = None) -> None:
-        """
-        Advance a counter.
-
-        Raises:
-            ValueError: The party has no such series, it is a gauge's, or the counter would fall.
-        """
+        """Advance a counter; raise ValueError if there is no such series, or it would fall."""
         values, series = self._find(name, labels or {}, counter=True)
         if not by >= 0:
             raise ValueError(f"{name} only grows, and was to grow by {by}")

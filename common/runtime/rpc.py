@@ -52,16 +52,16 @@ _PASSING: Final = frozenset(
 """Statuses after which the same call may succeed later. All others are refusals."""
 _FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
 """
-Stands beside a status that one of the project's own errors named, other than that there is no room.
-RESOURCE_EXHAUSTED without it is a limit that may pass, and the client's library tries again; with
-it it is a spent budget, which is a refusal, and the library is told to leave it.
+Sent with the status of each of the project's own errors but OverloadError. RESOURCE_EXHAUSTED
+without it is a limit that may pass, and the client's library retries; with it, it is a spent
+budget: a refusal, which the library must not retry.
 """
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 15_000),
 )
-"""So that a peer that vanished in the middle of a stream is noticed."""
+"""Detects a peer that vanished in the middle of a stream."""
 _MAX_CONCURRENT_CALLS: Final = 4096
 _CONNECTIONS: Final = (
     # A connection that is half open, or that nobody uses, is closed. One takes some 70 KiB.
@@ -106,7 +106,6 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """
 
     def __init__(self, note: Callable[[BaseException], None]) -> None:
-        """Call `note` with every error."""
         self._note = note
 
     async def intercept_service(
@@ -156,14 +155,7 @@ def make_server(
     connections: Connections,
     note: Callable[[BaseException], None] = lambda _error: None,
 ) -> grpc.aio.Server:
-    """
-    Make a server with limits and mapped errors; the caller adds services.
-
-    Args:
-        admission: Lets calls in.
-        connections: The limits of each connection.
-        note: Called with every error.
-    """
+    """Make a server with limits and mapped errors, without services; call `note` with errors."""
     return grpc.aio.server(
         interceptors=[ErrorInterceptor(note), admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
@@ -174,8 +166,8 @@ def make_server(
             *_KEEPALIVE,
             *_CONNECTIONS,
             ("grpc.max_concurrent_streams", connections.streams),
-            # Ended ones that are not yet cleared away: beyond them, gRPC would refuse an honest
-            # client that has as many calls under way as it may; with no bound, resets are free.
+            # Ended streams not yet cleared away: a lower bound would refuse honest clients that
+            # have all their calls under way; with no bound, resets are free.
             ("grpc.http2.max_deallocating_streams", 4 * connections.streams),
             ("grpc.max_connection_age_ms", round(1000 * connections.age_seconds)),
             ("grpc.max_connection_age_grace_ms", round(1000 * connections.grace_seconds)),
@@ -187,27 +179,22 @@ def bind(
     server: grpc.aio.Server, listen: str, tls: Tls | None, *, ask_for_certificates: bool = False
 ) -> str:
     """
-    Bind a server and return its address.
+    Bind a server to host:port or unix:PATH, and return its address.
 
-    A Unix socket needs no TLS: the kernel says who may connect. Without an identity, TCP is
-    plaintext, which the settings allow on loopback only.
-
-    Args:
-        server: The server.
-        listen: host:port or unix:PATH.
-        tls: Its identity; files that are renewed are read again.
-        ask_for_certificates: Over TLS, let nobody connect without a certificate by the authority.
+    A Unix socket needs no TLS: the kernel decides who may connect. Without an identity, TCP is
+    plaintext, which the settings allow on loopback only. Over TLS, renewed files are read again;
+    with `ask_for_certificates`, nobody connects without a certificate by the authority.
 
     Raises:
         SettingsError: The address is taken or not one.
     """
+    on_socket = listen.startswith("unix:")
     try:
-        if listen.startswith("unix:"):
+        if on_socket:
             _check_socket(Path(listen.removeprefix("unix:")))
             credentials = grpc.local_server_credentials(grpc.LocalConnectionType.UDS)
-            server.add_secure_port(listen, credentials)
-            return listen
-        if tls is None:
+            port = server.add_secure_port(listen, credentials)
+        elif tls is None:
             port = server.add_insecure_port(listen)
         else:
             credentials = server_credentials(tls.files, ask_for_certificates=ask_for_certificates)
@@ -217,7 +204,7 @@ def bind(
             f"cannot listen on {listen}: it is taken, or none of this machine's addresses, or a "
             "folder that is not there"
         ) from error
-    return f"{listen.rpartition(':')[0]}:{port}"
+    return listen if on_socket else f"{listen.rpartition(':')[0]}:{port}"
 
 
 def _check_socket(path: Path) -> None:
@@ -244,10 +231,10 @@ def open_channel(
 
     Args:
         address: host:port or unix:PATH.
-        party: Who must answer: the name in its certificate.
+        party: The name that the certificate of the other end must state.
         authority: PEM of the authority to trust; None for plaintext or a Unix socket.
-        own: Whose certificate to show, if the other end asks for one.
-        receive_limit: Longest message that is taken, in bytes.
+        own: Certificate to show if the other end asks for one.
+        receive_limit: Longest message that is accepted, in bytes.
 
     Raises:
         SettingsError: The address is neither, or plaintext to one that is not local.
@@ -280,42 +267,31 @@ def open_channel(
 
 async def reply(call: Awaitable[T], whom: str) -> T:
     """
-    Wait for another party's reply.
-
-    Args:
-        call: To it.
-        whom: What errors call it, such as "the shuffler".
+    Wait for the reply of another party, which errors call `whom`, such as "the shuffler".
 
     Raises:
-        PeerError: It could not be reached in time, or could not serve at that moment, or answered
+        PeerError: It could not be reached in time, could not serve at that moment, or answered
             with bytes that are no message of this call; the call may be made again. PeerBusyError
-            if it said that it has no room, PeerUnableError if it said why it cannot serve.
+            if it has no room, PeerUnableError if it told why it cannot serve.
         PeerRefusalError: It refused, for good; status and message are passed on.
     """
     try:
         answer = await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
-        if code in _PASSING and not _is_budget_refusal(error):
-            if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-                raise PeerBusyError(f"{whom} has no room at the moment") from error
-            if _FORESEEN[0] in _trailing(error):
-                raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
-            hint = ": authority or certificates do not fit" if "andshake" in details else ""
-            raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
-        raise PeerRefusalError(code.name, details) from error
-    if answer is None:  # what gRPC makes of an answer that it cannot read
+        foreseen = _FORESEEN[0] in list(error.trailing_metadata() or ())
+        exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        if code not in _PASSING or (exhausted and foreseen):
+            raise PeerRefusalError(code.name, details) from error
+        if exhausted:
+            raise PeerBusyError(f"{whom} has no room at the moment") from error
+        if foreseen:
+            raise PeerUnableError(f"{whom} cannot serve at the moment: {details}") from error
+        hint = ": authority or certificates do not fit" if "andshake" in details else ""
+        raise PeerError(f"{whom} does not answer ({code.name}{hint})") from error
+    if answer is None:  # gRPC could not read the answer
         raise PeerError(f"the answer of {whom} is not a message of this call")
     return answer
-
-
-def _is_budget_refusal(error: grpc.aio.AioRpcError) -> bool:
-    exhausted = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    return exhausted and _FORESEEN[0] in _trailing(error)
-
-
-def _trailing(error: grpc.aio.AioRpcError) -> set[tuple[str, str | bytes]]:
-    return {(key, value) for key, value in error.trailing_metadata() or ()}
 
 
 class FreshChannel:
@@ -324,13 +300,7 @@ class FreshChannel:
     def __init__(
         self, open_with: Callable[[TlsIdentity | None], grpc.aio.Channel], tls: Tls | None
     ) -> None:
-        """
-        Open a channel.
-
-        Args:
-            open_with: Opens a channel that shows an identity.
-            tls: Whose; None for plaintext, which is never renewed.
-        """
+        """Open a channel that shows the identity of `tls`; plaintext is never renewed."""
         self._open = open_with
         self._renewal = Renewal(tls.files) if tls else None
         self._channel = open_with(tls.identity if tls else None)

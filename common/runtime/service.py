@@ -30,12 +30,11 @@ from common.runtime.tls import Tls
 
 S = TypeVar("S", bound=ServiceSettings)
 
-GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
-"""What makes gRPC write a log of its own."""
+_GRPC_LOG_VARIABLES: Final = frozenset({"GRPC_TRACE", "GRPC_VERBOSITY"})
 GRPC_SILENCE: Final = {"GRPC_VERBOSITY": "NONE"}
-"""What keeps it silent: without it, failed handshakes are logged."""
-GRACE: Final = 10.0
-"""Seconds that calls in flight are given at a stop."""
+"""Keeps gRPC from logging failed handshakes, for example."""
+_GRACE: Final = 10.0
+"""Seconds for calls in flight at a stop."""
 
 
 class Service(Protocol):
@@ -43,7 +42,7 @@ class Service(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address that it listens on."""
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
@@ -76,18 +75,8 @@ class Listener:
         operator_token: OperatorToken | None = None,
     ) -> "Listener":
         """
-        Bind, serve, write the address to the state directory, and report healthy.
-
-        Args:
-            settings: Where, and how calls are protected.
-            tls: The process's certificates.
-            name: The service's full name.
-            add_services: Adds it to the server.
-            process_metrics: The process's metrics, and where its failures are counted.
-            operator_token: What an operator shows, if there is one.
-
-        Raises:
-            SettingsError: An address is taken or not one.
+        Bind, serve, write the address to the state directory, and report healthy; or raise
+        SettingsError.
         """
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
@@ -116,7 +105,7 @@ class Listener:
     async def stop(self) -> None:
         """Report unhealthy, take no new calls, and let those in flight finish."""
         await self._checks.enter_graceful_shutdown()
-        await self._server.stop(GRACE)
+        await self._server.stop(_GRACE)
         if self._metrics is not None:
             await asyncio.to_thread(self._metrics.stop)
 
@@ -160,15 +149,14 @@ def _silence_grpc(party: str) -> None:
     """
     Keep gRPC from writing a log of its own: start this program again if it might.
 
-    Its log names peers and, traced, holds their headers and every decrypted byte: what no log of
-    this project may hold, of the shuffler least of all. gRPC reads its variables when it is loaded,
-    which is before this line; a second start in the same process is what still changes them.
+    Its log names peers and, traced, holds their headers and every decrypted byte. gRPC has read its
+    variables when it was loaded, before this line; only a second start changes them.
     """
-    silent = {name: text for name, text in os.environ.items() if name not in GRPC_LOG_VARIABLES}
+    silent = {name: text for name, text in os.environ.items() if name not in _GRPC_LOG_VARIABLES}
     silent |= GRPC_SILENCE
     if silent == dict(os.environ):
         return
-    given = sorted(GRPC_LOG_VARIABLES & set(os.environ))
+    given = sorted(_GRPC_LOG_VARIABLES & set(os.environ))
     if given:
         sys.stderr.write(f"{party}: {' and '.join(given)} left out: gRPC's log would name peers\n")
         sys.stderr.flush()

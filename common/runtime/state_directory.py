@@ -54,12 +54,7 @@ class StateKey:
         return _MARK + nonce + self._aead.encrypt(nonce, secret, _MARK + name.encode())
 
     def open(self, name: str, sealed: bytes) -> bytes:
-        """
-        Decrypt what `seal` made for a file of this very name.
-
-        Raises:
-            SettingsError: It does not open, or is not encrypted.
-        """
+        """Decrypt what `seal` made for a file of this very name; raise SettingsError otherwise."""
         if not sealed.startswith(_MARK):
             raise SettingsError(
                 f"the key file {name} is damaged, or of a version that did not encrypt secrets: "

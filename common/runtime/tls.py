@@ -57,12 +57,7 @@ class TlsFiles:
         )
 
     def read(self) -> TlsIdentity:
-        """
-        Read the files.
-
-        Raises:
-            SettingsError: One cannot be read or holds none, or the key is not the certificate's.
-        """
+        """Read the files; raise SettingsError if one is damaged or the key is another's."""
         try:
             identity = TlsIdentity(
                 self.certificate.read_bytes() if self.certificate else b"",
@@ -77,12 +72,7 @@ class TlsFiles:
         return identity
 
     def check(self, party: str, now: float) -> None:
-        """
-        Check that others will take the certificate; log if it ends soon, or is not the authority's.
-
-        Raises:
-            SettingsError: It has ended, or names another party.
-        """
+        """Refuse an ended certificate or one that names another party; log one that ends soon."""
         if self.certificate is None:
             return
         certificate = Certificate.read(self.certificate)
@@ -169,12 +159,7 @@ class Tls:
 
 
 def identity_for(settings: ServiceSettings, party: str, clock: Clock) -> Tls | None:
-    """
-    Find or make the TLS identity that the settings ask for; None for plaintext.
-
-    Raises:
-        SettingsError: A file cannot be read, or others would not take the certificate.
-    """
+    """Find or make the TLS identity in the settings, None for plaintext; raise as `Tls.open`."""
     if settings.tls_directory is not None:
         if party == "analyzer":  # its operators are asked for a certificate
             development_files(settings.tls_directory, "operator", clock)

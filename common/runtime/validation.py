@@ -31,12 +31,7 @@ T = TypeVar("T")
 
 
 def read_toml(path: Path, refusal: type[ShuffleDpError], *, most_bytes: int) -> dict[str, Any]:
-    """
-    Read a TOML file's keys.
-
-    Raises:
-        refusal: The file cannot be read, is longer than `most_bytes`, or is not TOML.
-    """
+    """Read a TOML file's keys; raise `refusal` if it is no TOML, too long or unreadable."""
     try:
         with path.open("rb") as file:
             raw = file.read(most_bytes + 1)

@@ -33,12 +33,7 @@ def normalised(text: str) -> str:
 
 
 def check_labels(labels: Sequence[str], domain_size: int) -> None:
-    """
-    Check the labels of a task; there may be none.
-
-    Raises:
-        TaskError: They are not as many as items, two are the same, or one is too long or no text.
-    """
+    """Check a task's labels: none, or a different, short text for each item; raise TaskError."""
     if not labels:
         return
     if len(labels) != domain_size:

@@ -55,15 +55,7 @@ def commitment_to_bytes(commitment: BatchCommitment) -> bytes:
 
 
 def commitment_from_bytes(kept: bytes) -> BatchCommitment | None:
-    """
-    Read a commitment that was kept.
-
-    Returns:
-        None for one without a salt, which a version before this one kept and nobody reads now.
-
-    Raises:
-        WireError: The bytes are none: the file was damaged.
-    """
+    """Read a kept commitment, None for an earlier version's without salt; WireError if damaged."""
     try:
         message = inclusion_pb2.BatchCommitment.FromString(kept)
     except DecodeError as error:
@@ -107,13 +99,7 @@ def prefix_from_wire(message: shuffler_pb2.GetInclusionRequest) -> tuple[TaskDig
 def proof_to_wire(
     relayed: BatchCommitment | InclusionProof, room: int
 ) -> shuffler_pb2.GetInclusionResponse:
-    """
-    Write what is relayed.
-
-    Args:
-        relayed: A commitment alone, or a proof.
-        room: Leaves in the fullest bucket: every answer of a batch has its length.
-    """
+    """Write a commitment alone, or a proof padded to `room` leaves, as in the fullest bucket."""
     if isinstance(relayed, BatchCommitment):
         return shuffler_pb2.GetInclusionResponse(commitment=commitment_to_wire(relayed))
     number = len(relayed.bucket) // HASH_BYTES

@@ -162,12 +162,7 @@ class Codec(Generic[V, M]):
         return self._message(**found)
 
     def from_wire(self, message: M, **apart: Any) -> V:  # noqa: ANN401  # as declared
-        """
-        Read a value.
-
-        Raises:
-            WireError: A field breaks its rule.
-        """
+        """Read a value; raise WireError if a field breaks its rule."""
         found = dict(apart)
         for name, known, has_default in self._fields:
             if known.has_presence and not message.HasField(name):

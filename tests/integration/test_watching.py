@@ -6,7 +6,7 @@ import grpc
 import numpy as np
 import pytest
 
-from common.crypto.receipt import bulk_receipt_holds, receipt_holds
+from common.crypto.receipt import receipt_holds
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import BatchStateError, PeerRefusalError
 from common.task.task import Task
@@ -14,6 +14,7 @@ from deploy.audit.harness.services import Services
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.planting import SentinelRun, shuffler_at
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from tests.support.keys import bulk_receipt_holds
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0
