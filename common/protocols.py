@@ -111,12 +111,9 @@ class Protocol:
 
     def mechanism_for(self, *, domain_size: int, buckets: int) -> MechanismName:
         """
-        Choose the mechanism of a task that collects items. Run by the analyzer.
+        Choose the mechanism of a task that collects at least 2 items. Run by the analyzer.
 
-        Args:
-            domain_size: Items, at least 2.
-            buckets: Wanted for hashing; 0, or domain_size and more, reports plain items where a
-                protocol may.
+        With 0 buckets, or domain_size and more, it reports plain items where a protocol may.
 
         Raises:
             TaskError: There are buckets to hash to, and the protocol does not hash; or it collects
@@ -142,7 +139,7 @@ def _local(
     refinement: Refinement = "norm-sub",
     buckets: int = 0,
 ) -> Protocol:
-    """Give the row of a mechanism that relies on nobody but the device."""
+    """Return the row of a mechanism that relies on the device alone."""
     return Protocol(
         name=name,
         mechanism=mechanism,
@@ -167,7 +164,7 @@ def _plain(
     samples: bool = False,
     domain: Domain = "any",
 ) -> Protocol:
-    """Give the row of a protocol whose reports name items."""
+    """Return the row of a protocol whose reports name items."""
     mechanism: MechanismName = "warner" if domain == "binary" else "grr"
     return Protocol(
         name=name,
@@ -191,7 +188,7 @@ def _hashed(
     dummy_laws: tuple[DummyLaw, ...] = (),
     refinement: Refinement = "em",
 ) -> Protocol:
-    """Give the row of a protocol that hashes where hashing gains anything."""
+    """Return the row of a protocol that hashes where hashing gains anything."""
     return Protocol(
         name=name,
         mechanism="local-hashing",
@@ -204,7 +201,7 @@ def _hashed(
 
 
 def _of_kind(kind: Kind, name: str, mechanism: AnyMechanismName) -> Protocol:
-    """Give the row of a mechanism for another kind of value, shuffled without any dummies."""
+    """Return the row of a mechanism for another kind of value, shuffled without any dummies."""
     return Protocol(
         name=name,
         kind=kind,
@@ -282,12 +279,7 @@ def protocols_of(kind: Kind) -> tuple[str, ...]:
 
 
 def protocol_named(name: str) -> Protocol:
-    """
-    Look a protocol up.
-
-    Raises:
-        TaskError: There is no protocol of this name.
-    """
+    """Look a protocol up; raise TaskError if there is none of this name."""
     if name not in PROTOCOLS:
         raise TaskError(
             f"there is no protocol {name[:64]!r}; the known ones are {', '.join(PROTOCOLS)}"

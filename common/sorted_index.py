@@ -38,11 +38,7 @@ class SortedIndex:
         return sum(len(keys) for keys, _ in self._runs + self._fresh)
 
     def add(self, keys: Words, values: Words) -> None:
-        """
-        Add entries, shape (n,) each.
-
-        A few are cheap: they are sorted in when something is looked up next.
-        """
+        """Add entries, shape (n,) each. A few are cheap: the next look-up sorts them in."""
         if len(keys):
             self._fresh.append((keys, values))
         if sum(len(fresh) for fresh, _ in self._fresh) >= _MANY:

@@ -1,8 +1,8 @@
 """
-One answer's way out of the device: fetch, check, charge, prepare, save, send.
+An answer's way out of the device: fetch, check, charge, prepare, save, send.
 
 Nothing is randomized that the person's caps do not allow, and nothing is randomized twice. Nothing
-is sent that was not saved before: whatever fails, the same bytes are sent again.
+is sent before it is saved: whatever fails, the same bytes are sent again.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _REMEMBERED: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledgement:
-    """What the person is told."""
+    """The result of a person's call."""
 
     repeated: bool
     """The task had been answered before; the value of this call was not used."""
@@ -88,13 +88,12 @@ class Agent:
 
         Raises:
             WireError: A name came to an agent of one person, or none to an agent of several.
-            PolicyError: The device does not answer this task.
-            BudgetError: The person has not enough left to spend.
+            PolicyError, BudgetError: The device does not answer this task, or has too little left.
             ProofError, TaskError: The task is not what the pinned analyzer signed, or invalid.
-            ValueRangeError: The value is none that the task asks for.
-            PeerError: The shuffler cannot be reached; what was saved is sent again later.
-            PeerError: It took it, and its receipt does not verify: the same.
-            PeerRefusalError: The shuffler does not take it.
+            ValueRangeError: The value does not fit the task.
+            PeerError: The shuffler cannot be reached, or its receipt does not verify; the agent
+                retries.
+            PeerRefusalError: The shuffler refused.
             SettingsError: The file of tokens cannot be read, or holds none.
         """
         self._check_person(person)
@@ -110,13 +109,7 @@ class Agent:
         )
 
     async def record(self, digest: TaskDigest, person: str) -> AnswerRecord:
-        """
-        Tell what is known of an answer: how far it got, and what was proven of it.
-
-        Raises:
-            WireError: As `contribute`.
-            UnknownTaskError: This person has not answered this task.
-        """
+        """Return what is known of an answer; raise UnknownTaskError if this person gave none."""
         self._check_person(person)
         saved = await self._budget.find(person, digest)
         kept = await self._budget.evidence(person, digest)
@@ -166,7 +159,7 @@ class Agent:
                 await self._deliver(saved)
 
     def _turn_of(self, saved: SavedSubmission) -> asyncio.Lock:
-        """Give what is held while a submission is under way; forgotten when nobody needs it."""
+        """Return the lock held while a submission is sent; forgotten when unused."""
         return self._under_way.setdefault((saved.person, saved.task_digest), asyncio.Lock())
 
     async def _deliver(self, saved: SavedSubmission) -> None:
@@ -183,12 +176,7 @@ class Agent:
         await self._budget.arrived(saved, receipt, verified=verified)
 
     def _verify(self, saved: SavedSubmission, receipt: bytes) -> bool:
-        """
-        Check a receipt, if a shuffler is pinned.
-
-        Raises:
-            PeerError: It does not acknowledge these bytes.
-        """
+        """Check a receipt, if a shuffler is pinned; raise PeerError if it does not verify."""
         if self._shuffler_identity is None:
             return False
         if not receipt_holds(self._shuffler_identity, saved.task_digest, saved.envelope, receipt):
@@ -214,7 +202,7 @@ class Agent:
                 )
 
     async def keep_resending(self) -> None:
-        """Send what is pending at once, and again and again, for as long as the service runs."""
+        """Send what is pending at once and every half minute, for as long as the service runs."""
         while True:
             try:
                 await self.resend_pending()

@@ -37,17 +37,12 @@ def counted(
     digest: TaskDigest,
 ) -> bool:
     """
-    Say whether a report was counted. Trusts the pinned analyzer's signature, and nothing else.
+    Return whether a report of the own answer was counted, by its bucket's proof.
 
-    Args:
-        leaf: Of the own answer.
-        proof: Its bucket.
-        commitment: What the first reply held; one task has one.
-        identity: The pinned analyzer's.
-        digest: The task.
+    Trusts the pinned analyzer's signature, and nothing else.
 
     Raises:
-        ProofError: The proof proves neither, or speaks of another batch than the first reply.
+        ProofError: The proof proves neither, or is of another batch than the first reply.
     """
     if proof.commitment != commitment:
         raise ProofError("two commitments are shown for one task")
@@ -78,17 +73,7 @@ class InclusionMonitor:
         rng: np.random.Generator,
         pause: float,
     ) -> None:
-        """
-        Take what is needed to ask.
-
-        Args:
-            shuffler: Whom to ask.
-            budget: Where answers and what came of them are kept.
-            identity: The pinned analyzer's: who must have signed.
-            clock: Tells what is due.
-            rng: Draws when to ask, and in which order.
-            pause: Seconds between two questions about an answer, on average.
-        """
+        """Take an average `pause` in seconds between two questions about an answer."""
         self._shuffler = shuffler
         self._budget = budget
         self._identity = identity
@@ -107,11 +92,7 @@ class InclusionMonitor:
             await asyncio.sleep(min(_TICK, self._pause))
 
     async def check_due(self) -> None:
-        """
-        Ask about every answer whose time has come.
-
-        Times are drawn for each answer apart, so that they tell nothing of one another.
-        """
+        """Ask about every answer that is due, at times drawn for each answer apart."""
         for evidence in await self._budget.unchecked():
             key = (evidence.person, evidence.task_digest)
             now = self._clock.elapsed()

@@ -63,11 +63,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
     channel = open_channel(settings.shuffler, "shuffler", tls.authority if tls else None)
     shuffler = DeviceClient(channel)
     identity = PublicIdentity.from_hex(settings.analyzer_identity, "analyzer_identity")
-    pinned = (
-        PublicIdentity.from_hex(settings.shuffler_identity, "shuffler_identity")
-        if settings.shuffler_identity
-        else None
-    )
+    pinned = settings.shuffler_identity
     agent = Agent(
         shuffler=shuffler,
         budget=budget,
@@ -84,7 +80,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         clock=clock,
         rng=secure_generator(),
         secrets=secrets,
-        shuffler_identity=pinned,
+        shuffler_identity=PublicIdentity.from_hex(pinned, "shuffler_identity") if pinned else None,
     )
     watch = InclusionMonitor(
         shuffler=shuffler,
@@ -109,12 +105,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
 
 
 async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:
-    """
-    Open the device's secret; on first use make it.
-
-    Raises:
-        SettingsError: It is not the one that earlier answers drew their lasting noise from.
-    """
+    """Open the device's secret, made on first use; refuse one that earlier answers did not use."""
     secrets = PersonalSecrets(state.secret(_LASTING_FILE, PersonalSecrets.generate))
     if not await budget.recognises(secrets.fingerprint):
         budget.close()

@@ -136,19 +136,16 @@ class KeyRing:
         make: Callable[[str], HpkePublicKey],
     ) -> "KeyRing":
         """
-        Do what is due now.
+        Return the ring after what is due at `now`, in seconds since 1970 UTC; itself if nothing is.
 
         Args:
-            now: Seconds since 1970 UTC.
+            now: The time.
             schedule: How long keys live.
             suites: Those that are to have an active key.
             needed: Keys of unfinished tasks, which are not destroyed however old they are; None if
                 they are not known, and nothing is destroyed.
-            make: Makes a key of a suite. Its private half must be durable when this returns, for
-                the public half is published next.
-
-        Returns:
-            The ring afterwards; this very one if nothing was due.
+            make: Makes a key of a suite, whose private half is durable before the public one is
+                published.
         """
         ring = self
         for suite in suites:

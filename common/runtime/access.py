@@ -173,11 +173,8 @@ def check_caller(
     """
     Check that a caller may make a call.
 
-    Args:
-        allowed: Who may.
-        names: The parties in the caller's certificate; None where there are no certificates.
-        shown: The token that came with the call.
-        token: The service's own; None if it has no operator.
+    `names` are the parties in the caller's certificate, None where there are no certificates. The
+    call came with the token `shown`; the service's own is None if it has no operator.
 
     Raises:
         CallerError: The certificate names another party.

@@ -153,13 +153,8 @@ class Authority:
         """
         Issue a certificate with a new key to a party, in PARTY.pem and PARTY.key.
 
-        It ends after a year, or with the authority. Earlier ones stay valid until they end.
-
-        Args:
-            folder: Directory of the files, which replace earlier ones.
-            party: The name that it states.
-            now: Seconds since 1970 UTC.
-            hosts: Names and addresses besides the party's own and loopback's.
+        It names the hosts besides the party's own name and loopback's. It ends a year after `now`,
+        in seconds since 1970 UTC, or with the authority. Earlier ones stay valid until they end.
 
         Raises:
             SettingsError: A host has a party's name, or is none; or the authority has ended.

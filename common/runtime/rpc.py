@@ -3,8 +3,7 @@
 import asyncio
 import json
 import socket
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -12,24 +11,20 @@ from typing import Any, Final, TypeVar
 import grpc
 
 from common.errors import (
-    OverloadError,
     PeerBusyError,
     PeerError,
     PeerRefusalError,
     PeerUnableError,
     SettingsError,
-    ShuffleDpError,
 )
-from common.runtime import logs
 from common.runtime.access import CallKind, Connections
-from common.runtime.admission_interceptor import AdmissionInterceptor
+from common.runtime.admission_interceptor import FORESEEN, AdmissionInterceptor
 from common.runtime.settings import is_local
 from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 
 T = TypeVar("T")
-Metadata = tuple[tuple[str, str], ...]
 
 SHORT_DEADLINE: Final = 15.0
 """Seconds for a call about one user or one task."""
@@ -50,12 +45,6 @@ _PASSING: Final = frozenset(
     }
 )
 """Statuses after which the same call may succeed later. All others are refusals."""
-_FORESEEN: Final = (("shuffledp-foreseen", "1"), ("grpc-retry-pushback-ms", "-1"))
-"""
-Sent with the status of each of the project's own errors but OverloadError. RESOURCE_EXHAUSTED
-without it is a limit that may pass, and the client's library retries; with it, it is a spent
-budget: a refusal, which the library must not retry.
-"""
 _KEEPALIVE: Final = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -97,67 +86,10 @@ _RETRIES: Final = json.dumps(
 )
 
 
-class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """
-    Turns the project's errors into their status, and anything else into a bare INTERNAL.
-
-    It stands before the admission interceptor, which turns every method into one of many requests
-    and one answer, all of them bytes, and a conversation into one that writes its answers itself.
-    """
-
-    def __init__(self, note: Callable[[BaseException], None]) -> None:
-        self._note = note
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:  # noqa: ANN401
-        """Wrap a method, its reading too."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        if handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(self._guarded(handler.stream_stream))
-        return grpc.stream_unary_rpc_method_handler(self._guarded(handler.stream_unary))
-
-    def _guarded(self, method: Callable[..., Awaitable[Any]]) -> Any:  # noqa: ANN401  # gRPC's own
-        async def call(requests: AsyncIterator[bytes], context: Any) -> Any:  # noqa: ANN401
-            try:
-                return await method(requests, context)
-            except grpc.aio.AbortError:
-                raise
-            except Exception as error:  # noqa: BLE001  # the last line before the wire
-                refusal = self._refusal(error)
-            # Not while an error is handled: gRPC keeps what abort raises in a circle of references,
-            # and with it would keep that error's frames, and the request in them, until they are
-            # collected.
-            await context.abort(*refusal)
-            return None
-
-        return call
-
-    def _refusal(self, error: Exception) -> tuple[grpc.StatusCode, str, Metadata]:
-        """Return a caller's answer to an error: status, sentence and metadata."""
-        self._note(error)
-        if isinstance(error, ShuffleDpError):
-            beside = () if isinstance(error, OverloadError) else _FORESEEN
-            return grpc.StatusCode[error.status], str(error), beside
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        # The message is left out: it might repeat what a user sent.
-        logs.event("internal error", {"error": type(error).__name__, "where": where}, level="ERROR")
-        return grpc.StatusCode.INTERNAL, "internal error", ()
-
-
-def make_server(
-    admission: AdmissionInterceptor,
-    connections: Connections,
-    note: Callable[[BaseException], None] = lambda _error: None,
-) -> grpc.aio.Server:
-    """Make a server with limits and mapped errors, without services; call `note` with errors."""
+def make_server(admission: AdmissionInterceptor, connections: Connections) -> grpc.aio.Server:
+    """Make a server with limits, and without services."""
     return grpc.aio.server(
-        interceptors=[ErrorInterceptor(note), admission],
+        interceptors=[admission],
         maximum_concurrent_rpcs=_MAX_CONCURRENT_CALLS,
         options=[
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -179,14 +111,11 @@ def bind(
     server: grpc.aio.Server, listen: str, tls: Tls | None, *, ask_for_certificates: bool = False
 ) -> str:
     """
-    Bind a server to host:port or unix:PATH, and return its address.
+    Bind a server to host:port or unix:PATH, and return its address; raise SettingsError.
 
     A Unix socket needs no TLS: the kernel decides who may connect. Without an identity, TCP is
     plaintext, which the settings allow on loopback only. Over TLS, renewed files are read again;
     with `ask_for_certificates`, nobody connects without a certificate by the authority.
-
-    Raises:
-        SettingsError: The address is taken or not one.
     """
     on_socket = listen.startswith("unix:")
     try:
@@ -227,14 +156,10 @@ def open_channel(
     receive_limit: int = MAX_MESSAGE_BYTES,
 ) -> grpc.aio.Channel:
     """
-    Open a channel to a party.
+    Open a channel to a party at host:port or unix:PATH, whose certificate must name it.
 
-    Args:
-        address: host:port or unix:PATH.
-        party: The name that the certificate of the other end must state.
-        authority: PEM of the authority to trust; None for plaintext or a Unix socket.
-        own: Certificate to show if the other end asks for one.
-        receive_limit: Longest message that is accepted, in bytes.
+    It trusts the PEM of an authority, None for plaintext or a Unix socket; shows its `own`
+    certificate if the other end asks for one; and accepts messages of up to `receive_limit` bytes.
 
     Raises:
         SettingsError: The address is neither, or plaintext to one that is not local.
@@ -279,7 +204,7 @@ async def reply(call: Awaitable[T], whom: str) -> T:
         answer = await call
     except grpc.aio.AioRpcError as error:
         code, details = error.code(), error.details() or ""
-        foreseen = _FORESEEN[0] in list(error.trailing_metadata() or ())
+        foreseen = FORESEEN[0] in list(error.trailing_metadata() or ())
         exhausted = code is grpc.StatusCode.RESOURCE_EXHAUSTED
         if code not in _PASSING or (exhausted and foreseen):
             raise PeerRefusalError(code.name, details) from error

@@ -80,8 +80,12 @@ class Listener:
         """
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
-        admission = AdmissionInterceptor(certificates=ask and over_tls, token=operator_token)
-        server = make_server(admission, connections_of(name), process_metrics.failures.note)
+        admission = AdmissionInterceptor(
+            certificates=ask and over_tls,
+            token=operator_token,
+            note=process_metrics.failures.note,
+        )
+        server = make_server(admission, connections_of(name))
         add_services(server)
         checks = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)

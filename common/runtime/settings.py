@@ -139,14 +139,10 @@ def load(
     leave_out_unknown: bool = False,
 ) -> S:
     """
-    Read settings of one party.
+    Read settings of one party from a flat TOML file, or None, and from the environment.
 
-    Args:
-        settings: The class to make; its fields are the keys.
-        path: A flat TOML file, or None.
-        environment: Variables; PREFIX_KEY in capitals overrides the file.
-        prefix: Such as SHUFFLEDP_SHUFFLER.
-        leave_out_unknown: Ignore keys of one party, to read those that all parties have.
+    PREFIX_KEY in capitals overrides the file, with a prefix such as SHUFFLEDP_SHUFFLER. With
+    `leave_out_unknown`, keys of single parties are ignored.
 
     Raises:
         SettingsError: A key is unknown, missing, of the wrong type, or breaks a rule. The message

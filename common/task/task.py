@@ -185,10 +185,9 @@ class Task:
     @property
     def amplified(self) -> bool:
         """
-        Whether a shuffler is relied on; if not, what is claimed is the local ε.
+        Whether a shuffler is relied on; if not, the local ε is claimed.
 
-        RAPPOR's permanent response to a question that may be asked again is the same in every task:
-        their reports depend on each other, and what shuffling each of them leaves does not add up.
+        Reports of a lasting question depend on each other: their amplified costs do not add up.
         """
         return self.composition.amplified and not self.lasting
 
@@ -312,12 +311,7 @@ def check_local_epsilon(local_epsilon: float) -> None:
 
 
 def honest_share(n_users: int, fraction: float) -> int:
-    """
-    Return ⌊n_users · fraction⌋.
-
-    The fraction is the shortest decimal that prints as it, which is what a task's bytes show, so
-    that .9 of 10 is 9.
-    """
+    """Return ⌊n_users · fraction⌋ for the decimal that a task's bytes show: .9 of 10 is 9."""
     numerator, denominator = Fraction(repr(fraction)).as_integer_ratio()
     return n_users * numerator // denominator
 

@@ -128,13 +128,7 @@ def proof_from_wire(message: shuffler_pb2.GetInclusionResponse) -> InclusionProo
 
 
 def sentinel_parts(sentinels: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """
-    Split an operator's sentinels, in their order, into what one call takes of them.
-
-    Args:
-        sentinels: Of each its leaves, one after the other. Those of one fit into a call: they are
-            shorter than its envelope.
-    """
+    """Split an operator's sentinels, each its leaves in order, into parts for one call."""
     start, size = 0, 0
     for place, leaves in enumerate(sentinels):
         size += len(leaves) + _FIELD_BYTES
