@@ -1,6 +1,7 @@
 """Composition root of the user agent: randomness, clock, files and channels are made here."""
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 import grpc
@@ -27,30 +28,28 @@ from user_agent.shuffler_client import DeviceClient
 _LASTING_FILE: Final = "permanent.key"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserAgentService:
     """A running user agent."""
 
-    def __init__(
-        self,
-        listener: Listener,
-        budget: Budget,
-        channel: grpc.aio.Channel,
-        running: list[asyncio.Task[None]],
-    ) -> None:
-        self._listener = listener
-        self._budget = budget
-        self._channel = channel
-        self._running = running
-        self.address = listener.address
+    listener: Listener
+    budget: Budget
+    channel: grpc.aio.Channel
+    running: list[asyncio.Task[None]]
+
+    @property
+    def address(self) -> str:
+        """The address that it listens on."""
+        return self.listener.address
 
     async def stop(self) -> None:
         """Finish calls in flight and close every file."""
-        await self._listener.stop()
-        for running in self._running:
+        await self.listener.stop()
+        for running in self.running:
             running.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
-        await self._channel.close()
-        self._budget.close()
+        await asyncio.gather(*self.running, return_exceptions=True)
+        await self.channel.close()
+        self.budget.close()
 
 
 async def start(settings: UserAgentSettings) -> UserAgentService:
@@ -101,7 +100,7 @@ async def start(settings: UserAgentSettings) -> UserAgentService:
         asyncio.create_task(agent.keep_resending()),
         asyncio.create_task(watch.keep_checking()),
     ]
-    return UserAgentService(listener, budget, channel, running)
+    return UserAgentService(listener=listener, budget=budget, channel=channel, running=running)
 
 
 async def _lasting_secrets(state: StateDirectory, budget: Budget) -> PersonalSecrets:

@@ -7,6 +7,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -48,20 +49,14 @@ class Service(Protocol):
         """Finish calls in flight and close every file."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
     """A gRPC server with health checks, bound and serving, and its metrics if they are wanted."""
 
-    def __init__(
-        self,
-        server: grpc.aio.Server,
-        address: str,
-        checks: health.HealthServicer,
-        metrics: MetricsServer | None,
-    ) -> None:
-        self._server = server
-        self._checks = checks
-        self._metrics = metrics
-        self.address: Final = address
+    server: grpc.aio.Server
+    address: str
+    checks: health.HealthServicer
+    metrics: MetricsServer | None
 
     @classmethod
     async def start(
@@ -74,10 +69,7 @@ class Listener:
         *,
         operator_token: OperatorToken | None = None,
     ) -> "Listener":
-        """
-        Bind, serve, write the address to the state directory, and report healthy; or raise
-        SettingsError.
-        """
+        """Bind, serve, publish the address, and report healthy; or raise SettingsError."""
         ask = tls is not None and asks_for_certificates(name)
         over_tls = not settings.listen.startswith("unix:")
         admission = AdmissionInterceptor(
@@ -104,14 +96,14 @@ class Listener:
             await checks.set(service, health_pb2.HealthCheckResponse.SERVING)
         StateDirectory.open(settings.state_directory).publish("address", address)
         logs.event("serving", {"party": name, "address": address})
-        return cls(server, address, checks, metrics)
+        return cls(server=server, address=address, checks=checks, metrics=metrics)
 
     async def stop(self) -> None:
         """Report unhealthy, take no new calls, and let those in flight finish."""
-        await self._checks.enter_graceful_shutdown()
-        await self._server.stop(_GRACE)
-        if self._metrics is not None:
-            await asyncio.to_thread(self._metrics.stop)
+        await self.checks.enter_graceful_shutdown()
+        await self.server.stop(_GRACE)
+        if self.metrics is not None:
+            await asyncio.to_thread(self.metrics.stop)
 
 
 def _serve_metrics(

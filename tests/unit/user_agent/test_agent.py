@@ -309,7 +309,7 @@ async def test_a_confirmed_claim_is_remembered_by_its_digest_alone(tmp_path: Pat
     cheating = dataclasses.replace(_CASE.task, central_epsilon=0.01)
     signed = _CASE.identity.sign(cheating.to_bytes())
     shuffler = MemoryShuffler(signed)
-    agent._shuffler = shuffler
+    agent.shuffler = shuffler
     for _ in range(2):
         with pytest.raises(PolicyError, match="do not keep its claim of central epsilon"):
             await agent.contribute(signed.digest(), 3, "one")

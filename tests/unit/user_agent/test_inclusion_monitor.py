@@ -216,7 +216,7 @@ async def test_a_person_is_told_what_is_known(device: Device) -> None:
 async def test_without_a_pinned_shuffler_a_receipt_is_kept_unverified(tmp_path: Path) -> None:
     """Whoever learns the identity later can still verify it."""
     device = Device(tmp_path)
-    device.agent._shuffler_identity = None
+    device.agent.shuffler_identity = None
     await device.agent.contribute(device.digest, 3, "")
     record = await device.agent.record(device.digest, "")
 
@@ -232,7 +232,7 @@ async def test_an_answer_of_an_earlier_version_is_told_without_evidence(device: 
     with connection:
         connection.execute("DROP TABLE evidence")
     connection.close()
-    device.budget = device.agent._budget = Budget(device.path / "budget.sqlite")
+    device.budget = device.agent.budget = Budget(device.path / "budget.sqlite")
     record = await device.agent.record(device.digest, "")
 
     assert ("arrived", "unchecked", b"") == (record.state, record.inclusion, record.receipt)
