@@ -6,11 +6,9 @@ a Unix socket all peers have one name, and none has a share.
 """
 
 import asyncio
-import traceback
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -226,10 +224,7 @@ class AdmissionInterceptor(grpc.aio.ServerInterceptor):
         if isinstance(error, ShuffleDpError):
             beside = () if isinstance(error, OverloadError) else FORESEEN
             return grpc.StatusCode[error.status], str(error), beside
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(last.filename).name}:{last.lineno}"
-        # The message is left out: it might repeat what a user sent.
-        logs.event("internal error", {"error": type(error).__name__, "where": where}, level="ERROR")
+        logs.event("internal error", logs.error_fields(error), level="ERROR")
         return grpc.StatusCode.INTERNAL, "internal error", ()
 
     def _admitted(self, handler: Any, call: Call) -> Any:  # noqa: ANN401

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, KeyId
-from common.crypto.key_ring import KeyEntry, KeyRing, KeyState, Schedule
+from common.crypto.key_ring import KeyRing, KeyState, Schedule
 from common.crypto.signing import SigningIdentity
 from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError, WireError
@@ -74,7 +74,9 @@ class KeyStore:
         )
         if ring != self._ring:
             self._state.publish(RING_FILE, ring.to_json())
-            _log_changes(self._ring, ring)
+            for entry in ring.entries:
+                if entry not in self._ring.entries:
+                    logs.event("key " + entry.state.value, {"key_id": entry.key_id.hex()})
             self._ring = ring
         return self._destroy_files()
 
@@ -158,23 +160,16 @@ class KeyStore:
         raise SettingsError(f"{name} in the state directory does not hold the key of its name")
 
     def _destroy_files(self) -> bool:
-        found = set(self._state.names(_KEY_FILES))
         gone = [entry.key_id for entry in self._ring.entries if entry.state is KeyState.DESTROYED]
         for key in gone:
             self._keys.pop(key, None)
-            if _key_file(key) in found:
-                self._state.destroy(_key_file(key))
-        return any(_key_file(key) in found for key in gone)
+        files = set(self._state.names(_KEY_FILES)).intersection(map(_key_file, gone))
+        for name in files:
+            self._state.destroy(name)
+        return bool(files)
 
     def __repr__(self) -> str:
         return f"KeyStore({len(self._ring.kept())} keys)"
-
-
-def _log_changes(before: KeyRing, after: KeyRing) -> None:
-    former: dict[KeyId, KeyEntry] = {entry.key_id: entry for entry in before.entries}
-    for entry in after.entries:
-        if former.get(entry.key_id) != entry:
-            logs.event("key " + entry.state.value, {"key_id": entry.key_id.hex()})
 
 
 def _key_file(key: KeyId) -> str:

@@ -135,7 +135,8 @@ def main(party: str, settings_class: type[S], start: Callable[[S], Awaitable[Ser
     try:
         settings = load(settings_class, arguments.settings, os.environ, prefix)
         logs.configure(settings.log_level)
-        _allow_connections()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file for each connection
         asyncio.run(_run(settings, start))
     except ShuffleDpError as error:
         sys.exit(f"{party}: {error}")
@@ -157,12 +158,6 @@ def _silence_grpc(party: str) -> None:
         sys.stderr.write(f"{party}: {' and '.join(given)} left out: gRPC's log would name peers\n")
         sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], silent)  # noqa: S606  # itself
-
-
-def _allow_connections() -> None:
-    """Take as many open files, and so connections, as the system lets this process have."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(settings: S, start: Callable[[S], Awaitable[Service]]) -> None:
