@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pytest
 
 from common.crypto.hpke import envelope_context, report_context
 from common.messages.submission import unpack
@@ -68,56 +69,29 @@ async def _pair(path: Path, first: dict[str, Any], second: dict[str, Any]) -> tu
     )
 
 
-async def test_who_is_asked_again_gives_the_same_response(tmp_path: Path) -> None:
-    """In another task, after a restart, with other randomness: averaging gains nothing."""
-    first, second = await _pair(tmp_path, {}, {})
-
-    assert first == second
-
-
-async def test_two_persons_of_one_device_share_no_noise(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("second", "same"),
+    [
+        ({}, True),
+        ({"person": "Bo"}, False),
+        ({"case": _task(2, "guests")}, False),
+        ({"text": "Utah"}, False),
+        ({"case": _task(2, question="place of birth")}, False),
+    ],
+    ids=["nothing differs", "person", "population", "text", "question"],
+)
+async def test_responses_are_the_same_for_one_person_question_and_text(
+    tmp_path: Path, second: dict[str, Any], *, same: bool
+) -> None:
     """
-    One secret a person: who knows the one's text learns nothing of the other's.
+    In another task, after a restart, with other randomness: averaging gains nothing.
 
     Secrets are fixed, so that this does not vary; over secrets 64 bits, of which half are coins,
     are equal with probability below 1e-7.
     """
-    first, second = await _pair(tmp_path, {"person": "Ada"}, {"person": "Bo"})
+    one, other = await _pair(tmp_path, {}, second)
 
-    assert first != second
-
-
-async def test_another_population_gets_another_response(tmp_path: Path) -> None:
-    """
-    What one is told cannot be linked with what the other is told.
-
-    By chance over secrets as above.
-    """
-    first, second = await _pair(tmp_path, {}, {"case": _task(2, "guests")})
-
-    assert first != second
-
-
-async def test_another_text_gets_another_response(tmp_path: Path) -> None:
-    """
-    The noise is that of a filter: bits that did not change do not show through.
-
-    By chance over secrets as above.
-    """
-    first, second = await _pair(tmp_path, {}, {"text": "Utah"})
-
-    assert first != second
-
-
-async def test_another_question_gets_another_response(tmp_path: Path) -> None:
-    """
-    Two answers of one person are not one answer: equal texts do not show.
-
-    By chance over secrets as above.
-    """
-    first, second = await _pair(tmp_path, {}, {"case": _task(2, question="place of birth")})
-
-    assert first != second
+    assert same is (one == other)
 
 
 async def test_tasks_without_a_question_share_no_noise(tmp_path: Path) -> None:

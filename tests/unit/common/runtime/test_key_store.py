@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -7,7 +8,7 @@ import pytest
 from common.crypto.hpke import HpkePrivateKey, HpkePublicKey, report_context
 from common.crypto.key_ring import DAY, KeyState
 from common.crypto.suites import DEFAULT_SUITE, SUITES
-from common.errors import SettingsError, StorageError, UnknownKeyError, WireError
+from common.errors import SettingsError, StorageError, UnknownKeyError
 from common.runtime.key_store import RING_FILE, KeyStore
 from common.runtime.state_directory import StateDirectory
 from common.task_digest import TaskDigest
@@ -166,43 +167,43 @@ def test_without_its_ring_every_key_still_opens(tmp_path: Path) -> None:
     assert first.raw != store.public_key().raw
 
 
-def test_a_missing_key_stops_the_start(tmp_path: Path) -> None:
-    """Going on would call it destroyed, and destroy it when it is put back."""
-    _run(tmp_path, 0)
-    [name] = key_files(tmp_path / "state")
-    (tmp_path / "state" / name).unlink()
-
-    with pytest.raises(SettingsError, match=f"{name} is missing .*: put it back, or remove"):
-        _store(tmp_path)
-
-
-def test_a_damaged_ring_stops_the_start(tmp_path: Path) -> None:
-    """The message says what removing it means."""
-    _run(tmp_path, 0)
-    (tmp_path / "state" / RING_FILE).write_bytes(b"\xff")
-
-    with pytest.raises(SettingsError, match=r"keys\.json .* is not a key ring"):
-        _store(tmp_path)
-
-
-def test_a_ring_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
-    """With a sentence, not with the system's own error."""
-    _run(tmp_path, 0)
-    ring = tmp_path / "state" / RING_FILE
+def _make_a_folder(ring: Path) -> None:
     ring.unlink()
     ring.mkdir()
 
-    with pytest.raises(StorageError):
-        _store(tmp_path)
 
-
-@pytest.mark.parametrize("name", ["reports.key", "envelope.key"])
-def test_a_key_of_an_early_version_stops_the_start(tmp_path: Path, name: str) -> None:
-    """What is sealed to it would be lost in silence."""
+@pytest.mark.parametrize(
+    ("damage", "error", "message"),
+    [
+        (
+            lambda state: next(state.glob("hpke-*")).unlink(),
+            SettingsError,
+            r"hpke-.* is missing .*: put it back, or remove",
+        ),
+        (
+            lambda state: (state / RING_FILE).write_bytes(b"\xff"),
+            SettingsError,
+            r"keys\.json .* is not a key ring",
+        ),
+        (lambda state: _make_a_folder(state / RING_FILE), StorageError, "disk of the state"),
+        *(
+            (
+                lambda state, name=name: (state / name).write_bytes(bytes(32)),
+                SettingsError,
+                f"{name} .* an early version: .* or move it away",
+            )
+            for name in ("reports.key", "envelope.key")
+        ),
+    ],
+)
+def test_a_damaged_store_stops_the_start(
+    tmp_path: Path, damage: Callable[[Path], None], error: type[Exception], message: str
+) -> None:
+    """A sentence says what to do; going on would lose keys in silence."""
     _run(tmp_path, 0)
-    (tmp_path / "state" / name).write_bytes(bytes(32))
+    damage(tmp_path / "state")
 
-    with pytest.raises(SettingsError, match=rf"{name} .* an early version: .* or move it away"):
+    with pytest.raises(error, match=message):
         _store(tmp_path)
 
 
@@ -214,12 +215,6 @@ def test_a_file_with_another_key_than_its_name_says_is_refused(tmp_path: Path) -
 
     with pytest.raises(SettingsError, match="does not hold the key of its name"):
         _store(tmp_path).rotate(0.0)
-
-
-def test_a_suite_without_a_key_is_refused(tmp_path: Path) -> None:
-    """Only suites that the party was set up for."""
-    with pytest.raises(WireError, match="no key of the suite rot13"):
-        _run(tmp_path, 0).public_key("rot13")
 
 
 def test_neither_the_store_nor_its_ring_shows_a_secret(tmp_path: Path) -> None:
