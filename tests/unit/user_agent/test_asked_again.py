@@ -5,19 +5,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 from common.crypto.hpke import envelope_context, report_context
 from common.messages.submission import unpack
 from common.task.draft import TextDraft
-from deploy.audit.harness.clock import ManualClock
+from tests.support.devices import agent_of
 from tests.support.kind_tasks import kind_draft_fields
-from tests.support.policies import generous
 from tests.support.shufflers import MemoryShuffler
 from tests.support.tasks import PublishedTask, published
-from user_agent.agent import Agent
-from user_agent.budget import Budget
 from user_agent.credentials import PersonalSecrets
 
 _ONE_TIME: Final = TextDraft(bits=64, cohorts=8, unset=0.0, set=1.0)
@@ -44,18 +40,16 @@ async def _report(
     """Let an agent answer, open what it sent with both keys, and give the report."""
     shuffler, digest = MemoryShuffler(case.signed), case.signed.digest()
     path.mkdir(exist_ok=True)
-    budget = Budget(path / "budget.sqlite")
-    agent = Agent(
-        shuffler=shuffler,
-        budget=budget,
-        policy=generous(case.identity.public_identity()),
+    agent = agent_of(
+        path,
+        case,
+        shuffler,
+        seed=seed,
         several_persons=True,
-        clock=ManualClock(),
-        rng=np.random.default_rng(seed),
         secrets=PersonalSecrets(b"s" * 32),
     )
     await agent.contribute(digest, text, person)
-    budget.close()
+    agent.budget.close()
     [envelope] = shuffler.received
     content = unpack(case.shuffler_key.open(envelope, envelope_context(digest)), case.task)
     return case.analyzer_key.open(content.sealed_reports, report_context(digest))
