@@ -50,9 +50,10 @@ class Metrics(Collector):
         values, series = self._find(name, {}, counter=True)
         values[series] = max(total, values[series])
 
-    def ask(self, source: Callable[[], None]) -> None:
+    def ask(self, source: Callable[[], None]) -> Callable[[], None]:
         """Call `source` before each reading, in the reader's thread, to set what has changed."""
         self._sources.append(source)
+        return source
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, for the registry."""

@@ -126,27 +126,26 @@ class ProcessMetrics:
     def watch_loop(self, loop: asyncio.AbstractEventLoop, patience: float = 5.0) -> None:
         """Fail each reading while the event loop hangs: alerts watch for failed scrapes."""
 
+        @self.metrics.ask
         def turn() -> None:
             turned = threading.Event()
             loop.call_soon_threadsafe(turned.set)
             if not turned.wait(patience):
                 raise TimeoutError(f"the service has done nothing for {patience:g} seconds")
 
-        self.metrics.ask(turn)
-
     def watch_keys(self, ring: Callable[[], KeyRing]) -> None:
         """Count the keys of a ring at each reading."""
 
+        @self.metrics.ask
         def count() -> None:
             states = [entry.state for entry in ring().entries]
             for state in KeyState:
                 self.metrics.set("shuffledp_keys", states.count(state), {"state": state.value})
 
-        self.metrics.ask(count)
-
     def watch_certificates(self, files: TlsFiles) -> None:
         """Read at each reading how long the certificates last: they may be renewed."""
 
+        @self.metrics.ask
         def look() -> None:
             for name, path in (("own", files.certificate), ("authority", files.authority)):
                 # An unreadable file leaves the last figure; the log tells of it when it is used.
@@ -157,21 +156,18 @@ class ProcessMetrics:
                             "shuffledp_certificate_days_left", days, {"certificate": name}
                         )
 
-        self.metrics.ask(look)
-
     def watch_disk(self, directory: Path) -> None:
         """Measure the disk's room at each reading."""
         if not self.metrics.has("shuffledp_state_free_bytes"):
             return
 
+        @self.metrics.ask
         def look() -> None:
             with suppress(OSError):
                 found = shutil.disk_usage(directory)
                 step = max(1, found.total // _DISK_STEPS)
                 self.metrics.set("shuffledp_state_free_bytes", found.free // step * step)
                 self.metrics.set("shuffledp_state_size_bytes", found.total)
-
-        self.metrics.ask(look)
 
     def _measure_processes(self) -> None:
         usage = measure()

@@ -19,8 +19,7 @@ from common.errors import (
 )
 from common.runtime.access import CallKind, Connections
 from common.runtime.admission_interceptor import FORESEEN, AdmissionInterceptor
-from common.runtime.settings import is_local
-from common.runtime.tls import Renewal, Tls, TlsIdentity, server_credentials
+from common.runtime.tls import Renewal, Tls, TlsIdentity, is_local, server_credentials
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.results import MAX_RESULT_BYTES
 

@@ -11,6 +11,7 @@ from pydantic.dataclasses import dataclass
 from common.crypto.key_ring import DAY, MOST_DAYS, Schedule
 from common.errors import SettingsError
 from common.runtime.logs import Level
+from common.runtime.tls import is_local
 from common.runtime.validation import STRICT, from_text, read_toml, validated
 
 S = TypeVar("S", bound="ServiceSettings")
@@ -122,12 +123,6 @@ class KeyHolderSettings(ServiceSettings):
             overlap=self.key_overlap_days * DAY,
             keep=self.key_keep_days * DAY,
         )
-
-
-def is_local(address: str) -> bool:
-    """Return whether an address stays on this machine: a Unix socket or a loopback address."""
-    host = address.rpartition(":")[0]
-    return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}
 
 
 def load(

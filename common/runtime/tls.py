@@ -4,7 +4,7 @@ import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 
@@ -12,7 +12,9 @@ from common.errors import SettingsError
 from common.runtime import logs
 from common.runtime.certificates import AUTHORITY, WARN_DAYS, Authority, Certificate
 from common.runtime.clock import Clock
-from common.runtime.settings import ServiceSettings
+
+if TYPE_CHECKING:  # clients need no settings
+    from common.runtime.settings import ServiceSettings
 
 _DEVELOPMENT_NAME: Final = "shuffledp development authority"
 
@@ -35,7 +37,7 @@ class TlsFiles:
     authority: Path
 
     @classmethod
-    def of(cls, settings: ServiceSettings, party: str) -> Self | None:
+    def of(cls, settings: "ServiceSettings", party: str) -> Self | None:
         """Return the files of a party that the settings name; None for plaintext."""
         if settings.tls_directory is not None:
             return cls.within(settings.tls_directory, party)
@@ -158,7 +160,7 @@ class Tls:
         return self.identity.authority
 
 
-def identity_for(settings: ServiceSettings, party: str, clock: Clock) -> Tls | None:
+def identity_for(settings: "ServiceSettings", party: str, clock: Clock) -> Tls | None:
     """Find or make the TLS identity in the settings, None for plaintext; raise as `Tls.open`."""
     if settings.tls_directory is not None:
         if party == "analyzer":  # its operators are asked for a certificate
@@ -209,3 +211,9 @@ def _lasts(files: TlsFiles, now: float) -> bool:
     if not (files.certificate and files.key and files.certificate.exists() and files.key.exists()):
         return False
     return Certificate.read(files.certificate).days_left(now) >= WARN_DAYS
+
+
+def is_local(address: str) -> bool:
+    """Return whether an address stays on this machine: a Unix socket or a loopback address."""
+    host = address.rpartition(":")[0]
+    return address.startswith("unix:") or host in {"127.0.0.1", "[::1]", "localhost"}
