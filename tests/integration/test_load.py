@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +16,14 @@ from typer.testing import CliRunner
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour
-from deploy.load.job import LoadJob, execute
 from deploy.load.plan import Crowd, LoadPlan, Ramp
-from deploy.load.report import Bars, as_json
-from deploy.load.run import Finished, run
-from deploy.load.sender import Tally
-from deploy.load.target import RunningServices
+from deploy.load.report import Bars, Finished, as_json
+from deploy.load.run import LoadJob, execute, run
+from deploy.load.target import Target, connect
 from deploy.load.users import seal
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import shuffler_pb2
@@ -33,25 +35,15 @@ _STORED = 228
 _SHARES: dict[Behaviour, float] = dict.fromkeys(MISBEHAVING, 4 / _USERS)
 
 
-class Silent:
-    """An `Observer` that remembers nothing but how often it was told."""
-
-    def __init__(self) -> None:
-        self.told = 0
-
-    def begins(self, what: str, users: int | None) -> None:
-        """Do nothing."""
-
-    def sees(self, tally: Tally) -> None:
-        """Count."""
-        self.told += tally.finished >= 0
-
-
-def _running(services: Services) -> RunningServices:
-    """The services with all their operators' files."""
+def _connect(
+    services: Services,
+) -> Callable[[TaskDigest], AbstractAsyncContextManager[Target]]:
+    """Connect to the services with all their operators' files."""
     folder = services.directory
-    return RunningServices(
-        shuffler=services.shuffler.address,
+    return partial(
+        connect,
+        "services",
+        services.shuffler.address,
         authority=folder / "tls" / "authority.pem",
         analyzer=services.analyzer.address,
         token_file=folder / "analyzer" / "operator.token",
@@ -70,8 +62,8 @@ async def _load(
     signed = await services.publish(n_min=stored, target_size=target_size or stored)
     crowd = Crowd(n_users=n_users, shares=_SHARES, dataset="zipf:100")
     users = seal(signed, crowd, seed=4, processes=1)
-    async with _running(services).connect(signed.digest()) as target:
-        return await run(plan, target, users, Silent())
+    async with _connect(services)(signed.digest()) as target:
+        return await run(plan, target, users, Bars(Console(quiet=True)))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +71,11 @@ async def _load(
     [
         pytest.param(LoadPlan(fetch_task=True, rate=400.0, seed=1), id="users"),
         pytest.param(LoadPlan(mode="bulk", concurrency=2), id="bulk", marks=pytest.mark.slow),
+        pytest.param(
+            LoadPlan(processes=3, rate=100.0, pattern="burst", burst=20),
+            id="three processes",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 async def test_every_count_is_what_it_must_be_with_a_tenth_misbehaving(
@@ -104,7 +101,7 @@ async def test_a_ramp_climbs_and_says_what_held(services: Services) -> None:
     plan = LoadPlan(mode="bulk", ramp=Ramp(first=5, last=10, steps=2, seconds=4.0))
     finished = await _load(services, plan, n_users=80, stored=1, target_size=100)
 
-    assert [5, 10] == [step.offered for step in finished.steps], finished.steps
+    assert [5, 10] == [step.offered_users for step in finished.steps], finished.steps
     assert 60 == finished.n_users
     assert finished.counts_match
     assert finished.result is None
@@ -153,7 +150,7 @@ async def test_a_batch_that_real_users_are_in_is_left_alone(
         kind="services",
         plan=LoadPlan(),
         crowd=Crowd(n_users=5, dataset="zipf:100"),
-        services=_running(services),
+        services=_connect(services),
         digest=signed.digest(),
     )
 
@@ -178,7 +175,7 @@ async def test_what_was_prepared_is_replayed_and_the_batch_closed(
         kind="services",
         plan=LoadPlan(mode="bulk"),
         crowd=Crowd(n_users=30, dataset="zipf:100"),
-        services=_running(services),
+        services=_connect(services),
         digest=signed.digest(),
         prepare=path,
     )

@@ -6,7 +6,7 @@ from typing import Final
 
 from deploy.load.behaviour import Behaviour, shares_from
 from deploy.load.plan import Crowd, ramp_from
-from deploy.load.usage import remote_source, sample_from
+from deploy.load.usage import remote_source, usage_from
 from deploy.load.users import SealedUsers, seal
 from tests.support.file_parsers import directory, file_parser
 from tests.support.parsers import Parser
@@ -49,19 +49,19 @@ LOAD_PARSERS: Final = (
         _used,
         (_prepared(),),
         "binary",
-        "deploy.load.users.SealedUsers._read",
+        "deploy.load.users.SealedUsers.load",
         share=2,
     ),
     Parser(
         name="page of metrics",
-        read=sample_from,
+        read=usage_from,
         seeds=(_PAGE,),
         form="text",
-        covers=("deploy.load.usage.sample_from",),
+        covers=("deploy.load.usage.usage_from",),
     ),
     Parser(
         name="address of metrics",
-        read=lambda raw: remote_source([_text(raw)]),
+        read=lambda raw: remote_source(_text(raw)),
         seeds=(b"shuffler=http://127.0.0.1:9/metrics",),
         form="text",
         covers=("deploy.load.usage.remote_source",),

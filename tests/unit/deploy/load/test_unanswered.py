@@ -16,9 +16,9 @@ from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.load import tell
 from deploy.load.plan import Crowd, LoadPlan, Ramp
-from deploy.load.report import as_json, show
-from deploy.load.run import Finished, run
-from deploy.load.sender import Destination, Tally
+from deploy.load.report import Bars, Finished, as_json, show
+from deploy.load.run import run
+from deploy.load.sender import Destination
 from deploy.load.target import Target
 from deploy.load.usage import GENERATOR, PartyUsage, remote_source
 from deploy.load.users import SealedUsers, seal
@@ -26,16 +26,6 @@ from tests.support.tasks import published
 
 _NOWHERE = "127.0.0.1:1"
 """Nobody listens at this port: calls fail at once."""
-
-
-class Silent:
-    """An `Observer` that remembers nothing."""
-
-    def begins(self, what: str, users: int | None) -> None:
-        """Do nothing."""
-
-    def sees(self, tally: Tally) -> None:
-        """Do nothing."""
 
 
 def _prepared(n_users: int) -> SealedUsers:
@@ -66,7 +56,9 @@ async def _unanswered(
     """Run for two users, who give up, and for counts that do not come."""
     prepared = _prepared(2)
     target = _target(prepared, operator=operator, shuffler=shuffler)
-    return await run(LoadPlan(patience=0.0), target, prepared, Silent(), result_seconds=0.1)
+    return await run(
+        LoadPlan(patience=0.0), target, prepared, Bars(Console(quiet=True)), result_seconds=0.1
+    )
 
 
 def _token(folder: Path) -> Path:
@@ -90,13 +82,16 @@ async def test_a_ramp_does_not_hold_where_every_user_gave_up(
     ramp = Ramp(first=40, last=80, steps=2, seconds=0.5)
     prepared = _prepared(61)
     finished = await run(
-        LoadPlan(ramp=ramp, patience=0.0, **plan), _target(prepared), prepared, Silent()
+        LoadPlan(ramp=ramp, patience=0.0, **plan),
+        _target(prepared),
+        prepared,
+        Bars(Console(quiet=True)),
     )
 
     [step] = finished.steps
-    assert (20, 0.0) == (step.given_up, step.achieved)
-    assert step.p99 > 0
-    assert "20 users gave up" == step.broken_by
+    assert (20, 0.0) == (step.users_given_up, step.achieved_users)
+    assert step.p99_ms > 0
+    assert "20 users gave up" == ramp.broken_by(step)
 
 
 async def test_a_run_whose_counts_do_not_come_tells_the_rest(tmp_path: Path) -> None:
@@ -133,9 +128,9 @@ async def test_a_page_of_metrics_that_never_comes_is_told() -> None:
         f"analyzer=http://{_NOWHERE}/metrics",
     ]
     target = replace(
-        _target(prepared), sources=(remote_source(pages),), metered=("shuffler", "analyzer")
+        _target(prepared), sources=(*map(remote_source, pages),), metered=("shuffler", "analyzer")
     )
-    finished = await run(LoadPlan(patience=0.0), target, prepared, Silent())
+    finished = await run(LoadPlan(patience=0.0), target, prepared, Bars(Console(quiet=True)))
     await asyncio.to_thread(server.stop)
 
     assert {GENERATOR, "shuffler"} == set(finished.usage)
@@ -146,7 +141,9 @@ async def test_a_page_of_metrics_that_never_comes_is_told() -> None:
 async def test_what_services_say_steers_no_terminal() -> None:
     """In causes of failures, in notes, and in names: neither escapes nor markup."""
     prepared = _prepared(2)
-    finished = await run(LoadPlan(patience=0.0), _target(prepared), prepared, Silent())
+    finished = await run(
+        LoadPlan(patience=0.0), _target(prepared), prepared, Bars(Console(quiet=True))
+    )
     hostile = "\x1b]0;x\x07[bold red]\u202e"
     finished.total.refusals[hostile] += 1
     finished.usage[hostile] = PartyUsage()
