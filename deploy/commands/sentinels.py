@@ -22,6 +22,7 @@ from deploy.commands.options import (
     CertificateKey,
     TokenFile,
     read_identity,
+    task_digest,
 )
 from deploy.sentinels.journal import PlantedSentinel, SentinelState
 from deploy.sentinels.planting import SentinelRun, shuffler_at
@@ -34,7 +35,7 @@ from user_agent.credentials import TokenFile as UserTokens
 app = typer.Typer()
 
 _EXAMPLE: Final = example(
-    "shuffledp sentinels plant --task 5b1f --count 300 --over 86400 --shuffler "
+    "shuffledp sentinels plant --task DIGEST --count 300 --over 86400 --shuffler "
     "127.0.0.1:7002 --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
     "--authority state/tls/authority.pem --output sentinels.jsonl",
 )
@@ -53,7 +54,7 @@ app.add_typer(sentinels_app, name="sentinels")
     epilog=_EXAMPLE,
 )
 def plant_sentinels(
-    task: Annotated[str, typer.Option(help="The task's digest, or its first digits, hexadecimal.")],
+    task: Annotated[str, typer.Option(help="The task's digest, 64 hexadecimal digits.")],
     count: Annotated[int, typer.Option(min=1, max=10_000, help="How many to send.")],
     shuffler: Annotated[str, typer.Option(help="Address of the shuffler, host:port.")],
     analyzer: AnalyzerAddress,
@@ -94,6 +95,7 @@ def plant_sentinels(
     shuffler has not acknowledged.
     """
     check_folder(output)
+    digest = task_digest(task)
     trusted = read_authority(authority) if authority else None
     signer = read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
@@ -105,7 +107,7 @@ def plant_sentinels(
             analyzer, authority, token_file, certificate, key
         ) as operator:
             run = SentinelRun(
-                digest=await operator.find(task),
+                digest=digest,
                 analyzer=operator,
                 connect=lambda: shuffler_at(shuffler, trusted),
                 journal=output,

@@ -31,7 +31,7 @@ from common.task_digest import TaskDigest
 from deploy.datasets.choice import dataset
 from deploy.load.behaviour import ENVELOPES, FLOOD, Behaviour, assign, is_counted
 from deploy.load.plan import Crowd
-from deploy.tasks.sample_value import sample_value
+from deploy.tasks.value_parser import sample_value
 from deploy.terminal.output_file import whole
 from user_agent.contribution import draw_dummies, draw_dummy_counts
 from user_agent.encoding import encoder_for

@@ -25,7 +25,7 @@ from common.runtime.rpc import open_channel
 from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.sentinels.journal import PlantedSentinel, SentinelFile, SentinelState
-from deploy.tasks.sample_value import sample_value
+from deploy.tasks.value_parser import sample_value
 from user_agent.contribution import Contributor
 from user_agent.policy import authentic
 from user_agent.shuffler_client import DeviceClient, Shuffler

@@ -1,4 +1,4 @@
-"""What populations have spent of their budgets and have left: from the ledger and its tasks."""
+"""Spent and remaining privacy budgets of populations, from the ledger and its tasks."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -75,8 +75,8 @@ async def of_populations(
 
     Cost: a call for each entry, and up to seconds for a population asked often.
     """
-    by_population = await _by_population(entries, analyzer)
-    found = [_compose(name, spent) for name, spent in by_population.items() if name]
+    releases = await _by_population(entries, analyzer)
+    found = [_compose(name, spent) for name, spent in releases.items() if name]
     return tuple(sorted(found, key=lambda one: one.share, reverse=True))
 
 
@@ -95,22 +95,20 @@ async def _by_population(
     """Return the cost of every release, or why it is unknown, by population."""
     found: dict[str, list[SpentBudget | str]] = {}
     for entry in entries:
-        found.setdefault(entry.population, []).append(await _spent(entry, analyzer))
+        releases = found.setdefault(entry.population, [])
+        try:
+            signed, _ = await analyzer.describe(entry.task_digest)
+            task = Task.from_bytes(signed.task_bytes)
+        except (PeerRefusalError, TaskError) as error:
+            releases.append(str(error))
+            continue
+        if task.population != entry.population:
+            raise LedgerError(
+                f"entry {entry.entry} of the ledger names another population than its task "
+                f"{entry.task_digest.hex()[:12]} was signed for"
+            )
+        releases.append(SpentBudget.by(task, entry.n_users, entry.n_refused))
     return found
-
-
-async def _spent(entry: LedgerEntry, analyzer: LedgerReader) -> SpentBudget | str:
-    try:
-        signed, _ = await analyzer.describe(entry.task_digest)
-        task = Task.from_bytes(signed.task_bytes)
-    except (PeerRefusalError, TaskError) as error:
-        return str(error)
-    if task.population != entry.population:
-        raise LedgerError(
-            f"entry {entry.entry} of the ledger names another population than its task "
-            f"{entry.task_digest.hex()[:12]} was signed for"
-        )
-    return SpentBudget.by(task, entry.n_users, entry.n_refused)
 
 
 def _compose(

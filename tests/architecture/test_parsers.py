@@ -88,7 +88,6 @@ _NOT_FROM_OUTSIDE: Final = {
     "it",
     "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
-    "deploy.clients.analyzer.OperatorClient.find": "hexadecimal digits that it has checked",
     "deploy.tasks.task_view.as_json": "a task's own bytes, made on the spot",
     "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
 }

@@ -4,7 +4,7 @@ import pytest
 from common.messages.value import kind_of
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.tasks.sample_value import sample_value
+from deploy.tasks.value_parser import sample_value
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
 from tests.support.tasks import published
 from user_agent.encoding import encoder_for

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from common.errors import SettingsError
-from deploy.tasks.task_file import NAMES, save
+from deploy.tasks.drafts import TASK_FILES, save_task
 from tests.support.tasks import PublishedTask, published
 from tests.support.tools import tool
 
@@ -25,7 +25,7 @@ def _commands() -> str:
 
 def _saved(folder: Path) -> PublishedTask:
     task = published(labels=tuple("ü" * n for n in range(1, 101)))
-    save(folder / "agreed", task.signed)
+    save_task(folder / "agreed", task.signed)
     identity = task.identity.public_identity().raw.hex()
     (folder / "identity.pub").write_text(identity + "\n", encoding="ascii")
     return task
@@ -47,7 +47,7 @@ def test_an_auditor_verifies_a_saved_task_as_the_page_says(tmp_path: Path) -> No
     assert "Signature Verified Successfully" in outcome.stdout
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TASK_FILES)
 def test_an_auditor_notices_a_changed_byte(tmp_path: Path, name: str) -> None:
     """Of the task, or of the signature."""
     _saved(tmp_path)
@@ -72,4 +72,4 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     """Its file and why."""
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(SettingsError, match=r"task\.json cannot be written: "):
-        save(tmp_path / "file", published().signed)
+        save_task(tmp_path / "file", published().signed)

@@ -105,24 +105,26 @@ def test_a_state_says_no_more_than_the_analyzer_knows(
 
 
 def test_users_are_told_with_sentinels_included() -> None:
-    """In a task, in the list, and of the batch at the shuffler."""
+    """In a task, and of the batch at the shuffler."""
     summary = dataclasses.replace(_summary(TaskState.RELEASED), n_users=20)
     status = BatchStatus(state=BatchState.CLOSED, n_users=20, n_min=10, shuffle_seconds=0.0)
-    task, listed, batch = _console(), _console(), _console()
+    task, batch = _console(), _console()
     task_view.print_state(summary.task_digest, published().task, summary, task)
-    task_view.print_list([summary], listed)
     task_view.print_batch(status, batch)
 
-    for console in (task, listed, batch):
+    for console in (task, batch):
         assert _SENTINELS in " ".join(_printed(console).split())
 
 
-def test_a_list_of_tasks_is_whole_on_a_narrow_terminal() -> None:
-    """Names and dates are folded, not cut; and one task is not `1 tasks`."""
-    console = _console(80)
-    summary = dataclasses.replace(_summary(TaskState.OPEN), population="%" * 40)
-    task_view.print_list([summary], console)
+@pytest.mark.parametrize("width", [40, 120])
+def test_tasks_are_listed_by_whole_digests(width: int, snapshot: SnapshotAssertion) -> None:
+    """Each on a line of its own, to be copied; markup in names stays plain text."""
+    console = _console(width)
+    alone = dataclasses.replace(_summary(TaskState.OPEN), population="", n_users=0)
+    released = dataclasses.replace(
+        _summary(TaskState.RELEASED), population="[red]\x1b", deadline=2**62
+    )
+    task_view.print_list([alone, released], console)
 
-    assert "…" not in _printed(console)
-    assert 40 == _printed(console).count("%")
-    assert "1 task" == _printed(console).splitlines()[0].strip()
+    assert alone.task_digest.hex() in _printed(console).splitlines()
+    assert snapshot == _printed(console)
