@@ -63,21 +63,18 @@ class OperatorClient(ServiceClient):
             address: The analyzer's host:port.
             authority: PEM file of the authority to trust; None for plaintext on loopback.
             token_file: File of the operator's token.
-            certificate: The operator's certificate; None for operator.pem beside the authority.
+            certificate: The operator's; None for operator.pem beside the authority.
             key: Its key; None for operator.key beside the authority.
 
         Raises:
             SettingsError: A file cannot be read.
         """
-        own = (
-            client_identity(authority, certificate, key, SystemClock().now()) if authority else None
-        )
+        own = trusted = None
+        if authority is not None:
+            own = client_identity(authority, certificate, key, SystemClock().now())
+            trusted = own.authority
         channel = open_channel(
-            address,
-            "analyzer",
-            own.authority if own else None,
-            own=own,
-            receive_limit=MAX_RESULT_BYTES,
+            address, "analyzer", trusted, own=own, receive_limit=MAX_RESULT_BYTES
         )
         return cls(channel, address, read_token(token_file))
 

@@ -12,7 +12,7 @@ import typer
 from common.crypto.randomness import secure_generator
 from common.task_digest import TaskDigest
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.base import read_authority
+from deploy.clients.base import read_file
 from deploy.commands.example import example
 from deploy.commands.options import (
     AnalyzerAddress,
@@ -96,7 +96,7 @@ def plant_sentinels(
     """
     check_folder(output)
     digest = task_digest(task)
-    trusted = read_authority(authority) if authority else None
+    trusted = read_file(authority) if authority else None
     signer = read_identity(analyzer_identity) if analyzer_identity else None
     acknowledger = read_identity(shuffler_identity) if shuffler_identity else None
     read_tokens = UserTokens(tokens, str(tokens)).tokens() if tokens else None

@@ -31,7 +31,7 @@ from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import outcomes_to_wire
 from common.wire.tasks import signed_task_to_wire
 from deploy.clients.analyzer import OperatorClient
-from deploy.clients.base import read_authority
+from deploy.clients.base import read_file
 from deploy.clients.local_cluster import Cluster
 from deploy.clients.shuffler import ShufflerClient
 from deploy.datasets.choice import dataset
@@ -116,7 +116,7 @@ async def connect(
         processes: Numbers of processes on this machine, by party.
     """
     to = Destination(
-        address=shuffler, authority=None if authority is None else read_authority(authority)
+        address=shuffler, authority=None if authority is None else read_file(authority)
     )
     async with AsyncExitStack() as stack:
         operator = watcher = None

@@ -86,7 +86,7 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.load.users.SealedUsers.save": "a signed task that is written",
     "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads "
     "it",
-    "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
+    "deploy.clients.base.read_file": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
     "deploy.tasks.task_view.as_json": "a task's own bytes, made on the spot",
     "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
