@@ -209,11 +209,10 @@ def arrivals(
     return np.sort(rng.random(count)) * (count / rate)
 
 
-_RESULT: Final = ("token_file", "certificate", "key")
-_ACCESS: Final = ("shuffler_token_file", "metrics", "i_run_these_services")
+_RESULT: Final = "token_file certificate key"
+_ACCESS: Final = "shuffler_token_file metrics i_run_these_services"
 _SENDING: Final = (
-    *("mode", "rate", "concurrency", "pattern", "burst", "p99_limit"),
-    *("processes", "patience", "fetch_task", "close", "json"),
+    "mode rate concurrency pattern burst p99_limit processes patience fetch_task close json"
 )
 
 
@@ -230,33 +229,26 @@ def check_options(kind: TargetKind, given: Collection[str], *, bursts: bool = Fa
         PlanError: Names the options and the reason.
     """
     scheduled, remote = bool({"rate", "ramp"} & {*given}), kind == "services"
+    own = f"task authority analyzer prepare {_RESULT} {_ACCESS}"
     ignored = (
-        (
-            not remote,
-            f"--{kind} starts its own servers and task",
-            ("task", "authority", "analyzer", *_RESULT, *_ACCESS, "prepare"),
-        ),
-        (remote, "running services have their task", ("draft",)),
-        (kind == "local", "--local has new keys, which fit no prepared file", ("replay",)),
-        (kind == "sink", "a sink holds no batch", ("close",)),
+        (not remote, f"--{kind} starts its own servers and task", own),
+        (remote, "running services have their task", "draft"),
+        (kind == "local", "--local has new keys, which fit no prepared file", "replay"),
+        (kind == "sink", "a sink holds no batch", "close"),
         ("analyzer" not in given, "there is no --analyzer", _RESULT),
         (
             "prepare" in given,
             "--prepare sends nothing",
-            ("replay", "analyzer", *_RESULT, *_ACCESS, *_SENDING),
+            f"replay analyzer {_RESULT} {_ACCESS} {_SENDING}",
         ),
-        ("shuffler_token_file" in given, "the token shows consent", ("i_run_these_services",)),
-        (
-            "replay" in given,
-            "the prepared file holds the users",
-            ("users", "misbehaving", "dataset", "draft"),
-        ),
-        ("ramp" not in given, "there is no --ramp", ("step_seconds", "p99_limit")),
-        (not bursts, "users come in bursts with --pattern burst", ("burst",)),
-        (scheduled, "users arrive on a schedule", ("concurrency",)),
+        ("shuffler_token_file" in given, "the token shows consent", "i_run_these_services"),
+        ("replay" in given, "the prepared file holds the users", "users misbehaving dataset draft"),
+        ("ramp" not in given, "there is no --ramp", "step_seconds p99_limit"),
+        (not bursts, "users come in bursts with --pattern burst", "burst"),
+        (scheduled, "users arrive on a schedule", "concurrency"),
     )
     for applies, why, names in ignored:
-        if applies and (useless := [_shown(name) for name in names if name in given]):
+        if applies and (useless := [_shown(name) for name in names.split() if name in given]):
             raise PlanError(f"leave {', '.join(useless)} out: {why}")
     consent = (
         "simulated users spoil a real collection, and only the services' operator may send them: "

@@ -159,22 +159,35 @@ def as_json(finished: Finished) -> dict[str, Any]:
 
 def show(finished: Finished, console: Console) -> None:
     """Print the tables."""
-    print_whole(_figures(finished), console)
-    if finished.plan.ramp is not None:
-        headings = ("offered", "achieved", "p99 of waits", "failed", "gave up", "holds")
+    plan, fields = finished.plan, as_json(finished)
+    unit = "users" if plan.mode == "users" else "calls"
+    how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
+    table = Table(title=f"{finished.n_users:,} users, {how}", show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(justify="right")
+    figures = {
+        **{f"{name}, per second": rate for name, rate in fields["rates"].items()},
+        **{f"waits of {unit}, {name}, ms": wait for name, wait in fields["latency_ms"].items()},
+        **{name: fields[name] for name in ("users_acknowledged", "retries")},
+        **{f"failed: {cause}": n for cause, n in (finished.total.failures).items()},
+        **{f"refused: {cause}": n for cause, n in (finished.total.refusals).items()},
+        **{f"result: {name}": figure for name, figure in (fields["result"] or {}).items()},
+    }
+    for name, figure in figures.items():
+        if isinstance(figure, int | float):
+            shown = f"{figure:,}" if isinstance(figure, int) else f"{figure:,.6g}"
+            table.add_row(escaped(name.replace("_", " ")), shown)
+    print_whole(table, console)
+    if plan.ramp is not None:
         table = Table(title="Rates, users a second")
+        headings = ("offered", "achieved", "p99 of waits", "failed", "gave up", "holds")
         add_columns(table, dict.fromkeys(headings, "right"))
-        for step in finished.steps:
-            table.add_row(
-                *(f"{step.offered_users:,.1f}", f"{step.achieved_users:,.1f}"),
-                *(f"{step.p99_ms:,.1f} ms", f"{step.failed_attempts:,}"),
-                *(
-                    f"{step.users_given_up:,}",
-                    "no" if finished.plan.ramp.broken_by(step) else "yes",
-                ),
-            )
+        for step in fields["ramp"]["steps"]:
+            offered, achieved, p99, failed, given_up, holds = step.values()
+            rates = f"{offered:,.1f}", f"{achieved:,.1f}", f"{p99:,.1f} ms"
+            table.add_row(*rates, f"{failed:,}", f"{given_up:,}", "yes" if holds else "no")
         print_whole(table, console)
-        console.print(finished.plan.ramp.verdict(finished.steps)[2])
+        console.print(plan.ramp.verdict(finished.steps)[2])
     if finished.rows:
         table = Table(title="Counts")
         add_columns(table, {"of": "left", "expected": "right", "counted": "right", "holds": "left"})
@@ -194,36 +207,3 @@ def show(finished: Finished, console: Console) -> None:
     print_whole(table, console)
     for note in finished.notes:
         console.print(visible(note), markup=False)
-
-
-def _figures(finished: Finished) -> Table:
-    plan, fields = finished.plan, as_json(finished)
-    rates, result = fields["rates"], fields["result"] or {}
-    what, unit = ("user", "users") if plan.mode == "users" else ("call", "calls")
-    how = "open loop" if plan.is_open else f"closed loop, {plan.in_flight} {unit} in flight"
-    table = Table(title=f"{finished.n_users:,} users, {how}", show_header=False)
-    table.add_column(overflow="fold")
-    table.add_column(justify="right")
-    rows = {
-        "offered, users a second": (plan.rate, ",.1f"),
-        "achieved, users a second": (rates["achieved_users"], ",.1f"),
-        "answered, submissions a second": (rates["answered_submissions"], ",.1f"),
-        "stored, reports a second": (rates["stored_reports"], ",.1f"),
-        **{
-            f"wait of a {what}, {name}, ms": (waited, ",.1f")
-            for name, waited in fields["latency_ms"].items()
-        },
-        "users acknowledged": (fields["users_acknowledged"], ","),
-        "retries": (fields["retries"], ","),
-        **{
-            f"failed: {escaped(cause)}": (number, ",")
-            for cause, number in (fields["failed_attempts"] | fields["refusals"]).items()
-        },
-        "users counted by the analyzer": (result.get("n_users"), ","),
-        "reports counted by the analyzer": (result.get("n_reports"), ","),
-        **{name.replace("_", " "): (error, ".3g") for name, error in finished.errors.items()},
-    }
-    for name, (figure, form) in rows.items():
-        if figure is not None:
-            table.add_row(name, f"{figure:{form}}")
-    return table

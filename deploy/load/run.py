@@ -9,12 +9,12 @@ from asyncio import wrap_future
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from common.task_digest import TaskDigest
 from deploy.clients.local_cluster import Cluster
 from deploy.load.behaviour import expected_answers
 from deploy.load.comparison import compare
-from deploy.load.plan import Crowd, LoadPlan, Ramp, Step, TargetKind, arrivals
+from deploy.load.plan import Crowd, LoadPlan, Step, TargetKind, arrivals
 from deploy.load.report import Bars, Finished
 from deploy.load.sender import Destination, Sender, Tally, run_alone, submissions_of_a_call
 from deploy.load.target import Target, load_draft, serving, sink, unpublished
@@ -163,7 +163,11 @@ async def run(
         )
     finished, counts = Finished(plan=plan, target=target), {}
     async with Meter(own_source, *target.sources) as meter:
-        await _Sending(finished, users, bars).send()
+        try:
+            async with _Sending(finished, users, bars) as sending:
+                await sending.send()
+        except BrokenProcessPool as error:
+            raise SettingsError("a process that sends users ended: the run is lost") from error
         kinds = users.kinds[: finished.n_users]
         try:
             counts = await _counts(target, result_seconds)
@@ -196,56 +200,48 @@ class _Sending:
         self._rng = np.random.default_rng(finished.plan.seed)
         self._bulk = finished.plan.mode == "bulk"
         self._together = submissions_of_a_call(users.envelopes.shape[1]) if self._bulk else 1
-        self._pools: list[ProcessPoolExecutor] = []
+        spawn = multiprocessing.get_context("spawn")
+        self._pools = [ProcessPoolExecutor(1, spawn) for _ in range(finished.plan.processes - 1)]
+
+    async def __aenter__(self) -> Self:
+        """Start the other processes that send."""
+        await asyncio.gather(*(wrap_future(pool.submit(Tally)) for pool in self._pools))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for pool in self._pools:
+            pool.shutdown()
 
     async def send(self) -> None:
-        """
-        Send them.
-
-        Raises:
-            SettingsError: A process that sends has ended.
-        """
-        finished, others = self._finished, self._users.n_users - 1
-        with ExitStack() as stack:
-            self._pools = [
-                stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
-                for _ in range(self._plan.processes - 1)
-            ]
-            try:
-                await asyncio.gather(*(wrap_future(pool.submit(Tally)) for pool in self._pools))
-                if self._plan.ramp is not None:
-                    await self._climb(self._plan.ramp, others)
-                elif others:
-                    finished.seen = await self._phase("Users", others, self._plan.rate)
-                finished.total.add(finished.seen)
-                if finished.n_users == others:
-                    last = await self._phase("The last user", 1, None)
-                    finished.total.add(last)
-                    finished.seen = finished.seen if others else last
-            except BrokenProcessPool as error:
-                raise SettingsError("a process that sends users ended: the run is lost") from error
-
-    async def _climb(self, ramp: Ramp, others: int) -> None:
-        finished = self._finished
-        for rate, count in zip(ramp.rates, ramp.users, strict=True):
-            left = others - finished.n_users
-            if count > left:
-                finished.notes.append(
-                    f"The step of {rate:.0f} a second needs {count} users; {left} were left."
-                )
-                return
-            seen = await self._phase(f"{rate:.0f} users a second", count, rate)
+        """Send them."""
+        finished, ramp, others = self._finished, self._plan.ramp, self._users.n_users - 1
+        phases = [("Users", others, self._plan.rate)] if others else []
+        if ramp is not None:
+            steps = zip(ramp.rates, ramp.users, strict=True)
+            phases = [(f"{rate:.0f} users a second", count, rate) for rate, count in steps]
+        for name, count, rate in phases:
+            if (left := others - finished.n_users) < count:
+                finished.notes.append(f"The step of {name} needs {count} users; {left} were left.")
+                break
+            seen = await self._phase(name, count, rate)
             finished.seen.add(seen)
-            step = Step(
-                offered_users=rate,
-                achieved_users=seen.per_second(seen.answered),
-                p99_ms=seen.milliseconds().get("p99", 0.0),
-                failed_attempts=seen.failures.total(),
-                users_given_up=seen.given_up,
-            )
-            finished.steps.append(step)
-            if ramp.broken_by(step) is not None:
-                return
+            if ramp is not None and rate is not None:
+                step = Step(
+                    offered_users=rate,
+                    achieved_users=seen.per_second(seen.answered),
+                    p99_ms=seen.milliseconds().get("p99", 0.0),
+                    failed_attempts=seen.failures.total(),
+                    users_given_up=seen.given_up,
+                )
+                finished.steps.append(step)
+                if ramp.broken_by(step) is not None:
+                    break
+        finished.total.add(finished.seen)
+        if finished.n_users == others:
+            last = await self._phase("The last user", 1, None)
+            finished.total.add(last)
+            if not others:
+                finished.seen.add(last)
 
     async def _phase(self, name: str, count: int, rate: float | None) -> Tally:
         """Send the next users at a rate, or in a closed loop, each process its share."""
@@ -267,21 +263,15 @@ class _Sending:
             begin += _LEAD_SECONDS * (processes > 1)  # for users to reach the other processes
             times = begin + arrivals(calls, rate * share, self._rng, burst=burst)
         self._bars.begins(name, int(np.count_nonzero(chosen == 1)))
-        shares = [
-            (
-                sender,
-                times[number::processes].tolist(),
-                max(1, math.ceil((places - number) / processes)),
-            )
-            for number, sender in enumerate(senders)
-        ]
+        schedules = [times[number::processes].tolist() for number in range(processes)]
+        each = max(1, places // processes)
         others = [
-            wrap_future(pool.submit(run_alone, *share))
-            for pool, share in zip(self._pools, shares[1:], strict=False)
+            wrap_future(pool.submit(run_alone, sender, schedule, each))
+            for pool, sender, schedule in zip(self._pools, senders[1:], schedules[1:], strict=False)
         ]
         watching = asyncio.create_task(self._watch(senders[0].tally))
         try:
-            tally = await senders[0].run(*shares[0][1:])
+            tally = await senders[0].run(schedules[0], max(each, places - each * len(others)))
             for other in await asyncio.gather(*others):
                 tally.add(other)
         finally:
