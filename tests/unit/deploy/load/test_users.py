@@ -210,6 +210,8 @@ def test_a_damaged_or_old_file_is_refused(
 
     with pytest.raises(SettingsError, match="prepare it again"):
         SealedUsers.load(path)
+    with pytest.raises(SettingsError, match="nothing cannot be read"):
+        SealedUsers.load(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("name", ["kinds", "values", "envelopes"])
@@ -226,18 +228,6 @@ def test_arrays_that_do_not_fit_the_task_are_refused(
             break
 
 
-def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    """With its name."""
-    with pytest.raises(SettingsError, match="nothing cannot be read"):
-        SealedUsers.load(tmp_path / "nothing")
-
-
-def test_a_data_set_of_other_items_than_the_tasks_is_refused() -> None:
-    """With a name that would fit."""
-    with pytest.raises(TaskError, match=r"915 items and the task has 30: .* zipf:30"):
-        draw_values("ipums1940_city", np.zeros(3, np.uint8), 30, np.random.default_rng(1))
-
-
 def test_every_counted_user_is_another_person_of_the_data_set() -> None:
     """All people of a synthetic distribution, each once; other users have no person."""
     kinds = np.array([Behaviour.HONEST, Behaviour.MALFORMED, Behaviour.CONFLICT] * 50, np.uint8)
@@ -246,3 +236,5 @@ def test_every_counted_user_is_another_person_of_the_data_set() -> None:
     expected = dataset("zipf:9", 100).counts.tolist()
     assert expected == np.bincount(values[kinds != Behaviour.MALFORMED], minlength=9).tolist()
     assert 0 == values[kinds == Behaviour.MALFORMED].sum()
+    with pytest.raises(TaskError, match=r"915 items and the task has 30: .* zipf:30"):
+        draw_values("ipums1940_city", kinds, 30, np.random.default_rng(1))
