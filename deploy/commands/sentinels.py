@@ -62,7 +62,7 @@ def plant_sentinels(
     output: Annotated[
         Path,
         typer.Option(
-            help="The file that records them; if it exists, the command goes on where it stops. "
+            help="The file that records them; if it exists, the command continues it. "
             "Never show it to the shuffler."
         ),
     ],
@@ -91,8 +91,8 @@ def plant_sentinels(
 ) -> None:
     """Send test submissions through the shuffler, and register them with the analyzer.
 
-    After an interruption the same command goes on: it sends the same bytes of all that the
-    shuffler has not acknowledged.
+    After an interruption run the same command again: it resends the same bytes of all sentinels
+    that the shuffler has not acknowledged.
     """
     check_folder(output)
     digest = task_digest(task)
@@ -135,14 +135,14 @@ def plant_sentinels(
 
 def _begins(count: int, over: float) -> str:
     spread = f" over {over:g} seconds" if over else ""
-    return f"Sending {count:,} sentinels{spread}. If it is interrupted, the same command goes on."
+    return f"Sending {count:,} sentinels{spread}. After an interruption run the same command again."
 
 
 def _interrupted(sentinels: Sequence[PlantedSentinel], count: int) -> str:
     known = sum(one.state is SentinelState.ACKNOWLEDGED for one in sentinels)
     return (
-        f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. The same command goes on "
-        "where it stopped."
+        f"Interrupted: {known:,} of {count:,} sentinels are acknowledged. Run the same command "
+        "again to continue."
     )
 
 
@@ -177,4 +177,4 @@ def report(
     for reason, times in reasons.most_common():
         console.print(f"Refused {times} times: {escaped(reason)}")
     if left:
-        console.print("The same command sends again what is not acknowledged.")
+        console.print("Run the same command again to resend the others.")

@@ -48,7 +48,7 @@ class DemoRun:
     task: Task
     result: Result
     people: SamplePeople
-    """The users who contributed, and the truth about them."""
+    """The users who contributed, and their true values."""
     submit_seconds: float
     shuffle_seconds: float
 
@@ -58,7 +58,7 @@ class DemoRun:
         return result_view(self.result.estimate, self.task, most=most, people=self.people)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the content of result.json: the result, and what only a demo knows."""
+        """Return the content of result.json: the result, the truth and the errors."""
         people, errors = self.people, self.view().errors
         fields = as_json(self.result)
         fields["labels"] = self.task.labels
@@ -100,7 +100,7 @@ async def collect(people: SamplePeople, *, directory: Path, console: Console) ->
     Start the three services, publish a task, let the users contribute, wait for the result.
 
     Args:
-        people: Those who contribute; their devices never share the seed that chose them.
+        people: The users; their devices never share the seed that chose them.
         directory: Where the services keep their state.
         console: Where progress is shown.
     """

@@ -49,7 +49,7 @@ class Engine:
         Find the engine of this machine.
 
         Raises:
-            EngineError: There is none; names what is missing, and what installs it.
+            EngineError: There is none; names the missing program and its package.
             SilentEngineError: It is not running.
         """
         given = dict(environment or {})

@@ -1,4 +1,4 @@
-"""How simulated users behave, and which answers services must give them. Pure."""
+"""Behaviours of simulated users, and the answers that services must return. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping

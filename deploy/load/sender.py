@@ -101,7 +101,7 @@ class Tally:
     """Counts of what some users saw; tallies add up."""
 
     finished: int = 0
-    """Users who are through, whatever became of them."""
+    """Users who are through, with or without an answer."""
     acknowledged: int = 0
     """Users whose submission is stored, as the shuffler answered."""
     answers: Counter[Outcome] = field(default_factory=Counter)

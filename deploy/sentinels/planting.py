@@ -147,7 +147,7 @@ class SentinelRun:
         journal.record(number, SentinelState.STORED, receipt=receipt)
 
     async def _confirm(self, journal: SentinelFile) -> None:
-        """Tell the analyzer of all stored sentinels; after a failure the next call tells it."""
+        """Confirm all stored sentinels at the analyzer; after a failure the next call retries."""
         stored = [
             number for number, one in enumerate(self.sentinels) if one.state is SentinelState.STORED
         ]

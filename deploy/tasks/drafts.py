@@ -55,7 +55,7 @@ def _seconds(deadline: object) -> int:
 
 
 def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
-    """Check what the call to the analyzer can carry; the task's own rules are checked there."""
+    """Check that numbers fit the call to the analyzer, which checks the task's own rules."""
     for name, value in values:
         if isinstance(value, dict):
             _check_whole_numbers((f"{name}.{key}", inner) for key, inner in value.items())
@@ -64,7 +64,7 @@ def _check_whole_numbers(values: Iterable[tuple[str, Any]]) -> None:
 
 
 def as_toml(draft: TaskDraft) -> str:
-    """Write a draft so that `read` gives it back; what has its default is left out."""
+    """Write a draft for `read`, without keys that have their default."""
     plain, tables = [], []
     for field in fields(draft):
         value = getattr(draft, field.name)

@@ -58,7 +58,7 @@ async def of_populations(
     entries: Sequence[LedgerEntry], analyzer: LedgerReader
 ) -> tuple[PopulationBudgets, ...]:
     """
-    Compose what every population has spent, as the analyzer does.
+    Compose the spending of every population, as the analyzer does.
 
     Tasks without a population stand alone, and are left out.
 
@@ -129,9 +129,9 @@ def _compose(
 def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
     """Print a row for each budget of each population."""
     table = Table(
-        title="What populations have spent of their budgets, against the analyzer",
-        caption="Budget, spent and left are epsilons: what is spent rounded up, the others down. "
-        "Of several budgets each binds.",
+        title="Spent privacy budgets of populations, against the analyzer",
+        caption="Budget, spent and left are epsilons: spent is rounded up, the others down. "
+        "All budgets of a population bind.",
     )
     add_columns(table, _COLUMNS)
     notes = []
@@ -139,7 +139,7 @@ def show(populations: Iterable[PopulationBudgets], console: Console) -> None:
         name, releases = escaped(one.population), f"{one.releases:,}"
         if one.unknown:
             table.add_row(name, releases, *"?????")
-            notes.append(f"What {name} has spent is not known: {escaped(one.unknown)}.")
+            notes.append(f"The spending of {name} is unknown: {escaped(one.unknown)}.")
         for budget in one.budgets:
             table.add_row(
                 *(name, releases, rounded_down(budget.epsilon), rounded_up(budget.delta)),

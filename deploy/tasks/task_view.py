@@ -169,7 +169,7 @@ def print_state(digest: TaskDigest, task: Task, summary: TaskSummary, console: C
 def print_batch(status: BatchStatus | None, console: Console) -> None:
     """Print the state of a task's batch at the shuffler; None if no device has asked for it."""
     if status is None:
-        console.print("At the shuffler: nobody has asked for this task yet.")
+        console.print("At the shuffler: no device has fetched this task yet.")
         return
     headline, meaning = BATCH_STATES[status.state]
     users = f", with {status.n_users:,} users ({SENTINELS_INCLUDED})" if status.n_users else ""

@@ -165,7 +165,7 @@ async def test_an_operator_plants_sentinels_where_tokens_are_asked_for(services:
     status, printed, complaint = await _plant(services, signed.digest(), *own, *pinned, *tokens)
     planted = json.loads(printed)
     assert (0, 0, 3) == (status, planted["refused"], planted["acknowledged"])
-    assert "Sending 3 sentinels. If it is interrupted, the same command goes on.\n" == complaint
+    assert "Sending 3 sentinels. After an interruption run the same command again.\n" == complaint
 
 
 def _written(directory: Path) -> bytes:

@@ -85,13 +85,15 @@ def test_an_address_without_a_port_is_refused_before_a_call(address: str) -> Non
 
 
 def test_who_interrupts_planting_is_told_how_far_it_is() -> None:
-    """And, from the start, that the same command goes on."""
+    """And, from the start, that the same command continues."""
     states = (SentinelState.ACKNOWLEDGED, SentinelState.STORED, SentinelState.PLANNED)
     planted = [PlantedSentinel(envelope=b"", leaves=b"", state=state) for state in states]
 
     assert "Sending 300 sentinels over 60 seconds" in _begins(300, 60.0)
-    assert "the same command goes on" in _begins(1, 0.0)
-    assert "1 of 3 sentinels are acknowledged. The same command" in _interrupted(planted, 3)
+    assert "run the same command again" in _begins(1, 0.0)
+    assert "1 of 3 sentinels are acknowledged. Run the same command again" in _interrupted(
+        planted, 3
+    )
 
 
 @pytest.mark.parametrize(
