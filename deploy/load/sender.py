@@ -28,7 +28,7 @@ from common.runtime.settings import is_local
 from common.task.task import Task
 from common.wire.fields import MAX_MESSAGE_BYTES
 from common.wire.submissions import MAX_BULK_ENVELOPES, outcomes_from_wire
-from deploy.load.behaviour import COUNTED, Behaviour
+from deploy.load.behaviour import Behaviour, is_counted
 from deploy.load.plan import LoadPlan
 from deploy.load.users import SealedUsers
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc
@@ -178,6 +178,7 @@ class Sender:
     def __init__(self, to: Destination, users: SealedUsers, plan: LoadPlan) -> None:
         self._to = to
         self._users = users
+        self._counted: list[bool] = is_counted(users.kinds).tolist()
         self._plan = plan
         self._digest = users.signed.digest()
         self._reports = Task.from_bytes(users.signed.task_bytes).reports_per_user
@@ -226,7 +227,6 @@ class Sender:
 
     async def _send_alone(self, user: int, intended: float) -> None:
         """Run one user over a connection of their own."""
-        kind = self._users.kinds[user]
         async with self._to.open() as channel:
             stub = shuffler_pb2_grpc.ShufflerStub(channel)
             calls = [
@@ -245,10 +245,10 @@ class Sender:
                 with self._waiting(intended):
                     if self._plan.fetch_task:
                         await self._fetch(stub)
-                    if kind == Behaviour.FLOODING:
+                    if self._users.kinds[user] == Behaviour.FLOODING:
                         flood += [asyncio.create_task(self._submit(one, once=True)) for one in more]
                     outcome = await self._submit(call)
-                self.tally.acknowledged += kind in COUNTED and outcome in _ARRIVED
+                self.tally.acknowledged += self._counted[user] and outcome in _ARRIVED
                 for again in () if flood else more:
                     await self._submit(again)
             finally:
@@ -307,7 +307,7 @@ class Sender:
                 owners = (user for user, _ in part)
                 arrived |= {u for u, o in zip(owners, outcomes, strict=False) if o in _ARRIVED}
         finally:
-            self.tally.acknowledged += sum(self._users.kinds[user] in COUNTED for user in arrived)
+            self.tally.acknowledged += sum(self._counted[user] for user in arrived)
             for _ in range(end - first - len({user for user, _ in entries})):
                 async with self._to.open() as channel:
                     await self._leave(channel)

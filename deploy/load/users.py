@@ -74,8 +74,8 @@ class SealedUsers:
 
     def submissions(self, user: int) -> list[bytes]:
         """Return the envelopes that a user sends, repeats included; none for DROPPING."""
-        kind, end = self.kinds[user], self._ends[user]
-        made = [envelope.tobytes() for envelope in self.envelopes[end - ENVELOPES[kind] : end]]
+        kind, end = int(self.kinds[user]), int(self._ends[user])
+        made = [self.envelopes[row].tobytes() for row in range(end - int(ENVELOPES[kind]), end)]
         if kind == Behaviour.OVERSIZED:
             return [made[0] + _OVERSIZE]
         return made * _COPIES[kind]
