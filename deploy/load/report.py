@@ -83,19 +83,19 @@ class Bars(Progress):
             console=console,
         )
 
-    def begins(self, name: str, users: int | None) -> None:
-        """Finish the last bar and draw one for a phase of so many users, if that is known."""
+    def start_phase(self, name: str, users: int | None) -> None:
+        """Finish the last bar and draw one for a phase of these users; None if unknown."""
         self.finish()
         self.add_task(name, total=users, seen="")
 
-    def sees(self, tally: Tally) -> None:
+    def show_tally(self, tally: Tally) -> None:
         """Draw the progress of sending."""
         failed = tally.failures.total() + tally.refusals.total()
         seen = f"{failed:,} failed" if failed else ""
         self.update(self.task_ids[-1], completed=tally.finished, seen=seen)
 
-    def more(self, users: int) -> None:
-        """Draw that more users are done."""
+    def show_more(self, users: int) -> None:
+        """Advance the bar by some users."""
         self.advance(self.task_ids[-1], users)
 
     def finish(self) -> None:

@@ -96,8 +96,8 @@ async def execute(job: LoadJob, bars: Bars) -> Finished | None:
             await target.check_empty()  # sealing may take long, and would be wasted
         users = replayed
         if users is None:
-            bars.begins("Sealing", job.crowd.n_users)
-            users = seal(target.signed, job.crowd, seed=job.plan.seed, progress=bars.more)
+            bars.start_phase("Sealing", job.crowd.n_users)
+            users = seal(target.signed, job.crowd, seed=job.plan.seed, progress=bars.show_more)
         if job.prepare is not None:
             users.save(job.prepare)
             return None
@@ -262,7 +262,7 @@ class _Sending:
             burst = max(1, round(plan.burst * share)) if plan.pattern == "burst" else None
             begin += _LEAD_SECONDS * (processes > 1)  # for users to reach the other processes
             times = begin + arrivals(calls, rate * share, self._rng, burst=burst)
-        self._bars.begins(name, int(np.count_nonzero(chosen == 1)))
+        self._bars.start_phase(name, int(np.count_nonzero(chosen == 1)))
         schedules = [times[number::processes].tolist() for number in range(processes)]
         each = max(1, places // processes)
         others = [
@@ -283,7 +283,7 @@ class _Sending:
 
     async def _watch(self, tally: Tally) -> None:
         while True:
-            self._bars.sees(tally)
+            self._bars.show_tally(tally)
             await asyncio.sleep(_PROGRESS_SECONDS)
 
 
@@ -327,7 +327,7 @@ async def _result(
             "came."
         )
         return None
-    bars.begins("Shuffling, opening, estimating", None)
+    bars.start_phase("Shuffling, opening, estimating", None)
     ask = partial(target.operator.wait_for_result, target.signed.digest())
     return await _answer(ask, "the analyzer's result", seconds)
 

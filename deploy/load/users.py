@@ -81,12 +81,14 @@ class SealedUsers:
         return made * _COPIES[kind]
 
     def part(self, chosen: NDArray[np.bool_]) -> Self:
-        """Return the chosen users, shape (n_users,), in the same order."""
+        """Return the chosen users, shape (n_users,), in the same order; neighbours are no copy."""
+        rows = np.flatnonzero(np.repeat(chosen, ENVELOPES[self.kinds]))
+        neighbours = len(rows) and rows[-1] - rows[0] < len(rows)
         return replace(
             self,
             kinds=self.kinds[chosen],
             values=self.values[chosen],
-            envelopes=self.envelopes[np.repeat(chosen, ENVELOPES[self.kinds])],
+            envelopes=self.envelopes[slice(rows[0], rows[-1] + 1) if neighbours else rows],
         )
 
     def truth(self, n_users: int, domain_size: int) -> NDArray[np.float64]:

@@ -122,10 +122,10 @@ class Sealing(Bars):
         super().__init__(Console(quiet=True))
         self.begun: list[str] = []
 
-    def begins(self, what: str, users: int | None) -> None:
+    def start_phase(self, what: str, users: int | None) -> None:
         """Remember it."""
         self.begun.append(what)
-        super().begins(what, users)
+        super().start_phase(what, users)
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ class Waiting(Bars):
 
     acknowledged = 0
 
-    def sees(self, tally: Tally) -> None:
+    def show_tally(self, tally: Tally) -> None:
         """Take note."""
         self.acknowledged = max(self.acknowledged, tally.acknowledged)
-        super().sees(tally)
+        super().show_tally(tally)
 
 
 async def _under_kills(cluster: Cluster, plan: LoadPlan, n_users: int) -> Finished:

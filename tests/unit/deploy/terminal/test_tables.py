@@ -81,8 +81,8 @@ def test_a_load_run_s_count_and_time_are_read_on_80_columns() -> None:
     tally = Tally()
     tally.failures["unavailable"] += 12_345
     with Bars(console) as bars:
-        bars.begins("Shuffling, opening, estimating", 1_000_000)
-        bars.sees(tally)
+        bars.start_phase("Shuffling, opening, estimating", 1_000_000)
+        bars.show_tally(tally)
         bars.finish()
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
 
