@@ -1,8 +1,7 @@
 """Options that several commands share, and how their text is read."""
 
-import re
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -12,9 +11,7 @@ from common.task_digest import DIGEST_BYTES, TaskDigest
 
 AnalyzerAddress = Annotated[str, typer.Option(help="Address of the analyzer, host:port.")]
 ShufflerAddress = Annotated[str, typer.Option(help="Address of the shuffler, host:port.")]
-TaskArgument = Annotated[
-    str, typer.Argument(help="The task's digest, or its first digits, hexadecimal.")
-]
+TaskArgument = Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")]
 AgentAddress = Annotated[str, typer.Option(help="Address of your user agent: unix:PATH.")]
 Person = Annotated[str, typer.Option(help="For whom, if the agent answers for several people.")]
 TokenFile = Annotated[
@@ -37,8 +34,6 @@ CertificateKey = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
-_BEGINNING: Final = re.compile(r"[0-9a-fA-F]+")
-
 
 def hexadecimal(name: str, text: str, length: int) -> bytes:
     """
@@ -58,16 +53,11 @@ def hexadecimal(name: str, text: str, length: int) -> bytes:
 
 def task_digest(text: str) -> TaskDigest:
     """
-    Read a task's whole digest.
+    Parse a task's digest.
 
     Raises:
-        WireError: It is not; of a beginning, with the command that knows the rest.
+        WireError: It is not 64 hexadecimal digits, whichever party is asked.
     """
-    if _BEGINNING.fullmatch(text) and len(text) < 2 * DIGEST_BYTES:
-        raise WireError(
-            f"the task's digest has {len(text)} digits; it must have {2 * DIGEST_BYTES} here: "
-            f"`shuffledp task show {text}` prints it whole"
-        )
     return TaskDigest(hexadecimal("the task's digest", text, DIGEST_BYTES))
 
 

@@ -12,7 +12,7 @@ from common.messages.guarantee import rounded_up
 from common.protocols import Kind
 from deploy.clients.user_agent import ask_for_receipt, send
 from deploy.commands.example import example
-from deploy.commands.options import AgentAddress, AsJson, Person, task_digest
+from deploy.commands.options import AgentAddress, AsJson, Person, TaskArgument, task_digest
 from deploy.tasks.value_parser import parse_kind, parse_value
 from deploy.terminal.console import terminal
 from deploy.terminal.escape import escaped
@@ -32,7 +32,7 @@ _MAY_BE_EMPTY: Final[frozenset[Kind]] = frozenset({"string", "key-value"})
     ),
 )
 def contribute(
-    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    task: TaskArgument,
     agent: AgentAddress,
     person: Person = "",
     kind: Annotated[
@@ -100,7 +100,7 @@ _MEANING = {
     ),
 )
 def receipt(
-    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    task: TaskArgument,
     agent: AgentAddress,
     person: Person = "",
     json: AsJson = False,

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from common.messages.result import Result
 from common.task.task import Task
+from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
 from deploy.commands.example import example
@@ -21,6 +22,7 @@ from deploy.commands.options import (
     CertificateKey,
     TaskArgument,
     TokenFile,
+    task_digest,
 )
 from deploy.pages.releases_page import releases_page
 from deploy.pages.result_page import result_page
@@ -47,7 +49,7 @@ Page = Annotated[
 
 @app.command(
     epilog=example(
-        "shuffledp result 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "shuffledp result DIGEST --analyzer 127.0.0.1:7001 --token-file "
         "state/analyzer/operator.token --authority state/tls/authority.pem",
     ),
 )
@@ -77,13 +79,14 @@ def result(
     """Print a released result with 95 % intervals, or write it. Needs the operator's token."""
     for path in (html, csv, parquet):
         check_folder(path)
+    digest = task_digest(task)
     texts = () if candidates is None else read_candidates(candidates)
 
     async def read() -> tuple[Task, Result]:
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
-            return await read_checked(operator, task)
+            return await read_checked(operator, digest)
 
     signed, found = asyncio.run(read())
     # Before anything is written: candidates that cannot be decoded leave no file.
@@ -106,18 +109,17 @@ def result(
             console.print(f"Written to {path}.", markup=False)
 
 
-async def read_checked(operator: OperatorClient, digits: str) -> tuple[Task, Result]:
+async def read_checked(operator: OperatorClient, digest: TaskDigest) -> tuple[Task, Result]:
     """
     Read a result and its task, and check the one against the other.
 
     Args:
         operator: The analyzer's client.
-        digits: The first digits of the task's digest.
+        digest: Of the task.
 
     Raises:
         WireError: The result does not fit the task, or states better guarantees than hold.
     """
-    digest = await operator.find(digits)
     found = await operator.result(digest)
     signed, _ = await operator.describe(digest)
     task = Task.from_bytes(signed.task_bytes)

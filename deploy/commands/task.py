@@ -34,7 +34,7 @@ from deploy.commands.options import (
     task_digest,
 )
 from deploy.tasks import drafts as draft_file
-from deploy.tasks import population_budgets, task_file, task_view
+from deploy.tasks import population_budgets, task_view
 from deploy.tasks.population_budgets import PopulationBudgets, of_task
 from deploy.terminal.console import terminal
 from deploy.terminal.json_output import dumps, guarantee_as_json
@@ -153,9 +153,9 @@ def list_tasks(
     "show",
     short_help="Print one task, its promise and its state.",
     epilog=example(
-        "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "shuffledp task show DIGEST --analyzer 127.0.0.1:7001 --token-file "
         "state/analyzer/operator.token --authority state/tls/authority.pem",
-        "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
+        "shuffledp task show DIGEST --analyzer 127.0.0.1:7001 --token-file "
         "state/analyzer/operator.token --authority state/tls/authority.pem --analyzer-identity "
         "identity.pub --save agreed",
     ),
@@ -187,13 +187,14 @@ def show(
     Of its population also what all releases have spent, and what is left.
     """
     check_folder(save)
+    digest = task_digest(task)
     signer = read_identity(analyzer_identity) if analyzer_identity else None
 
     async def read() -> tuple[SignedTask, TaskSummary, PopulationBudgets | None]:
         async with OperatorClient.connect(
             analyzer, authority, token_file, certificate, key
         ) as operator:
-            signed, summary = await operator.describe(await operator.find(task))
+            signed, summary = await operator.describe(digest)
             if signer is not None:
                 signer.verify(signed)
             return signed, summary, await of_task(Task.from_bytes(signed.task_bytes), operator)
@@ -206,7 +207,7 @@ def show(
     found = Task.from_bytes(signed.task_bytes)
     batch = asyncio.run(status()) if shuffler else None
     if save is not None:
-        task_file.save(save, signed)
+        draft_file.save_task(save, signed)
     if json:
         fields = {
             **task_view.summary_as_json(summary),
@@ -231,7 +232,7 @@ def show(
         markup=False,
     )
     if save is not None:
-        console.print(f"Written to {save}: {', '.join(task_file.NAMES)}.", markup=False)
+        console.print(f"Written to {save}: {', '.join(draft_file.TASK_FILES)}.", markup=False)
 
 
 @task_app.command(
@@ -242,7 +243,7 @@ def show(
     ),
 )
 def close(
-    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    task: TaskArgument,
     shuffler: ShufflerAddress,
     token_file: TokenFile,
     authority: Authority = None,

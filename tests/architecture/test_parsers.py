@@ -88,13 +88,12 @@ _NOT_FROM_OUTSIDE: Final = {
     "deploy.docker.deployment.Deployment._write": "lines for compose; others are kept as they are",
     "deploy.docker.deployment.Deployment.prepare": "what its own container wrote, in ASCII",
     "deploy.commands.task._check_no_identity": "two files that are compared, and not read",
-    "deploy.load.users.seal": "envelopes that its own workers made",
+    "deploy.load.users.seal_values": "envelopes that its own workers made",
     "deploy.load.users.SealedUsers.save": "a signed task that is written",
     "deploy.demo.demo.collect": "the authority's certificate that its own child wrote; gRPC reads "
     "it",
-    "deploy.clients.base.read_authority": "the authority's certificate: gRPC reads it, and "
+    "deploy.clients.base.read_file": "the authority's certificate: gRPC reads it, and "
     "trusts nobody if it is none",
-    "deploy.clients.analyzer.OperatorClient.find": "hexadecimal digits that it has checked",
     "deploy.tasks.task_view.as_json": "a task's own bytes, made on the spot",
     "user_agent.budget._upgrade": "its own file, opened as common.runtime.database opens one",
 }

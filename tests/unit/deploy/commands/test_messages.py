@@ -63,17 +63,17 @@ def test_who_waits_for_a_proof_is_told_what_sets_the_pace() -> None:
     assert "inclusion_check_seconds" in _MEANING["unchecked"]
 
 
-@pytest.mark.parametrize("text", ["5b1f", "5B1", "a" * 63])
-def test_a_digest_s_beginning_is_answered_with_the_command_that_prints_it(text: str) -> None:
-    """It is enough for other commands."""
-    with pytest.raises(WireError, match=f"`shuffledp task show {text}` prints it whole"):
-        task_digest(text)
-
-
-@pytest.mark.parametrize("text", ["", "x" * 64, "a" * 66, "$(x)", "a b"])
-def test_what_begins_no_digest_names_no_command(text: str) -> None:
-    """Nor is it repeated."""
-    with pytest.raises(WireError, match=r"64( hexadecimal digits)?$"):
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("5b1f", "has 4 digits; it must have 64"),
+        ("a" * 66, "has 66 digits; it must have 64"),
+        ("x" * 64, "must be 64 hexadecimal digits"),
+    ],
+)
+def test_a_task_is_named_by_its_whole_digest(text: str, sentence: str) -> None:
+    """And none of the text is repeated."""
+    with pytest.raises(WireError, match=f"^the task's digest {sentence}$"):
         task_digest(text)
 
 
@@ -85,13 +85,15 @@ def test_an_address_without_a_port_is_refused_before_a_call(address: str) -> Non
 
 
 def test_who_interrupts_planting_is_told_how_far_it_is() -> None:
-    """And, from the start, that the same command goes on."""
+    """And, from the start, that the same command continues."""
     states = (SentinelState.ACKNOWLEDGED, SentinelState.STORED, SentinelState.PLANNED)
     planted = [PlantedSentinel(envelope=b"", leaves=b"", state=state) for state in states]
 
     assert "Sending 300 sentinels over 60 seconds" in _begins(300, 60.0)
-    assert "the same command goes on" in _begins(1, 0.0)
-    assert "1 of 3 sentinels are acknowledged. The same command" in _interrupted(planted, 3)
+    assert "run the same command again" in _begins(1, 0.0)
+    assert "1 of 3 sentinels are acknowledged. Run the same command again" in _interrupted(
+        planted, 3
+    )
 
 
 @pytest.mark.parametrize(

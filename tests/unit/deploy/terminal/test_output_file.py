@@ -16,7 +16,7 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from deploy.results.estimate_columns import columns_of
 from deploy.results.export import write_csv, write_parquet
-from deploy.tasks.task_file import NAMES, save
+from deploy.tasks.drafts import TASK_FILES, save_task
 from deploy.terminal.output_file import whole, write
 from tests.support.results import result
 from tests.support.tasks import published
@@ -65,12 +65,12 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(
 def test_a_full_disk_leaves_the_task_that_was_saved(tmp_path: Path) -> None:
     """Both of its files, which belong together."""
     old, new = published().signed, published(labels=tuple("ü" * n for n in range(1, 101))).signed
-    save(tmp_path / "agreed", old)
+    save_task(tmp_path / "agreed", old)
     room = len(old.task_bytes) + 100
     with _full_disk(room), pytest.raises(SettingsError, match=r"task\.json cannot be written"):
-        save(tmp_path / "agreed", new)
+        save_task(tmp_path / "agreed", new)
 
-    found = [(tmp_path / "agreed" / name).read_bytes() for name in NAMES]
+    found = [(tmp_path / "agreed" / name).read_bytes() for name in TASK_FILES]
     assert [old.task_bytes, old.signature] == found
 
 
