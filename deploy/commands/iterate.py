@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from deploy.commands.example import example
-from deploy.results.iteration import next_draft, read_iterated
+from deploy.results.privkvm import next_draft, read_iterated
 from deploy.tasks import drafts as draft_file
 from deploy.terminal.console import terminal
 from deploy.terminal.output_file import check_folder, write

@@ -27,9 +27,8 @@ from deploy.pages.result_page import result_page
 from deploy.results import ledger as ledger_view
 from deploy.results.decoded_texts import read_candidates
 from deploy.results.estimate_table import print_table
-from deploy.results.export import write_csv, write_parquet
-from deploy.results.result_json import as_json
-from deploy.results.result_view import MOST_ROWS, ResultView, result_view
+from deploy.results.export import as_json, write_csv, write_parquet
+from deploy.results.result_view import MAX_ROWS, ResultView, result_view
 from deploy.results.verification import check_fits, check_guarantees
 from deploy.tasks.guarantee_table import print_guarantees
 from deploy.tasks.population_budgets import of_populations
@@ -93,7 +92,7 @@ def result(
     if parquet is not None:
         write_parquet(parquet, found, view.columns)
     if html is not None:
-        whole = result_view(found.estimate, signed, most=MOST_ROWS, candidates=texts)
+        whole = result_view(found.estimate, signed, most=MAX_ROWS, candidates=texts)
         write(html, result_page(found, signed, whole, version=VERSION))
     if json:
         fields = {**as_json(found), "labels": signed.labels, **view.fields}

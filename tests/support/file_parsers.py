@@ -22,7 +22,7 @@ from deploy.commands.profile import read_profile
 from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
 from deploy.results.decoded_texts import read_candidates
-from deploy.results.iteration import read_iterated
+from deploy.results.privkvm import read_iterated
 from deploy.sentinels.journal import SentinelFile, SentinelState
 from deploy.tasks import drafts as draft_file
 from shuffler.settings import ShufflerSettings
@@ -234,7 +234,7 @@ FILE_PARSERS: Final = (
             b'{"means_with_fakes":[],"kind":"key-value","low":0,"high":5.5,"population":""}',
         ),
         "json",
-        "deploy.results.iteration.read_iterated",
+        "deploy.results.privkvm.read_iterated",
     ),
     file_parser(
         "CSV",

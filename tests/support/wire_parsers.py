@@ -25,8 +25,8 @@ from common.wire import tasks as draft_wire
 from common.wire import tasks as task_summary_wire
 from common.wire import tasks as wire_tasks
 from deploy.audit.harness.tasks import draft
+from deploy.results.export import as_json
 from deploy.results.ledger import as_json as ledger_as_json
-from deploy.results.result_json import as_json
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, task_pb2, user_agent_pb2
 from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_draft_fields

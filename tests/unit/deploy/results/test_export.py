@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-import numpy as np
 import pytest
 from pyarrow import parquet
 
@@ -50,7 +49,7 @@ def _csv(path: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("kind", _HEADINGS)
 def test_files_hold_every_figure_exactly(tmp_path: Path, kind: Kind) -> None:
-    """A row a value, a number, a key, or a bit of a cohort; Parquet names the task."""
+    """A row for each value, number, key, or bit of a cohort; Parquet names the task."""
     found = _RESULT if kind == "categorical" else kind_collected(kind).result
     columns = columns_of(found.estimate, ())
     write_csv(tmp_path / "result.csv", columns)
@@ -67,7 +66,7 @@ def test_files_hold_every_figure_exactly(tmp_path: Path, kind: Kind) -> None:
     assert str(found.n_users).encode() == table.schema.metadata[b"n_users"]
 
 
-def test_intervals_are_of_the_unrefined_shares() -> None:
+def test_intervals_are_around_unrefined_shares() -> None:
     """1.96 standard errors on either side."""
     columns = columns_of(_RESULT.histogram, ())
     row = [column[2] for column in columns.values()]
@@ -78,8 +77,8 @@ def test_intervals_are_of_the_unrefined_shares() -> None:
     assert 0.55 == row[-1]
 
 
-def test_the_noise_around_a_biased_mean_is_called_no_interval(tmp_path: Path) -> None:
-    """In the columns' names, and in the metadata."""
+def test_the_noise_around_a_biased_mean_is_not_called_an_interval(tmp_path: Path) -> None:
+    """Neither in the columns' names nor in the metadata."""
     found = kind_collected("vector").result
     assert isinstance(found.estimate, Means)
     for unbiased, ends in ((True, "interval"), (False, "noise")):
@@ -149,7 +148,7 @@ def test_no_text_is_a_formula_to_a_spreadsheet(
 
 @pytest.mark.parametrize("write", [write_csv, write_parquet])
 def test_a_file_that_cannot_be_written_is_a_sentence(tmp_path: Path, write: object) -> None:
-    """Its name and why."""
+    """It names the file and the reason."""
     columns = columns_of(_RESULT.histogram, ())
     arguments = (_RESULT, columns) if write is write_parquet else (columns,)
     with pytest.raises(SettingsError, match="cannot be written"):
@@ -161,4 +160,3 @@ def test_numbers_stand_for_missing_labels_and_the_page_has_the_same_headings() -
     assert ["0", "1"] == labels_of((), 2)
     assert ("x", "y") == labels_of(("x", "y"), 2)
     assert COLUMNS == histogram_data(_RESULT.histogram, n_users=10)["columns"]
-    assert np.allclose(columns_of(_RESULT.histogram, ())["refined"], _RESULT.histogram.refined)  # type: ignore[arg-type]  # floats
