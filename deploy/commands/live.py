@@ -14,7 +14,7 @@ from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.clients.shuffler import ShufflerClient
 from deploy.commands.example import example
-from deploy.commands.options import Authority, ShufflerAddress, TokenFile, task_digest
+from deploy.commands.options import Authority, ShufflerAddress, TokenFile, WholeDigest, task_digest
 from deploy.pages.live_server import serve_live_page
 from deploy.terminal.console import private_opener, terminal
 
@@ -28,7 +28,7 @@ app = typer.Typer()
     ),
 )
 def live(
-    task: Annotated[str, typer.Argument(help="The task's digest, 64 hexadecimal digits.")],
+    task: WholeDigest,
     shuffler: ShufflerAddress,
     token_file: TokenFile,
     authority: Authority = None,

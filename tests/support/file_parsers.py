@@ -17,9 +17,8 @@ from common.runtime.settings import load
 from common.task_digest import TaskDigest
 from deploy.accountant import query_file as question_file
 from deploy.clients.base import read_token
-from deploy.commands.options import read_identity
+from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
-from deploy.commands.task import _hexadecimal_file
 from deploy.datasets import files
 from deploy.results.decoded_texts import read_candidates
 from deploy.results.privkvm import read_iterated
@@ -271,10 +270,11 @@ FILE_PARSERS: Final = (
     file_parser(
         "hexadecimal file",
         "envelope.pub",
-        _hexadecimal_file,
+        read_shuffler_key,
         (b"00" * 32 + b"\n",),
         "text",
-        "deploy.commands.task._hexadecimal_file",
+        "deploy.commands.options.read_shuffler_key",
+        "deploy.commands.options._read_ascii",
         "deploy.commands.options.hexadecimal",
     ),
     file_parser(
