@@ -24,8 +24,7 @@ from deploy.commands.options import (
     TokenFile,
     ask,
 )
-from deploy.pages.releases_page import releases_page
-from deploy.pages.result_page import result_page
+from deploy.pages.result_page import releases_page, result_page
 from deploy.results import ledger as ledger_view
 from deploy.results.decoded_texts import read_candidates
 from deploy.results.estimate_table import print_table

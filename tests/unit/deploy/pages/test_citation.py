@@ -17,27 +17,16 @@ _COLLECTED = collected(size=100)
 
 
 def test_a_citation_names_the_task_the_size_and_the_cost() -> None:
-    """What a reader of a paper needs to find the result, and to judge it."""
+    """And no date: a deadline is none, and a result has none."""
     written = citation(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
+    entry = bibtex(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
 
     digest = _COLLECTED.result.task_digest.hex()
     for part in (digest, "100 values", "20,000 users", "shuffledp 1.2.3", "0.1082", "1e-06"):
         assert part in written
-
-
-def test_no_name_ends_its_field() -> None:
-    """The population is called `staff & {guests}`; its braces and its ampersand are text."""
-    written = bibtex(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
-
-    assert r"staff \& \{guests\}" in written
-
-
-def test_no_date_is_made_up() -> None:
-    """A deadline is none: a batch that fills is released long before it."""
-    written = bibtex(_COLLECTED.result, _COLLECTED.task, version="1.2.3")
-
-    assert "year" not in written
-    assert "2096" not in written
+    assert r"staff \& \{guests\}" in entry
+    assert "year" not in entry
+    assert "2096" not in entry
 
 
 @pytest.mark.parametrize(
@@ -69,7 +58,7 @@ def test_every_special_character_is_escaped(name: str) -> None:
 
 
 def test_without_a_guarantee_none_is_claimed() -> None:
-    """An infinite ε is not a number to be cited."""
+    """Infinity is no figure to cite."""
     result = dataclasses.replace(
         _COLLECTED.result, guarantees=(guarantee("analyzer", math.inf, 1e-6),)
     )
@@ -95,7 +84,9 @@ def _texts(cohorts: int, labels: tuple[str, ...]) -> tuple[Result, Task]:
         (1, ("a", "b", "c"), "Texts, by a bit for each of 3 labels,"),
     ],
 )
-def test_only_a_filter_is_called_one(cohorts: int, labels: tuple[str, ...], title: str) -> None:
+def test_a_title_distinguishes_filters_from_labels(
+    cohorts: int, labels: tuple[str, ...], title: str
+) -> None:
     """Labels have a bit each and no cohorts."""
     result, task = _texts(cohorts, labels)
 

@@ -6,8 +6,8 @@ from deploy.pages.guarantee_sentences import coalition_name, guarantee_sentences
 from tests.support.result_pages import guarantee
 
 
-def test_a_sentence_says_how_many_times_as_likely_and_how_much_is_added() -> None:
-    """P[S] ≤ e^ε P'[S] + δ: e^0.1082 is 1.1143, rounded up, and δ is no probability of failing."""
+def test_a_sentence_has_the_odds_and_what_is_added() -> None:
+    """P[S] ≤ e^ε P'[S] + δ: e^0.1082 is 1.1143, rounded up; δ is no probability of failure."""
     [found] = guarantee_sentences([guarantee("analyzer", 0.108_169_5, 1e-6)])
 
     assert "at most 1.115 times as likely" in found.sentence
@@ -15,8 +15,8 @@ def test_a_sentence_says_how_many_times_as_likely_and_how_much_is_added() -> Non
     assert "except" not in found.sentence
 
 
-def test_where_nothing_is_guaranteed_no_number_is_shown() -> None:
-    """Infinity is in words; ε = 0 with δ = 0 is the strongest guarantee."""
+def test_an_infinite_epsilon_has_no_number() -> None:
+    """ε = 0 with δ = 0 is the strongest guarantee."""
     _, none, all_ = guarantee_sentences(
         [
             guarantee("analyzer", 1, 0),
@@ -32,7 +32,7 @@ def test_where_nothing_is_guaranteed_no_number_is_shown() -> None:
 
 
 def test_the_weakest_coalition_and_the_one_that_is_charged_are_marked() -> None:
-    """Of two guarantees against one coalition both hold, so that the better counts."""
+    """Two guarantees against one coalition both hold: the better counts."""
     found = guarantee_sentences(
         [
             guarantee("analyzer", 0.1, 1e-6),

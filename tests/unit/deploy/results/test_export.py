@@ -13,7 +13,7 @@ from common.errors import SettingsError
 from common.messages.estimate import Means
 from common.protocols import Kind
 from common.task_digest import TaskDigest
-from deploy.pages.histogram_data import histogram_data
+from deploy.pages.result_page import histogram_data
 from deploy.results.decoded_texts import decode_candidates
 from deploy.results.estimate_columns import COLUMNS, candidate_columns, columns_of, labels_of
 from deploy.results.export import write_csv, write_parquet
