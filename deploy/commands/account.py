@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from common.errors import SettingsError
+from deploy.accountant import answers
 from deploy.accountant import query as questions
-from deploy.accountant import query_file as question_file
-from deploy.accountant import query_table as account_table
 from deploy.commands.example import example
 from deploy.commands.options import AsJson
 from deploy.terminal.console import terminal
@@ -104,12 +103,12 @@ def account(
         given = {name for name, source in sources.items() if source and source.name != "DEFAULT"}
         if given - {"batch", "compare", "json"}:
             raise SettingsError("--batch takes its questions from the file alone")
-        answers = question_file.answer_file(batch, comparing=compare)
-        refused = sum("error" in answer for answer in answers)
-        print_json(answers)
+        found = answers.answer_file(batch, comparing=compare)
+        refused = sum("error" in answer for answer in found)
+        print_json(found)
         if refused:
             sys.stderr.write(
-                f"{refused} of {len(answers)} questions could not be answered; each says why\n"
+                f"{refused} of {len(found)} questions could not be answered; each says why\n"
             )
         return
     if users is None:
@@ -133,8 +132,8 @@ def account(
     random = {} if random_dummies is None else questions.parse_law(random_dummies)
     question = questions.QuestionFields.read(fields | random).question()
     guarantee = question.answer()
-    answer = question_file.answer_fields(question, guarantee, comparing=compare)
+    answer = answers.answer_fields(question, guarantee, comparing=compare)
     if json:
         print_json(answer | {"guarantee": guarantee_as_json(guarantee)})
         return
-    account_table.show(guarantee, answer, question.subject.local_epsilon, terminal())
+    answers.show(guarantee, answer, question.subject.local_epsilon, terminal())

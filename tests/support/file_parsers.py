@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from common.runtime.database import Database
 from common.runtime.settings import load
 from common.task_digest import TaskDigest
-from deploy.accountant import query_file as question_file
+from deploy.accountant.answers import answer_file
 from deploy.clients.base import read_token
 from deploy.commands.options import read_identity, read_shuffler_key
 from deploy.commands.profile import read_profile
@@ -194,10 +194,10 @@ FILE_PARSERS: Final = (
     file_parser(
         "questions file",
         "questions.json",
-        question_file.answer_file,
+        answer_file,
         (_QUESTIONS,),
         "json",
-        "deploy.accountant.query_file.answer_file",
+        "deploy.accountant.answers.answer_file",
         share=0.05,  # several searches for an epsilon each
     ),
     file_parser(
