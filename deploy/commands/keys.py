@@ -123,9 +123,9 @@ def identity(
     """
     Make the signing identity of an analyzer or a shuffler before its first start, or renew it.
 
-    Others pin what is printed, which is also in identity.pub in that folder. Whoever pins the old
-    one refuses what a renewed one signs, and the other way round: renew between two collections,
-    and tell everybody. Stop the service while its identity is renewed.
+    Others pin the printed identity, which is also in identity.pub in that folder. A pin of the old
+    one refuses signatures of a renewed one, and the other way round: renew between two collections,
+    and inform everyone. Stop the service while its identity is renewed.
     """
     state = StateDirectory.open(state_directory, state_key)
     with state.held() if renew else nullcontext():

@@ -243,7 +243,7 @@ def close(
 
 
 def _read(draft: Path, shuffler_key: Path | None) -> TaskDraft:
-    """Read a draft; without the shuffler's key, for a dry run, with one that nobody has."""
+    """Read a draft; a dry run without the shuffler's key uses a new key."""
     if shuffler_key is None:
         suite = draft_file.read(draft, b"").suite or DEFAULT_SUITE
         return draft_file.read(draft, HpkePrivateKey.generate(suite).public_key().raw)

@@ -51,11 +51,7 @@ def live_page(digest: TaskDigest, *, version: str, poll_seconds: float) -> str:
 
 
 class LiveFeed:
-    """
-    The last minutes of a batch's progress, and the answer made of them.
-
-    One loop adds progress; any thread may read `answer`, which is replaced as a whole.
-    """
+    """The last minutes of a batch's progress. Any thread may read `answer`, which one loop sets."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -75,7 +71,7 @@ class LiveFeed:
     def take_error(self, error: ShuffleDpError) -> None:
         """Record why there is no progress: a shuffler has no batch before a device asks for it."""
         if isinstance(error, PeerRefusalError) and error.status == UnknownTaskError.status:
-            self.answer = self._render("Nobody has fetched this task from the shuffler yet.")
+            self.answer = self._render("No device has fetched this task from the shuffler yet.")
             return
         age = ""
         if self._history:

@@ -38,7 +38,7 @@ MAX_VALUES: Final = 100_000
 """Most values of a histogram's page: two megabytes of figures, which a browser sorts at once."""
 _SHORT_NAME: Final = 12
 """Characters of a name that needs no wide column."""
-_FEW: Final = 10
+_MIN_WHOLE: Final = 10
 """Below it an approximate number needs its fraction."""
 
 
@@ -138,7 +138,7 @@ def _histogram_fields(
         "held": min(view.size, MAX_VALUES),
         "long_names": max(map(len, task.labels), default=0) > _SHORT_NAME,
         "missed": _percent(1 - CONFIDENCE),
-        "expected_misses": f"{misses:,.0f}" if misses >= _FEW else f"{misses:.2g}",
+        "expected_misses": f"{misses:,.0f}" if misses >= _MIN_WHOLE else f"{misses:.2g}",
         "typical_share": figures.percent(half_width, error),
         "typical_users": figures.count(math.ceil(half_width * result.n_users)),
         "refinement": protocol_named(result.protocol).refinement_for(task.item_mechanism.name),

@@ -1,4 +1,4 @@
-"""A result as its readers see it: tables, columns and fields, the same for every kind of value."""
+"""The view of a result: tables, columns and fields, for every kind of value."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -199,7 +199,7 @@ def _key_values(found: KeyValues, task: Task, most: int, people: SamplePeople | 
     notes = []
     if len(reported) < size:
         unreported = size - len(reported)
-        notes = [f"Nobody reported on {unreported:,} of the keys: nothing is known of them."]
+        notes = [f"No user reported on {unreported:,} of the keys: nothing is known of them."]
     if owners is not None:
         reported = reported[np.argsort(-owners.frequencies[reported], kind="stable")]
 

@@ -1,13 +1,13 @@
-"""Whether anybody holds a candidate: p-values over what its hash might have been.
+"""Decode reports of RAPPOR: shares of candidates, and p-values over the randomness of the hash.
 
-That somebody holds a string shows in that the very bits it hashes to are fuller than what all
-others explain. If nobody holds it, those bits are as good as drawn by lot, independently of all
-reports: that is what a hash does. So the sum of what is left at its bits is compared with the
-sums that h random bits a cohort would have had, whose distribution is known exactly [CFJL18].
+If users hold a string, the bits it hashes to are fuller than the other candidates explain. If none
+does, a hash draws those bits at random, independently of all reports. So the sum of the residuals
+at its bits is compared with the sums of h random bits a cohort, whose distribution is known exactly
+[CFJL18].
 
-Nothing else is assumed: neither that all strings are on the list, nor how noise falls, nor that
-candidates were not chosen by these data, as long as what is left was made without the candidate's
-own bits.
+Nothing else is assumed: neither that all strings are on the list, nor the distribution of noise,
+nor that candidates were chosen without these data, as long as the residuals were made without the
+candidate's own bits.
 """
 
 import math
@@ -28,7 +28,7 @@ from deploy.results.rappor.true_bits import Matrix, TrueBitCounts
 MAX_TOGETHER: Final = 1 / 8
 """Candidates for each bit of all cohorts up to which all are fitted together."""
 _MAX_AT_ONCE: Final = 256
-"""Candidates that are looked at together, so that memory stays bounded."""
+"""Candidates that are estimated at a time, so that memory stays bounded."""
 _MAX_NORMAL: Final = 1.0
 """Standard deviations up to which the normal distribution will do: nothing is detected there."""
 _MIN_DRAWS: Final = 8
@@ -43,7 +43,7 @@ def hash_p_value(left: Matrix, positions: NDArray[np.intp], chances: Vector) -> 
     By the saddlepoint approximation [LR80], or by Chernoff's bound where there are few hashes.
 
     Args:
-        left: What the other candidates leave, by cohort and bit, shape (c, k).
+        left: Residuals of the other candidates, by cohort and bit, shape (c, k).
         positions: The candidate's bits, shape (c, h).
         chances: Of one hash for each bit, shape (k,).
 
@@ -114,7 +114,7 @@ def benjamini_hochberg(p_values: Vector, level: float) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decoding:
-    """What was found of each candidate; vectors have shape (M,)."""
+    """The estimate of each candidate; vectors have shape (M,)."""
 
     candidates: tuple[str, ...]
     n_reports: int
@@ -123,16 +123,16 @@ class Decoding:
     standard_errors: Vector
     """Of those counts; infinite where nothing tells a candidate from those that were fitted."""
     p_values: Vector
-    """One-sided, against "nobody holds it"."""
+    """One-sided, of the hypothesis that no user holds it."""
     detected: NDArray[np.bool_]
     """By Bonferroni's correction over all M candidates."""
     unexplained: float
-    """How many people hold what is not on the list, without bias; may be negative."""
+    """How many people hold a text that is not on the list, without bias; may be negative."""
     unexplained_error: float
     """Its standard error."""
     exhaustive: bool
-    """Whether the list names all that a device takes, every label: then nothing is unexplained, and
-    what shares leave of 1 is noise."""
+    """Whether every label is a candidate: then nothing is unexplained, and the difference of the
+    sum of shares from 1 is noise."""
     n_fitted: int
     """Candidates that were fitted together: all, or those that were chosen."""
 
@@ -218,7 +218,7 @@ def _each_label(evidence: TrueBitCounts) -> _Estimates:
     return _Estimates(
         shares=evidence.estimates[0, places] / n_reports,
         errors=np.sqrt(variances) / n_reports,
-        # Without anybody who holds the label, noise shows its bit: a binomial number of times.
+        # If no user holds the label, only noise shows its bit: a binomial number of times.
         p_values=stats.binom.sf(shown - 1, int(n_reports), evidence.unset_chance),
         sum_error=float(np.sqrt(variances.sum())) / n_reports,
         n_fitted=len(places),
@@ -231,11 +231,11 @@ _Fold = tuple[NDArray[np.bool_], Regression]
 
 def _folds(evidence: TrueBitCounts, most_together: float) -> list[_Fold]:
     """Fit all cohorts together; with too many candidates, each half with the other's choice."""
-    everybody = np.arange(evidence.n_candidates)
+    everyone = np.arange(evidence.n_candidates)
     cohorts = len(evidence.sizes)
     if evidence.n_candidates <= max(1.0, most_together * evidence.cells):
-        fitted = independent(evidence, everybody)
-        if len(fitted) == len(everybody):
+        fitted = independent(evidence, everyone)
+        if len(fitted) == len(everyone):
             return [(np.ones(cohorts, dtype=np.bool_), Regression.fit(evidence, fitted))]
     if cohorts < 2:  # noqa: PLR2004  # halves
         raise TaskError(
@@ -254,7 +254,7 @@ def _fit_half(evidence: TrueBitCounts, half: NDArray[np.bool_]) -> Regression:
 
 
 def _each_alone(evidence: TrueBitCounts, folds: Sequence[_Fold]) -> _Estimates:
-    """Look at each candidate alone in every fold, and put the folds together."""
+    """Estimate each candidate alone in every fold, and join the folds."""
     n_candidates, bits = evidence.n_candidates, len(evidence.chances)
     shares, errors = np.zeros(n_candidates), np.full(n_candidates, np.inf)
     p_values = np.ones(n_candidates)

@@ -24,7 +24,7 @@ _MIN_DEVIATIONS: Final = 2.0
 """Penalty at which a path ends: a candidate stays out whose bits stand out less than so far."""
 _STEPS: Final = 20
 _SINGULAR: Final = 1e-8
-"""What a column of norm 1 must have to itself, squared, to count as independent of others."""
+"""Least squared part of a column of norm 1 that is independent of the others."""
 
 
 def select(evidence: TrueBitCounts, fit_cells: int) -> NDArray[np.intp]:
@@ -92,25 +92,25 @@ def independent(evidence: TrueBitCounts, candidates: NDArray[np.intp]) -> NDArra
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Alone:
     """
-    What some candidates have to themselves, after all that the fitted ones explain is taken off.
+    Some candidates after projecting out the fitted ones.
 
     Columns are candidates; rows the bits of all cohorts.
     """
 
     columns: Matrix
-    """B_l - b without what the other fitted columns explain of it, shape (c·k, L)."""
+    """B_l - b, with the other fitted columns projected out, shape (c·k, L)."""
     products: Vector
     """Of those columns and the target, shape (L,)."""
     weights: Vector
-    """Of those columns and themselves, shape (L,): a share is a product over a weight. 0 where
-    nothing of the candidate is its own."""
+    """Of those columns and themselves, shape (L,): a share is a product over a weight. 0 for a
+    candidate that depends on the others."""
     residuals: Matrix
-    """What the *other* fitted candidates leave of the target, shape (c·k, L)."""
+    """Residuals of the target after the *other* fitted candidates, shape (c·k, L)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Regression:
-    """Shares of the fitted candidates, and what is needed to look at any candidate alone."""
+    """Shares of the fitted candidates, and projections of any candidate."""
 
     evidence: TrueBitCounts
     fitted: NDArray[np.intp]
@@ -134,7 +134,7 @@ class Regression:
 
     @property
     def residual(self) -> Vector:
-        """What the fit leaves of the target, shape (c·k,)."""
+        """Residual of the target, shape (c·k,)."""
         explained = self.evidence.rows * self._mixed(self.shares)
         left: Vector = self.evidence.target.ravel() - explained
         return left
@@ -143,8 +143,8 @@ class Regression:
         """
         Return the variance of each bit's estimate, shape (c·k,).
 
-        From the bits that the fit expects; raised by one factor for all where the fit leaves more
-        than that, as strings off the list do.
+        From the bits that the fit expects; all raised by one factor if the residuals are larger,
+        as strings off the list make them.
         """
         seen, residual = self.evidence, self.residual
         expected = seen.estimates - residual.reshape(seen.estimates.shape)
@@ -157,7 +157,7 @@ class Regression:
 
     def alone(self, candidates: NDArray[np.intp]) -> Alone:
         """
-        Look at some candidates, fitted or not, each by itself.
+        Project some candidates, fitted or not, each by itself.
 
         Args:
             candidates: Which, shape (L,).

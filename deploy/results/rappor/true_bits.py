@@ -1,15 +1,16 @@
 """
-True bits as reports of RAPPOR estimate them, and the bits that candidates would set [EPK14].
+Estimate the true bits behind reports of RAPPOR, and list the bits of candidates [EPK14].
 
 With N_j reports of cohort j, of which c_ij show bit i, t_ij = (c_ij - p*N_j) / (q* - p*) estimates
 how many people of the cohort set bit i, without bias. If s_l is the share of the people who hold
-candidate l, B_l its bits, and u the share of people who hold what is on no list,
+candidate l, B_l its bits, and u the share of people who hold a text that is not on the list,
 
     E t_ij = N_j · (Σ_l s_l·B_lij + u·b_i),    u = 1 - Σ_l s_l,
 
-where b_i is the chance that a random text sets bit i: strings that nobody listed are spread over
-the bits by the hash. Without that term what they add to all bits would be laid on the candidates.
-Put as a regression it is  t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
+where b_i is the chance that a random text sets bit i: the hash spreads unlisted strings over the
+bits. Without that term the regression would attribute their bits to the candidates. It is
+
+    t_ij - N_j·b_i = N_j·Σ_l s_l·(B_lij - b_i) + noise.
 """
 
 import dataclasses
@@ -68,8 +69,8 @@ class TrueBitCounts:
 
         Raises:
             ReportError: There is no report.
-            TaskError: There is no candidate, or two of them set the same bits in every cohort that
-                somebody is in, as two that are the same do.
+            TaskError: There is no candidate, or two of them are the same or set the same bits in
+                every cohort with reports.
             ValueRangeError: A candidate is too long, or none of the labels.
 
         Cost: a digest for each candidate and cohort.
@@ -190,6 +191,6 @@ def _check_different(positions: NDArray[np.intp], bits: int, candidates: Sequenc
         )
         raise TaskError(
             f"{twins.size} of {len(candidates)} candidates set the same bits as one before them, "
-            "in every cohort that somebody is in: leave them out, or collect with more cohorts "
+            "in every cohort with reports: leave them out, or collect with more cohorts "
             f"({named}{'; …' if twins.size > _MAX_TWINS else ''})"
         )

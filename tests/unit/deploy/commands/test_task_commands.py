@@ -12,12 +12,9 @@ from common.crypto.suites import DEFAULT_SUITE
 from common.crypto.tokens import OperatorToken
 from common.errors import SettingsError, TaskError
 from common.messages.batch import BatchState, BatchStatus
-from common.messages.task_summary import TaskState
 from deploy.cli import app
-from deploy.tasks.batch_states import BATCH_STATES
 from deploy.tasks.drafts import read
-from deploy.tasks.task_view import TASK_STATES, batch_as_json, summary_as_json
-from tests.support.wire_parsers import _summary
+from deploy.tasks.task_view import batch_as_json
 
 _DRAFT = """
 protocol = "od-hp"
@@ -104,21 +101,6 @@ def test_publishing_without_a_service_names_the_missing_options(draft_file: Path
         "--analyzer, --token-file and --shuffler-key are needed to publish; without them use "
         "--dry-run"
     )
-
-
-def test_every_state_has_words() -> None:
-    """Those of a task at the analyzer, and those of a batch at the shuffler."""
-    assert set(TaskState) == set(TASK_STATES)
-    assert set(BatchState) == set(BATCH_STATES)
-
-
-def test_a_summary_as_json_holds_every_field() -> None:
-    """Under the names of the message."""
-    summary = _summary(TaskState.UNUSABLE)
-    fields = summary_as_json(summary)
-
-    assert set(type(summary).__dataclass_fields__) == set(fields)
-    assert ("unusable", "d1" * 32) == (fields["state"], fields["task_digest"])
 
 
 def test_a_link_is_not_published_as_the_shufflers_key(draft_file: Path, tmp_path: Path) -> None:

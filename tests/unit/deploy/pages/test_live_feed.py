@@ -90,7 +90,7 @@ def test_an_error_of_the_shuffler_stands_beside_its_last_answer() -> None:
     feed = LiveFeed(ManualClock())
     assert "has not answered yet" in json.loads(feed.answer)["trouble"]
     feed.take_error(PeerRefusalError(UnknownTaskError.status, "there is no batch of this task"))
-    trouble = "Nobody has fetched this task from the shuffler yet."
+    trouble = "No device has fetched this task from the shuffler yet."
     assert {"trouble": trouble, "batch": None} == json.loads(feed.answer)
     feed = _watched(2)
     feed.take_error(PeerError("it could not be reached in time"))

@@ -188,15 +188,6 @@ def test_noise_alone_is_not_called_an_interval() -> None:
     assert "“95% interval”" not in page_text(_page(noisy, projected))
 
 
-def test_the_page_of_texts_without_candidates_names_the_option() -> None:
-    """It has no table."""
-    found = kind_collected("string")
-    page = _page(found.result, found.task)
-
-    assert "--candidates" in page
-    assert '<table class="estimates">' not in page
-
-
 def test_only_a_demo_s_page_shows_the_truth() -> None:
     """In a column, and on the axis."""
     page = _of_kind("vector", people=_known([1.0, 2.0, 3.0, 4.0, 4.99], "vector"))
@@ -206,32 +197,37 @@ def test_only_a_demo_s_page_shows_the_truth() -> None:
     assert '<line class="truth"' not in _of_kind("vector")
 
 
-def test_only_a_named_population_is_charged() -> None:
-    """Without one the task only claims."""
-    alone = published(domain_size=100, local_epsilon=4.0).task
-
-    assert "charged to the population" in _items()
-    assert "charged to the population" not in _page(_COLLECTED.result, alone)
-    assert "what the task claims" in _page(_COLLECTED.result, alone)
-
-
-def test_a_claim_above_the_computed_figure_is_explained() -> None:
-    """A claim of the local epsilon has no room."""
-    local = published(domain_size=100, protocol="ldp-oue", buckets=0, dummies_per_user=0).task
-
-    assert "a little more than the one that is computed" in _items()
-    assert "a little more than" not in _page(_COLLECTED.result, local)
+_NOISY: Final = dataclasses.replace(
+    _COLLECTED.result.histogram,
+    standard_errors=np.full(100, _COLLECTED.result.histogram.frequencies.max() / 2.5),
+)
+_ALONE: Final = published(domain_size=100, local_epsilon=4.0).task
+_LOCAL: Final = published(domain_size=100, protocol="ldp-oue", buckets=0, dummies_per_user=0).task
+_TEXTS: Final = kind_collected("string")
 
 
-def test_a_page_warns_of_too_few_users() -> None:
-    """Where no value is distinguishable from none, all at once."""
-    histogram = _COLLECTED.result.histogram
-    errors = np.full(100, histogram.frequencies.max() / 2.5)
+@pytest.mark.parametrize(
+    ("result", "task", "there", "missing"),
+    [
+        (_COLLECTED.result, _COLLECTED.task, "charged to the population", "Too few users"),
+        (_COLLECTED.result, _COLLECTED.task, "more than the one that is computed", "what the task"),
+        (_COLLECTED.result, _ALONE, "what the task claims", "charged to the population"),
+        (_COLLECTED.result, _LOCAL, "what the task claims", "more than the one that is computed"),
+        (
+            dataclasses.replace(_COLLECTED.result, estimate=_NOISY),
+            *(_COLLECTED.task, "Too few users", "what the task"),
+        ),
+        (_TEXTS.result, _TEXTS.task, "--candidates", '<table class="estimates">'),
+    ],
+)
+def test_a_page_explains_its_claim_and_what_it_lacks(
+    result: Result, task: Task, there: str, missing: str
+) -> None:
+    """A claim above the computed figure, a charged population, too few users, no candidates."""
+    page = _page(result, task)
 
-    assert "Too few users" in _items(
-        estimate=dataclasses.replace(histogram, standard_errors=errors)
-    )
-    assert "Too few users" not in _items()
+    assert there in page
+    assert missing not in page
 
 
 @pytest.mark.parametrize("population", ["panel 2.0", "v1.0"])

@@ -4,10 +4,11 @@ import csv
 import dataclasses
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 from pyarrow import parquet
+from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
 from common.messages.estimate import Means
@@ -21,25 +22,6 @@ from tests.support.kind_results import CANDIDATES, N_USERS, bit_table, kind_coll
 from tests.support.results import result
 
 _RESULT: Final = result(TaskDigest(b"\xd1" * 32))
-_INTERVAL: Final = ("standard_error", "interval_low", "interval_high")
-_HEADINGS: Final[dict[Kind, tuple[str, ...]]] = {
-    "categorical": COLUMNS,
-    "string": ("cohort", "bit", "set", "reports"),
-    "mean": ("number", "label", "mean", *_INTERVAL, "shrunk"),
-    "vector": ("number", "label", "mean", *_INTERVAL, "shrunk"),
-    "key-value": (
-        *("key", "label", "share", *_INTERVAL),
-        *("mean", *(f"mean_{name}" for name in _INTERVAL)),
-        *("mean_with_fakes", "error_with_fakes", "reports"),
-    ),
-}
-_ROWS: Final[dict[Kind, int]] = {
-    "categorical": 3,
-    "string": 8 * 32,
-    "mean": 1,
-    "vector": 5,
-    "key-value": 6,
-}
 
 
 def _csv(path: Path) -> list[list[str]]:
@@ -47,8 +29,10 @@ def _csv(path: Path) -> list[list[str]]:
         return list(csv.reader(file))
 
 
-@pytest.mark.parametrize("kind", _HEADINGS)
-def test_files_hold_every_figure_exactly(tmp_path: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_files_hold_every_figure_exactly(
+    tmp_path: Path, kind: Kind, snapshot: SnapshotAssertion
+) -> None:
     """A row for each value, number, key, or bit of a cohort; Parquet names the task."""
     found = _RESULT if kind == "categorical" else kind_collected(kind).result
     columns = columns_of(found.estimate, ())
@@ -57,24 +41,15 @@ def test_files_hold_every_figure_exactly(tmp_path: Path, kind: Kind) -> None:
     heading, *rows = _csv(tmp_path / "result.csv")
     table = parquet.read_table(tmp_path / "result.parquet")
 
-    assert list(_HEADINGS[kind]) == heading == table.column_names
-    assert _ROWS[kind] == len(rows) == table.num_rows
+    assert snapshot == {
+        name: [len(column), *(column[30:35] or column)] for name, column in columns.items()
+    }
+    assert list(columns) == heading == table.column_names
     for place, name in enumerate(heading):
         read = [row[place] if name == "label" else float(row[place]) for row in rows]
         assert list(columns[name]) == read == table[name].to_pylist()
     assert found.task_digest.hex().encode() == table.schema.metadata[b"task_digest"]
     assert str(found.n_users).encode() == table.schema.metadata[b"n_users"]
-
-
-def test_intervals_are_around_unrefined_shares() -> None:
-    """1.96 standard errors on either side."""
-    columns = columns_of(_RESULT.histogram, ())
-    row = [column[2] for column in columns.values()]
-
-    assert [2, "2", 0.6, 0.1, pytest.approx(0.404, abs=1e-5), pytest.approx(0.796, abs=1e-5)] == (
-        row[:-1]
-    )
-    assert 0.55 == row[-1]
 
 
 def test_the_noise_around_a_biased_mean_is_not_called_an_interval(tmp_path: Path) -> None:
@@ -91,21 +66,12 @@ def test_the_noise_around_a_biased_mean_is_not_called_an_interval(tmp_path: Path
         assert str(unbiased).lower().encode() == table.schema.metadata[b"unbiased"]
 
 
-def test_bits_are_beside_their_cohort_and_its_size() -> None:
-    """Row 32·j + i is bit i of cohort j."""
-    estimate = bit_table(kind_collected("string").task)
-    row = [column[32 * 3 + 5] for column in columns_of(estimate, ()).values()]
-
-    assert [3, 5, estimate.bit_counts[3, 5], estimate.cohort_sizes[3]] == row
-
-
 def test_candidates_have_a_row_each_in_their_order() -> None:
     """Errors are of shares, not of counts."""
     task = kind_collected("string").task
     decoded = decode_candidates(task, bit_table(task), CANDIDATES)
     columns = candidate_columns(decoded)
 
-    assert ["text", "share", *_INTERVAL, "p_value", "detected"] == list(columns)
     assert list(CANDIDATES) == list(columns["text"])
     assert decoded.shares.tolist() == columns["share"]
     assert (decoded.standard_errors / N_USERS).tolist() == columns["standard_error"]

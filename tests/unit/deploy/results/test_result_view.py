@@ -185,13 +185,13 @@ def test_biased_means_have_no_interval_of_confidence() -> None:
     assert "intervals" not in known.errors.sentence
 
 
-def test_a_key_that_nobody_reported_on_has_no_row() -> None:
+def test_a_key_without_reports_has_no_row() -> None:
     """A note counts such keys."""
     silent = _view("key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700]))
 
     for table in silent.tables:
         assert "key 1" not in [row.name for row in table.rows]
-    assert "Nobody reported on 1 of the keys: nothing is known of them." in silent.tables[0].notes
+    assert "No user reported on 1 of the keys: nothing is known of them." in silent.tables[0].notes
 
 
 def test_a_note_names_the_fakes_of_the_task() -> None:

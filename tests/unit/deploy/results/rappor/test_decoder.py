@@ -128,20 +128,6 @@ def test_the_joint_fit_is_weighted_least_squares() -> None:
         )
 
 
-def test_the_residual_for_a_candidate_does_not_depend_on_its_own_bits() -> None:
-    """Other bits for it leave the same."""
-    rappor = _rappor(bits=16, cohorts=8)
-    cells, names = _sampled(rappor, 5, 3, 10_000)
-    left = [
-        Regression.fit(TrueBitCounts.of(rappor, cells, [*names[:-1], last]), np.arange(8))
-        .alone(np.array([7]))
-        .residuals
-        for last in ("one", "another")
-    ]
-
-    np.testing.assert_allclose(left[0], left[1], rtol=1e-8, atol=1e-6)
-
-
 def test_the_variance_of_a_bit_is_that_of_noise_and_of_the_draw_of_its_cohort() -> None:
     """Of 400 people 120 would set the bit; 90 to 110 are in each cohort."""
     rappor = _rappor(bits=4, hashes=1, cohorts=4, f=0)
