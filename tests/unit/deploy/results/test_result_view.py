@@ -11,7 +11,7 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from common.errors import SettingsError
-from common.messages.estimate import Histogram, KeyValues, Means, Owners
+from common.messages.estimate import Histogram, Means, Owners
 from common.protocols import Kind
 from common.task.specs import KeyValueSpec, spec_as
 from common.task.task import Task
@@ -84,7 +84,7 @@ def _printed(view: ResultView) -> str:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_result_of_every_kind_is_printed(kind: Kind, snapshot: SnapshotAssertion) -> None:
-    """Tables with intervals, notes below them."""
+    """Tables with intervals, and notes below."""
     assert snapshot == _printed(_view(kind))
 
 
@@ -150,70 +150,6 @@ def test_candidates_are_refused_where_no_texts_are_collected(kind: Kind) -> None
     """The message names the kind."""
     with pytest.raises(SettingsError, match=f"the task collects {kind} data"):
         result_view(_estimate(kind), _task(kind), most=9, candidates=CANDIDATES)
-
-
-@pytest.mark.parametrize(
-    ("size", "labels", "names"),
-    [
-        (1, (), ["mean"]),
-        (1, ("hours",), ["hours"]),
-        (3, (), ["number 0", "number 1", "number 2"]),
-        (3, ("a", "b", "c"), ["a", "b", "c"]),
-    ],
-)
-def test_numbers_are_named_by_labels_or_by_their_place(
-    size: int, labels: tuple[str, ...], names: list[str]
-) -> None:
-    """A single mean needs no number; fewer than three are not shrunk."""
-    protocol, ones = "piecewise" if size == 1 else "multi-hm", np.ones(size)
-    task = kind_task(protocol, labels=labels, domain_size=size)
-    means = Means(means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0)
-    [table] = result_view(means, task, most=9).tables
-
-    assert names == [row.name for row in table.rows]
-    assert (size == 3) == ("shrunk" in table.more) == ("shrunk" in table.notes[0])
-
-
-def test_biased_means_have_no_interval_of_confidence() -> None:
-    """With and without the truth: no interval holds the error of a projection."""
-    view, known = _view("vector", unbiased=False), _known("vector", unbiased=False)
-
-    assert "± noise alone" == view.tables[0].interval
-    assert view.tables[0].notes[0].startswith("Means are biased")
-    assert known.errors is not None
-    assert "of which noise" in known.errors.sentence
-    assert "intervals" not in known.errors.sentence
-
-
-def test_a_key_without_reports_has_no_row() -> None:
-    """A note counts such keys."""
-    silent = _view("key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700]))
-
-    for table in silent.tables:
-        assert "key 1" not in [row.name for row in table.rows]
-    assert "No user reported on 1 of the keys: nothing is known of them." in silent.tables[0].notes
-
-
-def test_a_note_names_the_fakes_of_the_task() -> None:
-    """Since fakes pull means."""
-    spec = spec_as(_task("key-value").mechanism, KeyValueSpec)
-    named = dataclasses.replace(
-        _task("key-value"), mechanism=dataclasses.replace(spec, fakes=(1.0,) * 6)
-    )
-    view = result_view(_KEYS, named, most=1)
-
-    assert "a fake value, the task's own for each key, which" in view.tables[1].notes[0]
-    assert "a fake value, the middle of the range, which" in _view("key-value").tables[1].notes[0]
-
-
-def test_a_later_iteration_has_one_table_of_means_with_fakes(snapshot: SnapshotAssertion) -> None:
-    """In the keys' order, without shares and without an interval of confidence."""
-    later = _known("key-value", owners=None)
-
-    assert snapshot == _printed(later)
-    assert later.errors is not None
-    off = (2.25 + 1 + 0.25 + 0 + 0.25 + 1) / 6
-    assert {"mse_vs_truth": pytest.approx(off)} == later.errors.fields
 
 
 def test_errors_by_hand() -> None:
@@ -295,9 +231,38 @@ def test_a_figure_without_decimals_has_four_digits(
     assert written == _table([error]).format(number)
 
 
-def test_the_columns_of_a_later_iteration_have_no_shares() -> None:
-    """Only means with fakes."""
-    assert isinstance(_KEYS, KeyValues)
-    later = _view("key-value", owners=None).columns
+_KEY_VALUES: Final = _task("key-value")
+_OWN_FAKES: Final = dataclasses.replace(
+    _KEY_VALUES,
+    mechanism=dataclasses.replace(spec_as(_KEY_VALUES.mechanism, KeyValueSpec), fakes=(1.0,) * 6),
+)
 
-    assert ["key", "label", "mean_with_fakes", "error_with_fakes", "reports"] == list(later)
+
+def _few_means(labels: tuple[str, ...], size: int) -> ResultView:
+    task = kind_task("piecewise", labels=labels, domain_size=size)
+    ones = np.ones(size)
+    means = Means(means=ones, standard_errors=ones, shrunk=ones, mse_theory=1.0)
+    return result_view(means, task, most=9)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(_view("vector", unbiased=False), id="biased means: noise alone"),
+        pytest.param(_known("vector", unbiased=False), id="biased means beside the truth"),
+        pytest.param(
+            _view("key-value", most=9, reports=np.array([1200, 0, 700, 700, 700, 700])),
+            id="a key without reports has no row but a note",
+        ),
+        pytest.param(result_view(_KEYS, _OWN_FAKES, most=1), id="the task's own fakes"),
+        pytest.param(_known("key-value", owners=None), id="a later iteration has no owners"),
+        pytest.param(_few_means((), 1), id="a single mean has no number"),
+        pytest.param(_few_means(("hours",), 1), id="a labelled mean"),
+    ],
+)
+def test_a_special_case_is_printed(view: ResultView, snapshot: SnapshotAssertion) -> None:
+    """With its notes and columns."""
+    errors = dict(view.errors.fields) if view.errors else {}
+
+    assert snapshot == _printed(view)
+    assert snapshot == (list(view.columns), errors)
