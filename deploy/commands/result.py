@@ -13,7 +13,7 @@ from common.messages.result import Result
 from common.task.task import Task
 from common.version import VERSION
 from deploy.clients.analyzer import OperatorClient
-from deploy.commands.example import example
+from deploy.commands.example import AT_ANALYZER, example
 from deploy.commands.options import (
     AnalyzerAddress,
     AsJson,
@@ -51,10 +51,7 @@ Page = Annotated[
 
 
 @app.command(
-    epilog=example(
-        "shuffledp result 5b1f --analyzer 127.0.0.1:7001 --token-file "
-        "state/analyzer/operator.token --authority state/tls/authority.pem",
-    ),
+    epilog=example(f"shuffledp result 5b1f {AT_ANALYZER}"),
 )
 def result(
     task: TaskArgument,
@@ -149,10 +146,7 @@ def print_estimates(view: ResultView, console: Console) -> None:
 
 
 @app.command(
-    epilog=example(
-        "shuffledp ledger --analyzer 127.0.0.1:7001 --token-file state/analyzer/operator.token "
-        "--authority state/tls/authority.pem",
-    ),
+    epilog=example(f"shuffledp ledger {AT_ANALYZER}"),
 )
 def ledger(
     analyzer: AnalyzerAddress,

@@ -16,7 +16,7 @@ from common.task.draft import TaskDraft
 from common.task.task import Task
 from deploy.clients.analyzer import OperatorClient
 from deploy.clients.shuffler import ShufflerClient
-from deploy.commands.example import example
+from deploy.commands.example import AT_ANALYZER, AT_SHUFFLER, example
 from deploy.commands.options import (
     AnalyzerAddress,
     AsJson,
@@ -51,9 +51,8 @@ app.add_typer(task_app, name="task")
 @task_app.command(
     "create",
     epilog=example(
-        "shuffledp task create draft.toml --analyzer 127.0.0.1:7001 --token-file "
-        "state/analyzer/operator.token --authority state/tls/authority.pem --shuffler-key "
-        "state/shuffler/envelope.pub",
+        f"shuffledp task create draft.toml {AT_ANALYZER} "
+        "--shuffler-key state/shuffler/envelope.pub",
         "shuffledp task create draft.toml --dry-run",
     ),
 )
@@ -61,7 +60,7 @@ def create(
     draft: Annotated[
         Path, typer.Argument(help="A TOML file: your own, or what shuffledp plan wrote.")
     ],
-    analyzer: Annotated[str, typer.Option(help="Address of the analyzer, host:port.")] = "",
+    analyzer: AnalyzerAddress = "",
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -109,10 +108,7 @@ def create(
 @task_app.command(
     "list",
     short_help="List every task and what became of it.",
-    epilog=example(
-        "shuffledp task list --analyzer 127.0.0.1:7001 --token-file "
-        "state/analyzer/operator.token --authority state/tls/authority.pem",
-    ),
+    epilog=example(f"shuffledp task list {AT_ANALYZER}"),
 )
 def list_tasks(
     analyzer: AnalyzerAddress,
@@ -135,11 +131,8 @@ def list_tasks(
     "show",
     short_help="Print one task, its promise and its state.",
     epilog=example(
-        "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
-        "state/analyzer/operator.token --authority state/tls/authority.pem",
-        "shuffledp task show 5b1f --analyzer 127.0.0.1:7001 --token-file "
-        "state/analyzer/operator.token --authority state/tls/authority.pem --analyzer-identity "
-        "identity.pub --save agreed",
+        f"shuffledp task show 5b1f {AT_ANALYZER}",
+        f"shuffledp task show 5b1f {AT_ANALYZER} --analyzer-identity identity.pub --save agreed",
     ),
 )
 def show(
@@ -217,10 +210,7 @@ def show(
 
 @task_app.command(
     "close",
-    epilog=example(
-        "shuffledp task close DIGEST --shuffler 127.0.0.1:7002 --token-file "
-        "state/shuffler/operator.token --authority state/tls/authority.pem",
-    ),
+    epilog=example(f"shuffledp task close DIGEST {AT_SHUFFLER}"),
 )
 def close(
     task: WholeDigest,
