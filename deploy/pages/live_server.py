@@ -86,8 +86,8 @@ async def serve_live_page(
         clock: The source of time.
         secret: Part of the page's address, such as secrets.token_urlsafe(16).
         version: Of this program.
-        started: Called with the page's address, once it is served.
-        port: On this machine; 0 takes a free one.
+        started: Called with the page's address.
+        port: 0 takes a free one.
 
     Raises:
         SettingsError: The port is taken.

@@ -43,15 +43,7 @@ _MIN_WHOLE: Final = 10
 
 
 def result_page(result: Result, task: Task, view: ResultView, *, version: str) -> str:
-    """
-    Render the page of a result: one file that needs no network.
-
-    Args:
-        result: The released result; checked against its task where it was read.
-        task: The task it was collected under.
-        view: Of the same result.
-        version: Of this program.
-    """
+    """Render the page of a result that was checked against its task, and of its view."""
     sentences = guarantee_sentences(result.guarantees)
     histogram = result.estimate if isinstance(result.estimate, Histogram) else None
     neighbouring = claimed(result.guarantees).neighbouring
@@ -98,8 +90,8 @@ def histogram_data(
     Args:
         histogram: Of domain_size values.
         n_users: Number of users.
-        labels: Names of the values, as many, or none. Untrusted text.
-        truth: True shares, shape (domain_size,), where they are known.
+        labels: Names of all values, or none. Untrusted text.
+        truth: True shares, shape (domain_size,), in a demo.
     """
     size = len(histogram.frequencies)
     held = np.arange(size)
@@ -173,15 +165,7 @@ def releases_page(
     *,
     version: str,
 ) -> str:
-    """
-    Render the page of all releases; batches that are being collected are on none.
-
-    Args:
-        entries: Of the ledger, in their order, verified.
-        head: Where their chain ends.
-        populations: Those of the entries, with their budgets.
-        version: Of this program.
-    """
+    """Render the page of the verified ledger; it has no batches that are being collected."""
     return render(
         "releases.html",
         version=version,

@@ -90,9 +90,8 @@ def result_view(
         estimate: The released estimate.
         task: The task it was collected under.
         most: Rows of each table.
-        candidates: Texts to look for, in a task that collects texts; its labels are candidates
-            too.
-        people: Those who contributed, in a demo: the truth stands beside each estimate.
+        candidates: Texts to look for, in a task that collects texts. Default: its labels.
+        people: The contributors, in a demo: the truth stands beside each estimate.
 
     Raises:
         SettingsError: There are candidates, and the task collects no texts.
