@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from functools import cache
 from typing import Any, Final
 
@@ -16,7 +17,6 @@ from common.errors import WireError
 from common.mechanisms.registry import mechanism_of
 from common.messages.batch import BatchId, BatchManifest
 from common.messages.estimate import KeyValues, Means
-from common.messages.guarantee import Guarantee
 from common.messages.result import Result
 from common.protocols import Kind, protocols_of
 from common.task.draft import PairDraft
@@ -210,14 +210,6 @@ def test_the_number_of_reports_fits_users_shuffler_and_sentinels(
         check_fits(found, task)
 
 
-def _stating(change: dict[str, Any]) -> list[Guarantee]:
-    """Return the true guarantees with a change to that of one coalition."""
-    return [
-        dataclasses.replace(one, **change) if one.coalition == change["coalition"] else one
-        for one in _true().result.guarantees
-    ]
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -229,13 +221,13 @@ def _stating(change: dict[str, Any]) -> list[Guarantee]:
 )
 def test_a_guarantee_that_is_too_good_is_refused(change: dict[str, Any]) -> None:
     """By its epsilon or its delta."""
-    true = _true()
-    stated = dataclasses.replace(true.result, guarantees=tuple(_stating(change)))
-
-    with pytest.raises(
-        WireError, match=rf"against {change['coalition']} the result".replace("+", r"\+")
-    ):
-        check_guarantees(stated, true.task)
+    true, coalition = _true(), change["coalition"]
+    stated = [
+        dataclasses.replace(one, **change) if one.coalition == coalition else one
+        for one in true.result.guarantees
+    ]
+    with pytest.raises(WireError, match=re.escape(f"against {coalition} the result")):
+        check_guarantees(dataclasses.replace(true.result, guarantees=tuple(stated)), true.task)
 
 
 def test_a_true_worse_or_slightly_better_guarantee_is_accepted() -> None:
@@ -249,23 +241,16 @@ def test_a_true_worse_or_slightly_better_guarantee_is_accepted() -> None:
         check_guarantees(dataclasses.replace(true.result, guarantees=tuple(stated)), true.task)
 
 
-def test_a_coalition_that_is_left_out_or_made_up_is_refused() -> None:
-    """A made-up one would be what is charged."""
-    true = _true()
-    fewer = [one for one in true.result.guarantees if "users" not in one.coalition]
-    with pytest.raises(WireError, match=r"has no guarantee against analyzer\+users"):
-        check_guarantees(dataclasses.replace(true.result, guarantees=tuple(fewer)), true.task)
-    honest = collected(size=4)
+def test_missing_and_made_up_guarantees_and_uncounted_refusals_are_refused() -> None:
+    """A made-up guarantee would be charged; refused reports may be of honest users."""
+    true, honest = _true(), collected(size=4)
+    fewer = tuple(one for one in true.result.guarantees if "users" not in one.coalition)
     stated = guarantees(honest.task, honest.result.n_users, 6)
     more = (*stated, guarantee("analyzer+users", 0.001, 1e-6))
-    with pytest.raises(WireError, match="this program finds none"):
-        check_guarantees(dataclasses.replace(honest.result, guarantees=more), honest.task)
-
-
-def test_guarantees_take_refused_reports_for_honest_users() -> None:
-    """Those that do not are refused."""
-    true = _true()
-    many = dataclasses.replace(true.result, refused={"malformed": 15_000})
-
-    with pytest.raises(WireError, match="against analyzer the result states"):
-        check_guarantees(many, true.task)
+    for found, change, sentence in (
+        (true, {"guarantees": fewer}, r"has no guarantee against analyzer\+users"),
+        (honest, {"guarantees": more}, "this program finds none"),
+        (true, {"refused": {"malformed": 15_000}}, "against analyzer the result states"),
+    ):
+        with pytest.raises(WireError, match=sentence):
+            check_guarantees(dataclasses.replace(found.result, **change), found.task)
