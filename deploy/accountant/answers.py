@@ -11,7 +11,7 @@ from rich.table import Table
 
 from common.errors import AccountingError
 from common.messages.guarantee import Guarantee, rounded_down, rounded_up
-from deploy.accountant.query import Question, QuestionFields
+from deploy.accountant.query import Question
 from deploy.terminal.json_output import number_or_text
 from deploy.terminal.tables import add_columns
 
@@ -38,7 +38,7 @@ def _answer_entry(fields: object, *, comparing: bool) -> dict[str, Any]:
     if not isinstance(fields, dict):
         return {"error": "a question is an object"}
     try:
-        question = QuestionFields.read(fields).question()
+        question = Question.read(fields)
         return answer_fields(question, question.answer(), comparing=comparing)
     except AccountingError as error:
         return {"error": str(error)}

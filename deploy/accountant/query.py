@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BeforeValidator, Field
@@ -139,8 +139,12 @@ _Real = Annotated[float, Field(ge=-1e300, le=1e300)]
 
 
 @pydantic_dataclass(frozen=True, kw_only=True, config=STRICT)
-class QuestionFields:
-    """One query, by its keys in a file: docs/theory/accounting.md, Questions in a file."""
+class Question:
+    """
+    One query, for ε at a δ or δ at an ε.
+
+    Its fields are the keys in a file: docs/theory/accounting.md, Questions in a file.
+    """
 
     kind: str
     n: _Whole
@@ -172,21 +176,9 @@ class QuestionFields:
         """
         return validated(cls, fields, AccountingError, "key")
 
-    def question(self) -> "Question":
-        """
-        Make the query.
-
-        Raises:
-            AccountingError: A number breaks a rule, or the numbers do not fit together.
-        """
-        return Question(
-            subject=self._subject(),
-            crowd=self._crowd(),
-            delta=self.delta,
-            central_epsilon=self.eps,
-        )
-
-    def _subject(self) -> Subject:
+    @cached_property
+    def subject(self) -> Subject:
+        """The randomizer."""
         mechanism = "local-hashing" if self.kind == "olh" else self.kind
         if mechanism not in MECHANISMS:
             raise AccountingError(f"the mechanism must be one of olh, {', '.join(MECHANISMS)}")
@@ -224,7 +216,9 @@ class QuestionFields:
                 return rappor_pair(f, p, q, hashes=int(hashes))
         raise AccountingError("rappor needs its four numbers, F,P,Q,HASHES; HASHES is whole")
 
-    def _crowd(self) -> AnonymitySet:
+    @cached_property
+    def crowd(self) -> AnonymitySet:
+        """The users and dummies of the batch."""
         for name, value in (("skippers", self.skippers), ("shuffler dummies", self.M_shuffler)):
             if value < 0:
                 raise AccountingError(f"{name} is {value}; it must be at least 0")
@@ -265,29 +259,21 @@ class QuestionFields:
                 raise AccountingError(f"{key}: {error}") from error
         return None
 
+    def answer(self) -> Guarantee:
+        """
+        Return the bound with its assumptions.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """ε at a δ, or δ at an ε."""
-
-    subject: Subject
-    crowd: AnonymitySet
-    delta: float | None = None
-    central_epsilon: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.delta is None) == (self.central_epsilon is None):
+        Raises:
+            AccountingError: A number breaks a rule, or the numbers do not fit together.
+        """
+        general, crowd = isinstance(self.subject, BlanketPair), self.crowd
+        if (self.delta is None) == (self.eps is None):
             raise AccountingError(
                 "give a delta to get epsilon, or a central epsilon to get delta, one of the two: "
                 "--delta or --central-epsilon, delta or eps in a file"
             )
-
-    def answer(self) -> Guarantee:
-        """Return the bound with its assumptions."""
         epsilon, delta = self._bound()
-        crowd = self.crowd
         honest = crowd.users - crowd.colluders
-        general = isinstance(self.subject, BlanketPair)
         assumptions = [
             "the shuffler permutes uniformly and does not collude with the analyzer",
             f"{honest} users are honest, {crowd.colluders} others collude",
@@ -310,7 +296,7 @@ class Question:
 
     def _bound(self) -> tuple[float, float]:
         subject, crowd, delta = self.subject, self.crowd, self.delta
-        epsilon = self.central_epsilon or 0.0
+        epsilon = self.eps or 0.0
         if isinstance(subject, BlanketPair):
             if delta is not None:
                 return blanket_epsilon(subject, crowd, delta), delta

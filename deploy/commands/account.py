@@ -130,7 +130,7 @@ def account(
         "delta": delta,
     }
     random = {} if random_dummies is None else questions.parse_law(random_dummies)
-    question = questions.QuestionFields.read(fields | random).question()
+    question = questions.Question.read(fields | random)
     guarantee = question.answer()
     answer = answers.answer_fields(question, guarantee, comparing=compare)
     if json:
