@@ -163,9 +163,9 @@ def simulate(
     for path in written:
         console.print(f"Written to {path}.", markup=False, soft_wrap=True)
     if json:
-        sys.stdout.write(dumps(table.as_json(rows, people, by_value=by_value)) + "\n")
+        sys.stdout.write(dumps(table.as_json(rows, by_value=by_value)) + "\n")
         return
-    table.show(rows, people, console, by_value=by_value)
+    table.show(rows, console, by_value=by_value)
     if all(row.task is None for row in rows):
         raise SettingsError("every setting was left out")
 

@@ -35,7 +35,11 @@ from deploy.datasets.catalogue import Dataset
 from deploy.datasets.sample_people import SamplePeople
 from deploy.planning.value_design import predicted_mse
 from deploy.results.decoded_texts import decode_candidates
-from deploy.simulate.baselines import CentralErrors
+from deploy.simulate.baselines import (
+    CentralErrors,
+    central_errors_of_items,
+    central_errors_of_means,
+)
 from deploy.simulate.collection import count, made_one_by_one, release
 from deploy.simulate.errors import ByValue, Repeat, histogram_errors, mse
 
@@ -45,7 +49,7 @@ _QUESTION_FIELDS: Final = ("labels", "numbers", "texts", "pairs")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ItemPopulation:
-    """People of a histogram; each repeat draws them anew if not all take part."""
+    """People of a histogram; each repeat draws again if not all take part."""
 
     dataset: Dataset
     n_users: int
@@ -80,42 +84,27 @@ class ItemPopulation:
         """Collect once, each message made if asked for or if few, and compare with the truth."""
         # The same people for every protocol, so that nothing else differs in a comparison.
         users = self._people(seed[0], seed[2])
-        mechanism = _mechanism(task.to_bytes())
-        return collect_items(
-            task, mechanism, users, np.random.default_rng(seed), one_by_one=one_by_one
+        mechanism, rng = _mechanism(task.to_bytes()), np.random.default_rng(seed)
+        started = time.perf_counter()
+        one_by_one = one_by_one or made_one_by_one(task, self.n_users)
+        counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
+        histogram, mixture = release(task, mechanism, counted, self.n_users)
+        seconds = time.perf_counter() - started
+        truth = users / self.n_users
+        return Repeat(
+            errors=histogram_errors(histogram, truth),
+            mse_theory=float(mechanism.variance(truth, mixture).mean()),
+            seconds=seconds,
+            one_by_one=one_by_one,
+            by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
         )
 
     def central_errors(self, epsilon: float, delta: float, seed: int) -> CentralErrors:
         """Return the errors of a trusted collector, for the first repeat's people."""
-        return CentralErrors.of_items(self._people(seed, 0), epsilon, delta)
+        return central_errors_of_items(self._people(seed, 0), epsilon, delta)
 
     def _people(self, seed: int, number: int) -> Counts:
         return self.dataset.sample_counts(self.n_users, np.random.default_rng((seed, number)))
-
-
-def collect_items(
-    task: Task,
-    mechanism: Mechanism,
-    users: Counts,
-    rng: np.random.Generator,
-    *,
-    one_by_one: bool = False,
-) -> Repeat:
-    """Simulate one collection from people by item, shape (domain_size,)."""
-    n_users = int(users.sum())
-    started = time.perf_counter()
-    one_by_one = one_by_one or made_one_by_one(task, n_users)
-    counted = count(task, mechanism, users, rng, one_by_one=one_by_one)
-    histogram, mixture = release(task, mechanism, counted, n_users)
-    seconds = time.perf_counter() - started
-    truth = users / n_users
-    return Repeat(
-        errors=histogram_errors(histogram, truth),
-        mse_theory=float(mechanism.variance(truth, mixture).mean()),
-        seconds=seconds,
-        one_by_one=one_by_one,
-        by_value=ByValue(truth, histogram.frequencies, histogram.standard_errors),
-    )
 
 
 @lru_cache(maxsize=1)
@@ -166,7 +155,7 @@ class ValuePopulation:
         """Let everybody report once, estimate as the analyzer does, and compare with the truth."""
         del one_by_one  # there is one way for each kind
         started = time.perf_counter()
-        estimate = collect_values(task, self.people, np.random.default_rng(seed))
+        estimate = _collect(task, self.people, np.random.default_rng(seed))
         found, shrunk = _figures(task, estimate, self.people)
         seconds = time.perf_counter() - started
         errors = {"mse": mse(found.estimates, found.truth)}
@@ -174,7 +163,7 @@ class ValuePopulation:
             errors["mse_shrunk"] = mse(shrunk, found.truth)
         return Repeat(
             errors=errors,
-            mse_theory=expected_error(task, self.people),
+            mse_theory=_expected_error(task, self.people),
             seconds=seconds,
             one_by_one=task.kind != "string",
             by_value=found,
@@ -189,20 +178,20 @@ class ValuePopulation:
         """
         del seed
         if self.kind == "string":
-            both = CentralErrors.of_items(np.array([self.n_users, 0]), epsilon, delta)
-            return CentralErrors(laplace_mse=both.laplace_mse, gaussian_mse=both.gaussian_mse)
+            both = central_errors_of_items(np.array([self.n_users, 0]), epsilon, delta)
+            return {name: both[name] for name in ("laplace_mse", "gaussian_mse")}
         half = 0.5
         if self.kind != "key-value":
             numbers = self.people.draft.get("numbers") or NumberDraft()
             half = (numbers.high - numbers.low) / 2
-        return CentralErrors.of_means(self.n_users, self.domain_size, half, epsilon, delta)
+        return central_errors_of_means(self.n_users, self.domain_size, half, epsilon, delta)
 
 
 Population = ItemPopulation | ValuePopulation
 """People with values of one kind, of whom every repeat simulates one collection."""
 
 
-def collect_values(task: Task, people: SamplePeople, rng: np.random.Generator) -> Estimate:
+def _collect(task: Task, people: SamplePeople, rng: np.random.Generator) -> Estimate:
     """Let everybody report once, and estimate as the analyzer does."""
     if task.kind == "string":
         texts, counts = np.unique(np.array(people.values, dtype=np.str_), return_counts=True)
@@ -224,14 +213,13 @@ def _unit(task: Task, people: SamplePeople) -> Vector:
 
 def _pairs(task: Task, people: SamplePeople) -> Pairs:
     spec = spec_as(task.mechanism, KeyValueSpec)
-    owned = [cast("Mapping[int, float]", value) for value in people.values]
-    counts = np.array([len(each) for each in owned], dtype=np.int64)
-    keys = [key for each in owned for key in sorted(each)]
-    values = [each[key] for each in owned for key in sorted(each)]
+    owned = [sorted(cast("Mapping[int, float]", value).items()) for value in people.values]
+    offsets = np.cumsum([0, *map(len, owned)])
+    keys, values = np.array([pair for each in owned for pair in each]).reshape(-1, 2).T
     return Pairs(
-        offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        keys=np.array(keys, dtype=np.int64),
-        values=to_unit(np.array(values, dtype=np.float64), spec.low, spec.high),
+        offsets=offsets.astype(np.int64),
+        keys=keys.astype(np.int64),
+        values=to_unit(values, spec.low, spec.high),
     )
 
 
@@ -248,7 +236,7 @@ def _figures(task: Task, estimate: Estimate, people: SamplePeople) -> tuple[ByVa
     return ByValue(people.truth, found.shares, found.standard_errors / found.n_reports), None
 
 
-def expected_error(task: Task, people: SamplePeople) -> float:
+def _expected_error(task: Task, people: SamplePeople) -> float:
     """
     Return the mean squared error that theory expects for these very people.
 
@@ -256,13 +244,12 @@ def expected_error(task: Task, people: SamplePeople) -> float:
     """
     if task.kind == "string":
         return predicted_mse(task, len(people.values))
-    if task.kind != "key-value":
-        numbers = spec_as(task.mechanism, NumberSpec)
-        half = (numbers.high - numbers.low) / 2
+    spec = task.mechanism
+    if isinstance(spec, NumberSpec):
+        half = (spec.high - spec.low) / 2
         return float(half**2 * number_mechanism_of(task).variance(_unit(task, people)).mean())
-    spec = spec_as(task.mechanism, KeyValueSpec)
-    half, middle = (spec.high - spec.low) / 2, (spec.high + spec.low) / 2
     means = np.zeros(task.domain_size) if people.true_means is None else people.true_means
-    unit = np.clip((means - middle) / half, -1, 1)
+    pairs = spec_as(spec, KeyValueSpec)
+    unit = to_unit(means, pairs.low, pairs.high)
     expected = priv_kv_of(task).expected(people.truth, unit, len(people.values))
     return float((expected.frequency_errors**2).mean())

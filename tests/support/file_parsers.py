@@ -244,7 +244,7 @@ FILE_PARSERS: Final = (
         "csv",
         "deploy.datasets.files.read",
         "deploy.datasets.files._lines",
-        "deploy.datasets.table.read_csv",
+        "deploy.datasets.files.read_csv",
     ),
     file_parser(
         "CSV, compressed",

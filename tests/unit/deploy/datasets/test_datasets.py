@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common.errors import TaskError
+from common.task.specs import MAX_DOMAIN_SIZE
 from deploy.datasets.catalogue import (
     COVID_US_STATES,
     IPUMS_1940_CITY,
     KOSARAK_PREFIX,
     KOSARAK_RECONSTRUCTED,
-    MAX_ITEMS,
     SHIPPED,
     Dataset,
     load,
 )
 from deploy.datasets.choice import dataset
-from deploy.datasets.table import read_csv
+from deploy.datasets.files import read_csv
 
 _PYARROW = importlib.util.find_spec("pyarrow") is not None
 _FIVE = Dataset(name="five", title="", labels=(), counts=np.array([3, 0, 1, 1, 0]))
@@ -227,7 +227,7 @@ def test_any_text_gives_a_table_or_an_error(rest: str) -> None:
         ("zipf:9,1,2", "has 3 numbers"),
         ("uniform:9,1", "has 2 numbers"),
         ("zipf:1", "items of a Zipf law is 1"),
-        (f"uniform:{MAX_ITEMS + 1}", "items of a uniform law is 16777217"),
+        (f"uniform:{MAX_DOMAIN_SIZE + 1}", "items of a uniform law is 16777217"),
         ("zipf:9,-1", "exponent is -1.0; it must lie between 0 and 20"),
         ("zipf:9,nan", "exponent is nan"),
     ],

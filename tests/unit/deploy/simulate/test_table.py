@@ -6,30 +6,25 @@ import json
 import math
 from typing import Final
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from common.messages.guarantee import rounded_up
-from deploy.datasets.catalogue import Dataset
-from deploy.simulate.baselines import CentralErrors
-from deploy.simulate.populations import ItemPopulation
 from deploy.simulate.row import Accounting, SweepRow
 from deploy.simulate.table import as_csv, as_json, show
 from tests.support.simulated_rows import ERRORS, TASK, refused_row, row
 
-_CENTRAL: Final = CentralErrors(
-    laplace_mse=1.25e-9, gaussian_mse=3.75e-9, regret=0.03125, exponential_regret=0.0625
-)
-_PEOPLE: Final = ItemPopulation(
-    dataset=Dataset(name="made", title="made", labels=("a", "b", "c"), counts=np.array([5, 3, 2])),
-    n_users=10,
-)
+_CENTRAL: Final = {
+    "laplace_mse": 1.25e-9,
+    "gaussian_mse": 3.75e-9,
+    "regret": 0.03125,
+    "exponential_regret": 0.0625,
+}
 
 
 def _shown(rows: list[SweepRow], width: int) -> str:
     written = io.StringIO()
-    show(rows, _PEOPLE, Console(file=written, width=width))
+    show(rows, Console(file=written, width=width))
     return written.getvalue()
 
 
@@ -88,10 +83,10 @@ def test_few_values_are_shown_by_value() -> None:
     [line] = [line.split() for line in text.splitlines() if line.split()[:1] == ["b"]]
 
     assert ["b", "0.3", "0.31", "±", "0.02", "0.31", "±", "0.02"] == line
-    found = as_json(rows, _PEOPLE, by_value=True)[0]["by_value"][2]
+    found = as_json(rows, by_value=True)[0]["by_value"][2]
     assert "c" == found.pop("value")
     assert {"truth": 0.2, "estimate": 0.21, "standard_error": 0.02} == pytest.approx(found)
-    assert "by_value" not in as_json(rows, _PEOPLE)[0]
+    assert "by_value" not in as_json(rows)[0]
 
 
 def test_a_row_has_every_field() -> None:
