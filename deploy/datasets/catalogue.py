@@ -24,7 +24,7 @@ class Dataset:
 
     name: str
     title: str
-    """What it is, for a reader; says so where it is not real."""
+    """Describes it, and says so where it is not real."""
     labels: tuple[str, ...]
     """One an item; empty where items have no other name than their number."""
     counts: NDArray[np.int64]
@@ -36,7 +36,7 @@ class Dataset:
         Make a data set of a table that was read.
 
         Raises:
-            TaskError: It has fewer than two items, nobody, or too many people.
+            TaskError: It has fewer than two items, or no people, or too many.
         """
         counts = np.array(table.counts, dtype=np.int64)
         return cls(name=name, title=title, labels=table.values, counts=counts)

@@ -32,7 +32,7 @@ def dataset(text: str, n_users: int | None = None, column: str | None = None) ->
         column: Of a file, the column of the values; `value` if None.
 
     Raises:
-        TaskError: The text names nothing, or what it names breaks a rule, or has fewer people.
+        TaskError: The text names no data set, or one that breaks a rule or has fewer people.
     """
     of_file = text.lower().endswith(files.ENDINGS)
     if column is not None and not of_file:

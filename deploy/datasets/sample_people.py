@@ -30,13 +30,11 @@ _ABSENT: Final = (
     *("Alberta", "British Columbia", "Manitoba", "New Brunswick", "Newfoundland and Labrador"),
     *("Nova Scotia", "Ontario", "Prince Edward Island", "Quebec", "Saskatchewan"),
 )
-"""Candidates that nobody has."""
+"""Candidates without any person."""
 _QUESTIONS: Final = (
     *("food", "staff", "rooms", "price", "noise", "light", "opening hours", "website"),
 )
-_SCALE: Final = (1.0, 5.0)
 _FILMS: Final = tuple(f"film {letter}" for letter in "ABCDEFGHIJKL")
-_STARS: Final = (0.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,7 +43,7 @@ class SamplePeople:
 
     kind: Kind
     title: str
-    """What a value is, in a sentence."""
+    """A sentence that explains a value."""
     values: list[Value]
     draft: Mapping[str, Any]
     """Fields of a task's draft: its protocol, its labels, and its kind's table."""
@@ -114,30 +112,21 @@ def _sleepers(n_users: int, rng: np.random.Generator) -> SamplePeople:
         kind="mean",
         title="A value is how many hours somebody slept, 0 to 24. These people are made up.",
         values=hours.tolist(),
-        draft={
-            "protocol": "piecewise",
-            "local_epsilon": 2.0,
-            "labels": ("hours of sleep",),
-            "numbers": NumberDraft(low=0.0, high=24.0),
-        },
+        draft=_draft(
+            "piecewise", 2.0, ("hours of sleep",), numbers=NumberDraft(low=0.0, high=24.0)
+        ),
         truth=np.array([hours.mean()]),
     )
 
 
 def _guests(n_users: int, rng: np.random.Generator) -> SamplePeople:
     centres = np.linspace(1.8, 4.4, len(_QUESTIONS))
-    marks = np.clip(rng.normal(centres, 0.9, (n_users, len(_QUESTIONS))), *_SCALE).round()
+    marks = np.clip(rng.normal(centres, 0.9, (n_users, len(_QUESTIONS))), 1.0, 5.0).round()
     return SamplePeople(
         kind="vector",
         title="A value is a guest's marks from 1 to 5 on eight questions. These are made up.",
         values=[tuple(row) for row in marks.tolist()],
-        draft={
-            "protocol": "multi-hm",
-            "domain_size": len(_QUESTIONS),
-            "local_epsilon": 4.0,
-            "labels": _QUESTIONS,
-            "numbers": NumberDraft(low=_SCALE[0], high=_SCALE[1]),
-        },
+        draft=_draft("multi-hm", 4.0, _QUESTIONS, numbers=NumberDraft(low=1.0, high=5.0)),
         truth=marks.mean(axis=0),
     )
 
@@ -145,27 +134,33 @@ def _guests(n_users: int, rng: np.random.Generator) -> SamplePeople:
 def _viewers(n_users: int, rng: np.random.Generator) -> SamplePeople:
     size = len(_FILMS)
     seen = rng.random((n_users, size)) < np.geomspace(0.7, 0.1, size)
-    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, size), 0.8, (n_users, size)), *_STARS).round(1)
+    stars = np.clip(rng.normal(np.linspace(4.3, 1.8, size), 0.8, (n_users, size)), 0, 5).round(1)
     owners = seen.sum(axis=0)
-    values: list[Value] = [
-        {int(film): float(row[film]) for film in np.flatnonzero(here)}
-        for here, row in zip(seen, stars, strict=True)
-    ]
     return SamplePeople(
         kind="key-value",
         title="A value is which of twelve films somebody saw, and how many stars each got. These "
         "people are made up.",
-        values=values,
-        draft={
-            "protocol": "priv-kv",
-            "domain_size": size,
-            "local_epsilon": 4.0,
-            "labels": _FILMS,
-            "pairs": PairDraft(low=_STARS[0], high=_STARS[1]),
-        },
+        values=[
+            {int(film): float(row[film]) for film in np.flatnonzero(here)}
+            for here, row in zip(seen, stars, strict=True)
+        ],
+        draft=_draft("priv-kv", 4.0, _FILMS, pairs=PairDraft(low=0.0, high=5.0)),
         truth=owners / n_users,
         true_means=np.where(seen, stars, 0.0).sum(axis=0) / np.maximum(owners, 1),
     )
+
+
+def _draft(
+    protocol: str, local_epsilon: float, labels: tuple[str, ...], **of_kind: NumberDraft | PairDraft
+) -> dict[str, Any]:
+    size = {"domain_size": len(labels)} if len(labels) > 1 else {}
+    return {
+        "protocol": protocol,
+        **size,
+        "local_epsilon": local_epsilon,
+        "labels": labels,
+        **of_kind,
+    }
 
 
 def people_of(data: Dataset, kind: Kind, n_users: int | None, seed: int | None) -> SamplePeople:

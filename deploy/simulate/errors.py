@@ -1,4 +1,4 @@
-"""How far estimates are from the truth, and from each other over repeats. Shares throughout."""
+"""Errors of estimates against the truth, and their spread over repeats. Shares throughout."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -55,8 +55,7 @@ def _theory(rows: Sequence[SweepRow]) -> list[str]:
         )
     if any(row.setting.protocol in BIASED for row in rows):
         sentences.append(
-            "For multi-rphm there is no theory: what its projection leaves out follows from the "
-            "values."
+            "For multi-rphm there is no theory: the loss by its projection follows from the values."
         )
     return sentences
 

@@ -26,7 +26,7 @@ class SweepSetting:
     task_bytes: bytes = b""
     note: str = ""
     published: str = ""
-    """What the protocol's own bound claims for these parameters, in words."""
+    """The claim of the protocol's own bound for these parameters, in words."""
     refusal: str = ""
 
 

@@ -23,7 +23,7 @@ from common.task.task import Task
 from deploy.planning.design import NOT_AMPLIFIED, Design
 from deploy.planning.published_design import published_design
 from deploy.planning.requirements import Requirements
-from deploy.planning.tight_design import tight_design
+from deploy.planning.search import tight_design
 from deploy.planning.value_design import UNUSED_DEADLINE, UNUSED_KEY, ValueDesign, value_design
 from deploy.simulate.errors import Repeat
 from deploy.simulate.populations import Population
@@ -102,33 +102,31 @@ def run(
     finding = [pool.submit(_find, *each) for each in asked]
     settings = _results(finding, lambda n: progress("Finding parameters", n, len(finding)))
     chunk = max(1, min(sweep.repeats, len(asked) * sweep.repeats // (8 * (os.cpu_count() or 1))))
-    running: list[list[Future[list[Repeat]]]] = []
-    for place, setting in enumerate(settings):
-        seeds = [(sweep.seed, place, number) for number in range(sweep.repeats)]
-        chunks = [seeds[at : at + chunk] for at in range(0, len(seeds), chunk)]
-        futures = [
-            pool.submit(
-                _repeats, setting.task_bytes, sweep.population, each, one_by_one=sweep.one_by_one
-            )
-            for each in chunks
-            if setting.task_bytes
-        ]
-        running.append(futures)
-    flat = [future for futures in running for future in futures]
-    _results(flat, lambda n: progress("Collecting", n, len(flat)))
+    numbers = range(sweep.repeats)
+    jobs = [
+        (place, [(sweep.seed, place, number) for number in numbers[at : at + chunk]])
+        for place, setting in enumerate(settings)
+        if setting.task_bytes
+        for at in numbers[::chunk]
+    ]
     people = sweep.population
+    collecting = [
+        pool.submit(
+            _repeats, settings[place].task_bytes, people, seeds, one_by_one=sweep.one_by_one
+        )
+        for place, seeds in jobs
+    ]
+    found = _results(collecting, lambda n: progress("Collecting", n, len(jobs)))
+    repeats: dict[int, list[Repeat]] = {}
+    for (place, _), each in zip(jobs, found, strict=True):
+        repeats.setdefault(place, []).extend(each)
     central = {
         epsilon: people.central_errors(epsilon, sweep.delta, sweep.seed)
         for epsilon in sweep.central_epsilons
     }
     return [
-        SweepRow.of(
-            setting,
-            [each for future in futures for each in future.result()],
-            people,
-            central[setting.target_epsilon],
-        )
-        for setting, futures in zip(settings, running, strict=True)
+        SweepRow.of(setting, repeats.get(place, []), people, central[setting.target_epsilon])
+        for place, setting in enumerate(settings)
     ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from deploy.datasets.catalogue import Dataset
 from deploy.simulate.baselines import CentralErrors
 from deploy.simulate.errors import ByValue, Repeat
-from deploy.simulate.populations import ItemPopulation
+from deploy.simulate.populations import Population
 from deploy.simulate.row import Accounting, SweepRow, SweepSetting
 from tests.support.tasks import published
 
@@ -24,9 +24,8 @@ ERRORS: Final = (
     "regret",
 )
 _TASK_BYTES: Final = TASK.to_bytes()
-PEOPLE: Final = ItemPopulation(
-    dataset=Dataset(name="made", title="made", labels=("a", "b", "c"), counts=np.array([5, 3, 2])),
-    n_users=10,
+PEOPLE: Final = Population.of_items(
+    Dataset(name="made", title="made", labels=("a", "b", "c"), counts=np.array([5, 3, 2])), 10
 )
 _SHARES: Final = np.array([0.5, 0.3, 0.2])
 

@@ -16,7 +16,7 @@ from common.task.task import Task
 from deploy.clients.local_cluster import Cluster
 from deploy.load.people import contribute_all
 from deploy.planning.requirements import Requirements
-from deploy.planning.tight_design import tight_design
+from deploy.planning.search import tight_design
 from deploy.simulate.collection import count, release
 
 _USERS = 5000

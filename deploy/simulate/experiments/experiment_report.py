@@ -37,7 +37,7 @@ class Report:
     """The outcome of one experiment."""
 
     title: str
-    """What was collected from whom; the beginning of the printed text, and above pictures."""
+    """The collection and its people; the beginning of the printed text, and above pictures."""
     explanation: str
     tables: Sequence[ReportTable]
     figures: Any

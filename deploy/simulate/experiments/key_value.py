@@ -1,5 +1,5 @@
 """
-PrivKV against PrivKVM: what iterating takes off the bias of means, and what it costs in variance.
+PrivKV against PrivKVM: how far iterating lowers the bias of means, and its cost in variance.
 
 Everything is at one total local ε. People without a key answer with a fake value, and fakes pull
 the estimated mean towards them; PrivKVM takes the means of the iteration before for fakes, and pays
@@ -83,7 +83,7 @@ class MeanErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """One way of estimating at one total, and what it is expected to estimate."""
+    """One way of estimating at one total, with its theory."""
 
     experiment: KeyValueExperiment
     local_epsilon: float

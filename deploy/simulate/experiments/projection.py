@@ -150,7 +150,7 @@ def centred(mechanism: MultiRphm, means: Vector) -> Vector:
     Put back what projecting loses of a level that all attributes share: post-processing.
 
     The level is fitted to the projected means by least squares: those of one level are R's column
-    sums times it. What is perpendicular to R of such a level is then added.
+    sums times it. The part of such a level that is perpendicular to R is then added.
 
     Args:
         mechanism: That the means come from.

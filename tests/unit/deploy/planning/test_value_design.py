@@ -50,7 +50,7 @@ def test_every_design_keeps_the_guarantee_and_uses_the_cap(kind: Kind) -> None:
         assert 0.7 < design.local_epsilon <= 0.75
         assert randomizer_of(design.task).keeps_promise(design.local_epsilon)
         assert (4000, 5000) == (design.task.n_min, design.task.target_size)
-    order = [(planned_value_design(each).biased, each.mse) for each in predictions]
+    order = [(planned_value_design(each).biased, each.mse(found.wanted)) for each in predictions]
     assert order == sorted(order)
     assert not order[0][0]
     assert found.promise.epsilon <= designs[0].task.central_epsilon
@@ -75,7 +75,7 @@ def test_no_design_keeps_an_impossible_guarantee(kind: Kind) -> None:
 def test_a_protocol_without_such_a_task_is_left_out() -> None:
     """Projections of 4,000 numbers would be too large; the others are planned."""
     found = plan(value_requirements("vector", domain_size=4000, local_cap=1.0))
-    planned = {each.design.protocol for each in (found.best, *found.runners_up)}
+    planned = {each.protocol for each in (found.best, *found.runners_up)}
 
     assert set(protocols_of("vector")) - {"multi-rphm"} == planned
     assert "their product may be at most" in found.left_out["multi-rphm"]
