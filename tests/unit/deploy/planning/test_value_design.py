@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from analyzer.task_builder import complete
 from common.errors import PlanError, TaskError
 from common.mechanisms.registry import randomizer_of
 from common.protocols import Kind, protocol_named, protocols_of
@@ -14,7 +13,6 @@ from common.task.draft import NumberDraft, TextDraft
 from common.task.specs import RapporSpec, spec_as
 from deploy.planning.planner import Plan, plan
 from deploy.planning.value_design import (
-    UNUSED_KEY,
     ValueDesign,
     predicted_mse,
     value_design,
@@ -141,11 +139,3 @@ def test_stated_permanent_noise_is_kept() -> None:
     found = _rappor(draft_fields={"texts": texts}, central_epsilon=20.0)
 
     assert found.base.texts == dataclasses.replace(texts, unset=0.0, set=1.0)
-
-
-def test_the_draft_of_a_plan_makes_the_same_claim_again() -> None:
-    """It is what was checked, and not a rounding of it."""
-    best = planned_value_design(_capped("key-value").best)
-    again = complete(best.base, analyzer_key=UNUSED_KEY, nonce=bytes(32))
-
-    assert best.task == again
