@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from rich.console import Console
 
 from common.messages.submission import Outcome
 from deploy.clients.local_cluster import Cluster
 from deploy.load.plan import Crowd, LoadPlan, Mode
+from deploy.load.report import Bars
 from deploy.load.run import run
-from deploy.load.sender import Tally
 from deploy.load.target import RunningServices, Target, sink
 from deploy.load.users import SealedUsers, seal
 from tests.benchmarks.conftest import Best, Line
@@ -29,16 +30,6 @@ _USERS: Final[dict[Mode, int]] = {"bulk": 20_000, "users": 1_000}
 """In each round; the first round of each end is not counted."""
 
 
-class _Silent:
-    """An `Observer` that shows nothing."""
-
-    def begins(self, what: str, users: int | None) -> None:
-        """Do nothing."""
-
-    def sees(self, tally: Tally) -> None:
-        """Do nothing."""
-
-
 async def _rate(target: Target, plan: LoadPlan, users: SealedUsers, part: slice) -> float:
     """Send some of the users, and return how many were stored a second: all must be."""
     some = replace(
@@ -47,7 +38,8 @@ async def _rate(target: Target, plan: LoadPlan, users: SealedUsers, part: slice)
         values=users.values[part],
         envelopes=users.envelopes[part],
     )
-    finished = await run(plan, target, some, _Silent())
+    with Bars(Console(quiet=True)) as bars:
+        finished = await run(plan, target, some, bars)
     assert {Outcome.STORED: some.n_users} == finished.total.answers, finished.total.failures
     return finished.seen.per_second(finished.seen.answered)
 
