@@ -15,13 +15,13 @@ from common.crypto.hpke import HpkePrivateKey
 from common.errors import SettingsError, TaskError
 from common.task.task import MAX_TASK_BYTES, NONCE_BYTES, Task
 from common.version import VERSION
-from deploy.audit.page.audit_page import audit_page
-from deploy.audit.report import AuditReport
-from deploy.audit.report_json import as_json
-from deploy.audit.report_table import show_alarms, show_report
+from deploy.audit.report.audit_page import audit_page
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.report_json import as_json
+from deploy.audit.report.report_table import show_alarms, show_report
 from deploy.audit.runner import audit, scenarios_named, self_test
+from deploy.audit.scenario import FULL, QUICK, SMALL, AuditSubject
 from deploy.audit.scenarios import SCENARIOS
-from deploy.audit.subject import FULL, LITTLE, QUICK, AuditSubject
 from deploy.datasets.catalogue import IPUMS_1940_CITY, load
 from deploy.tasks import drafts as draft_file
 from deploy.tasks.demo_task import demo_draft
@@ -92,7 +92,7 @@ def run_self_test(options: AuditOptions, console: Console) -> bool:
     if options.full:
         raise SettingsError("--self-test draws as little as shows the weaknesses: drop --full")
     alarms = self_test(
-        dataclasses.replace(_subject(options), sizes=LITTLE),
+        dataclasses.replace(_subject(options), sizes=SMALL),
         seed=options.seed,
         scenarios=scenarios_named(options.scenarios),
         processes=options.processes,
@@ -129,10 +129,10 @@ class _Lines:
     def __init__(self) -> None:
         self._started = time.monotonic()
 
-    def __call__(self, under_way: str, done: int, total: int) -> None:
+    def __call__(self, title: str, done: int, total: int) -> None:
         seconds = time.monotonic() - self._started
-        now = f": {under_way}" if under_way else ""
-        sys.stderr.write(f"[{seconds:3.0f} s] {done} of {total} done{now}\n")
+        ended = f": {title}" if title else ""
+        sys.stderr.write(f"[{seconds:3.0f} s] {done} of {total} done{ended}\n")
         sys.stderr.flush()
 
 

@@ -9,15 +9,19 @@ the second. (ε, δ) allows t ≤ e^ε·f + δ, so ε is at least ln((t - δ) / 
 give a bound on ε [JE19]. Guesses of "the second" below a threshold are bounded likewise.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from common.messages.guarantee import Guarantee, rounded_down
+from deploy.audit.finding import Finding, Verdict
 from deploy.audit.statistics import (
+    CONFIDENCE,
     TEST_LEVEL,
     ceiling,
     probability_lower,
@@ -32,6 +36,12 @@ _THRESHOLDS: Final = 400
 _ROC_POINTS: Final = 60
 _DIGITS: Final = 9
 """Decimal places to which scores are rounded."""
+_NEARLY_ALL: Final = 0.9
+"""Share of a claim from which an attack has reached it."""
+_SURELY: Final = 0.75
+"""Share of a claim that an attack which is known to reach it always shows in enough trials: the
+expected share lies ten standard deviations above."""
+_MAX_STATED: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +57,7 @@ class GameResult:
     roc: tuple[tuple[float, float], ...]
 
 
-def run_game(first: Scores, second: Scores, delta: float = 0.0) -> GameResult:
+def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult:
     """
     Bound ε at δ from below by the scores of one attack.
 
@@ -134,3 +144,82 @@ def _thresholds(first: Scores, second: Scores) -> Scores:
     growing = np.geomspace(1, last + 1, _THRESHOLDS // 4) - 1
     ranks = np.concatenate([np.linspace(0, last, _THRESHOLDS // 2), growing, last - growing])
     return np.unique(scores[np.clip(ranks, 0, last).astype(int)])
+
+
+def game_row(
+    *,
+    claimed: Guarantee,
+    exact: float | None,
+    result: GameResult | None = None,
+    must_reach: bool = False,
+    **fields: Any,  # noqa: ANN401  # a Finding's
+) -> Finding:
+    """
+    Make the finding of an attack: the claim beside the gain.
+
+    Args:
+        claimed: The claim; of an infinite ε where nothing is claimed.
+        exact: The attack's computed gain; None where none is computed.
+        result: The attack's measured gain; None where it is computed only.
+        must_reach: The attack is known to reach the claim in so many trials: if it does not, the
+            audit itself is wrong.
+        **fields: Other fields of the finding.
+    """
+    claim = reachable = claimed.epsilon
+    gains = [] if exact is None else [exact]
+    measured: dict[str, Any] = {
+        "statistic": "no attack is computed: none is known for this noise, or it takes minutes"
+        if exact is None
+        else "computed from the exact distribution of the counts; too rare to be measured"
+    }
+    if result is not None:
+        if math.isinf(claim):
+            reachable, gains = result.ceiling, []
+        gains.append(result.epsilon_lower)
+        measured = {
+            "empirical_epsilon_lower": result.epsilon_lower,
+            "ceiling": result.ceiling,
+            "confidence": CONFIDENCE,
+            "trials": result.trials,
+            "advantage": result.advantage,
+            "roc": result.roc,
+            "tests": 1,
+        }
+    of_claim = {
+        "coalition": claimed.coalition,
+        "claim_epsilon": claim,
+        "delta": claimed.delta,
+        "theorem": claimed.theorem,
+        "neighbouring": claimed.neighbouring,
+        "assumptions": claimed.assumptions,
+    }
+    row = Finding(
+        verdict=_verdict(claim, reachable, max(gains, default=0.0)),
+        exact_epsilon=exact,
+        **{"heading": "anonymity"} | of_claim | measured | fields,
+    )
+    shown = row.empirical_epsilon_lower or 0.0
+    return not_reached(row) if must_reach and row.passed and shown < _SURELY * reachable else row
+
+
+def _verdict(claim: float, reachable: float, shown: float) -> Verdict:
+    """Return the verdict on a claim; `reachable` is finite where the claim is infinite."""
+    if shown > claim:
+        return "contradicted"
+    return "reached" if shown >= _NEARLY_ALL * reachable else "not contradicted"
+
+
+def understated(claimed: Guarantee) -> Guarantee:
+    """Return a claim of a quarter of its ε, 5 at most: false wherever the claim is reached."""
+    return dataclasses.replace(claimed, epsilon=min(claimed.epsilon, _MAX_STATED) / 4)
+
+
+def not_reached(row: Finding) -> Finding:
+    """Return the finding with the verdict that a known attack did not succeed."""
+    shown = rounded_down(row.empirical_epsilon_lower or 0.0)
+    return dataclasses.replace(
+        row,
+        verdict="not reached",
+        sentence=f"Not so: an attack that is known to succeed got no more than ε = {shown}.",
+        advice="Believe no figure of this audit.",
+    )

@@ -1,6 +1,5 @@
 """Runs scenarios, each in a process of its own, from one seed, and gathers the report."""
 
-import dataclasses
 import hashlib
 import multiprocessing
 import os
@@ -8,7 +7,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,13 +20,12 @@ from common.errors import SettingsError
 from common.task_digest import TaskDigest
 from common.version import VERSION
 from deploy.audit.finding import Finding, Findings
-from deploy.audit.report import Alarm, AuditReport
-from deploy.audit.scenario import Scenario
+from deploy.audit.report.audit_report import Alarm, AuditReport
+from deploy.audit.scenario import FULL, AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
-from deploy.audit.subject import FULL, AuditSubject
 
 Progress = Callable[[str, int, int], None]
-"""Called with the scenarios under way, how many are done, and how many there are."""
+"""Called with the title of a scenario that ended, how many have, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +77,7 @@ def audit(
         scenarios: Which; those for other kinds of value are named in the report, not run.
         processes: How many run at once; 0 for one a core; 1 for this process alone.
         command: The command that repeats the run.
-        progress: Called as scenarios start and end.
+        progress: Called at the start, and as each scenario ends.
     """
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
@@ -136,13 +134,12 @@ def self_test(
 
 def run(job: ScenarioJob) -> Findings:
     """Run one scenario in this process; code that raises is a finding too."""
-    scenario, started = job.scenario, time.perf_counter()
+    scenario = job.scenario
     rng = np.random.default_rng([job.seed, zlib.crc32(scenario.name.encode())])
     try:
-        outcome = (scenario.run_broken if job.broken else scenario.run)(job.subject, rng)
+        return (scenario.run_broken if job.broken else scenario.run)(job.subject, rng)
     except Exception as error:  # noqa: BLE001  # reported, whatever it is
-        outcome = Findings(findings=(_not_run(scenario, error),))
-    return dataclasses.replace(outcome, seconds=time.perf_counter() - started)
+        return Findings((_not_run(scenario, error),))
 
 
 def _run_named(name: str, subject: AuditSubject, seed: int, broken: bool) -> Findings:  # noqa: FBT001
@@ -151,59 +148,47 @@ def _run_named(name: str, subject: AuditSubject, seed: int, broken: bool) -> Fin
 
 
 def _not_run(scenario: Scenario, error: Exception) -> Finding:
+    """Name an error's class and place only; its message might repeat a value."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
     return Finding(
         scenario=scenario.name,
         title=scenario.title,
         heading="correctness",
         coalition="nobody",
         verdict="broken",
-        sentence=f"The scenario could not be run: {_place(error)}.",
+        sentence=f"The scenario could not be run: {place}.",
         advice="See why this version of the program fails.",
     )
-
-
-def _place(error: BaseException) -> str:
-    """Return an error's class and place; its message might repeat a value."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
 
 
 def run_all(jobs: Sequence[ScenarioJob], processes: int, progress: Progress) -> list[Findings]:
     """Run jobs, the longest first, and return their outcomes in the order of `jobs`."""
     order = sorted(range(len(jobs)), key=lambda place: -jobs[place].scenario.seconds)
     processes = processes or os.cpu_count() or 1
-    found = dict(
-        _in_turn(jobs, order, progress)
+    progress("", 0, len(jobs))
+    ended = (
+        ((place, run(jobs[place])) for place in order)
         if processes == 1
-        else _at_once(jobs, order, processes, progress)
+        else _in_processes(jobs, order, processes)
     )
-    progress("", len(jobs), len(jobs))
+    found: dict[int, Findings] = {}
+    for place, outcome in ended:
+        found[place] = outcome
+        progress(jobs[place].scenario.title, len(found), len(jobs))
     return [found[place] for place in range(len(jobs))]
 
 
-def _in_turn(
-    jobs: Sequence[ScenarioJob], order: Sequence[int], progress: Progress
+def _in_processes(
+    jobs: Sequence[ScenarioJob], order: Sequence[int], processes: int
 ) -> Iterator[tuple[int, Findings]]:
-    for done, place in enumerate(order):
-        progress(jobs[place].scenario.title, done, len(jobs))
-        yield place, run(jobs[place])
-
-
-def _at_once(
-    jobs: Sequence[ScenarioJob], order: Sequence[int], processes: int, progress: Progress
-) -> Iterator[tuple[int, Findings]]:
-    """Keep so many spawned processes busy. Scenarios go by name: not all of them pickle."""
-    left, going = list(order), dict[Future[Findings], int]()
+    """Run jobs in spawned processes. Scenarios go by name: not all of them pickle."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
-        while left or going:
-            while left and len(going) < processes:
-                place = left.pop(0)
-                job = jobs[place]
-                sent = pool.submit(_run_named, job.scenario.name, job.subject, job.seed, job.broken)
-                going[sent] = place
-            titles = ", ".join(jobs[place].scenario.title for place in going.values())
-            progress(titles, len(jobs) - len(left) - len(going), len(jobs))
-            ended, _ = wait(going, return_when=FIRST_COMPLETED)
-            for future in ended:
-                yield going.pop(future), future.result()
+        sent = {}
+        for place in order:
+            job = jobs[place]
+            future = pool.submit(_run_named, job.scenario.name, job.subject, job.seed, job.broken)
+            sent[future] = place
+        for future in as_completed(sent):
+            yield sent[future], future.result()

@@ -2,7 +2,7 @@
 The statistics of an audit: its significance level, confidence bounds, and p-values.
 
 A run raises a false alarm with probability FAMILY_LEVEL at most: each decision errs with TEST_LEVEL
-at most and a run makes no more than MOST_TESTS, so the union bound holds however they depend on
+at most and a run makes no more than MAX_TESTS, so the union bound holds however they depend on
 each other.
 
 Each p-value is at least the probability, under the stated distribution, of a result as extreme. An
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 FAMILY_LEVEL: Final = 1e-4
-MOST_TESTS: Final = 2000
-TEST_LEVEL: Final = FAMILY_LEVEL / MOST_TESTS
+MAX_TESTS: Final = 2000
+TEST_LEVEL: Final = FAMILY_LEVEL / MAX_TESTS
 CONFIDENCE: Final = 1 - TEST_LEVEL
 """Of every bound that is measured."""
 
@@ -51,7 +51,7 @@ def ceiling(trials: int, delta: float, level: float = TEST_LEVEL) -> float:
     return max(0.0, math.log(max(hits - delta, 1e-300)) - math.log(misses))
 
 
-_LEAST_EXPECTED: Final = 100.0
+_MIN_EXPECTED: Final = 100.0
 """Draws that a cell must expect: neighbours of fewer are put together."""
 _MANY: Final = 20
 """Cells from which χ² is tested beside each cell's own exact law."""
@@ -75,7 +75,7 @@ def p_shares(successes: Sequence[int], trials: int, chance: float) -> float:
         len(seen) * min(p_binomial(int(one), trials, chance) for one in seen),
     ]
     variance = trials * chance * (1 - chance)
-    if variance >= _LEAST_EXPECTED and len(seen) >= _MANY:
+    if variance >= _MIN_EXPECTED and len(seen) >= _MANY:
         statistic = float(((seen - trials * chance) ** 2).sum() / variance)
         law = stats.chi2(len(seen))
         levels.append(_TOO_SURE * 2 * float(min(law.sf(statistic), law.cdf(statistic))))
@@ -124,7 +124,7 @@ def _pooled(
     ends, held = list[int](), 0.0
     for place, chance in enumerate(law.tolist(), start=1):
         held += chance * total
-        if held >= _LEAST_EXPECTED:
+        if held >= _MIN_EXPECTED:
             ends.append(place)
             held = 0.0
     starts = [0, *ends[:-1]] if ends else [0]  # what is left over goes to the last
@@ -172,7 +172,7 @@ Places = NDArray[np.int64]
 
 _CELL: Final = 50
 """Reports expected in a cell of the table of blocks, at least."""
-_MOST_BLOCKS: Final = 10
+_MAX_BLOCKS: Final = 10
 
 
 def p_rank(before: Places) -> float:
@@ -205,7 +205,7 @@ def p_neighbours(owners: Places) -> float:
     return p_poisson(same, mean) if mean else float(same == 0)
 
 
-def p_blocks(before: Places, most: int = _MOST_BLOCKS) -> float | None:
+def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     """
     Test the table of arrival blocks by delivery blocks: `most` of each, or fewer where N is small.
 

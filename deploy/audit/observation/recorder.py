@@ -34,7 +34,7 @@ from deploy.audit.observation.run_record import (
     stored_groups,
     submissions_in,
 )
-from deploy.audit.subject import AuditSubject
+from deploy.audit.scenario import AuditSubject
 from deploy.clients.shuffler import ShufflerClient
 from protos.shuffledp.v1 import (
     analyzer_pb2,
@@ -47,14 +47,14 @@ from user_agent.contribution import Contributor
 
 _REPORTS_EACH: Final = 11
 """Reports of each user: where a user sends more, fewer users take part."""
-_FEWEST_USERS: Final = 40
+_MIN_USERS: Final = 40
 _PERSONS: Final = 20
 """Users who answer through the user agent."""
 _ALONE: Final = 50
 """Users without an agent who each make a call; the others come in bulk."""
 _TOGETHER: Final = 96
 """Submissions in one bulk call."""
-_MOST_LABELS: Final = 1000
+_MAX_LABELS: Final = 1000
 _PATIENCE: Final = 120.0
 """Seconds, and one more for each user."""
 _SYLLABLES: Final = ("qua", "zor", "mbe", "xyl", "ptu", "kvi", "gno", "whe", "jyr", "dzi", "fru")
@@ -94,7 +94,7 @@ def record_run(
     if wanted is None:
         raise ValueError("no small batch of this task has a finite guarantee")
     each = subject.task.reports_per_user
-    n_users = max(wanted.n_min, min(users, max(_FEWEST_USERS, users * _REPORTS_EACH // each)))
+    n_users = max(wanted.n_min, min(users, max(_MIN_USERS, users * _REPORTS_EACH // each)))
     with tempfile.TemporaryDirectory(prefix="shuffledp-audit-") as folder, captured_logs() as logs:
         recorder = _Recorder(Path(folder), wanted, n_users, rng, by_arrival=by_arrival)
         return dataclasses.replace(asyncio.run(recorder.run()), logs=logs.getvalue())
@@ -115,7 +115,7 @@ class _Recorder:
         self._names = [_word(rng) for _ in range(min(_PERSONS, n_users // 4))]
         self._label, self._header = _word(rng), _word(rng)
         labels = tuple(f"{self._label} {item}" for item in range(wanted.domain_size))
-        named = labels if len(labels) < _MOST_LABELS else ()
+        named = labels if len(labels) < _MAX_LABELS else ()
         self._wanted = dataclasses.replace(wanted, labels=named)
         self._before_shuffler = Relay(party="shuffler")
         self._before_analyzer = Relay(

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from common.crypto.randomness import secure_generator
-from deploy.audit.checks import Checks
-from deploy.audit.finding import Findings
+from deploy.audit.finding import Checks, Findings
+from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import (
     p_blocks,
     p_cells,
@@ -27,7 +27,6 @@ from deploy.audit.statistics import (
     p_rank,
     p_successions,
 )
-from deploy.audit.subject import AuditSubject
 from shuffler.permutation import ExternalShuffle, Reports, permute
 
 Order = NDArray[np.int64]
@@ -39,7 +38,7 @@ _MATRIX: Final = 30
 _EACH: Final = 105
 """Expected count of each order of a few reports, at least; half of it for each place of many."""
 _LARGE: Final = 20_000
-_MOST_ORDERS: Final = 20
+_MAX_ORDERS: Final = 20
 """Large orders, each tested six times."""
 _BLOCKS: Final = 20
 _NEAR: Final = 10
@@ -93,6 +92,7 @@ CUT: Final[Mapping[str, tuple[Ordering, float]]] = MappingProxyType({"cut once":
 def run_orders(
     subject: AuditSubject,
     rng: np.random.Generator,
+    *,
     orderings: Mapping[str, tuple[Ordering, float]] = _DEPLOYED,
 ) -> Findings:
     """Test both ways in which the shuffler permutes a batch."""
@@ -106,7 +106,7 @@ def run_orders(
         for _ in range(orders):
             landed[ordering(_MATRIX, rng), np.arange(_MATRIX)] += 1
         checks.test(f"{name}: where each of {_MATRIX} lands", p_position_table(landed))
-        for _ in range(min(_MOST_ORDERS, max(2, int(share * sizes / 10) // _LARGE))):
+        for _ in range(min(_MAX_ORDERS, max(2, int(share * sizes / 10) // _LARGE))):
             check_order(checks, name, ordering(_LARGE, rng))
         _check_source(checks, name, ordering)
         secure = f"{name}, by production's generator"
@@ -122,7 +122,7 @@ def run_orders(
         trials=sizes,
         advice="Do not collect with this version: the order of a batch reveals who sent when.",
     )
-    return Findings(findings=(finding,))
+    return Findings((finding,))
 
 
 def check_order(checks: Checks, name: str, order: Order) -> None:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner, Result
 
 from common.errors import SettingsError, ShuffleDpError, TaskError
 from deploy.audit import command
-from deploy.audit.sample_task import sample_task
+from deploy.audit.harness.tasks import sample_task
 from deploy.audit.scenarios import SCENARIOS
 from deploy.cli import app
 from tests.support.audit_reports import failed_report
@@ -60,8 +60,8 @@ def test_progress_is_plain_lines_on_standard_error(tmp_path: Path, task_file: Pa
     words = ("--scenario", "linking", "--processes", "1", "--task-file", str(task_file))
     lines = _run(tmp_path, *words).stderr.splitlines()
 
-    assert any("0 of 1 done: Messages are linked by their seeds" in line for line in lines)
-    assert any("1 of 1 done" in line for line in lines)
+    assert any("0 of 1 done" in line for line in lines)
+    assert any("1 of 1 done: Messages are linked by their seeds" in line for line in lines)
 
 
 def test_the_self_test_shows_each_alarm(tmp_path: Path, task_file: Path) -> None:

@@ -26,7 +26,7 @@ def test_randomized_response_is_measured_from_below_and_closely(
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     exact = math.log((p - delta) / (1 - p))
 
-    result = run_game(*_responses(epsilon, np.random.default_rng(1)), delta)
+    result = run_game(*_responses(epsilon, np.random.default_rng(1)), delta=delta)
 
     assert 0.9 * exact < result.epsilon_lower <= exact
     assert result.advantage == pytest.approx(2 * p - 1, abs=0.01)

@@ -8,11 +8,10 @@ import pytest
 
 from common.errors import SettingsError
 from deploy.audit.finding import Findings
-from deploy.audit.report_json import as_json
+from deploy.audit.report.report_json import as_json
 from deploy.audit.runner import ScenarioJob, audit, run, run_all, scenarios_named, self_test
-from deploy.audit.scenario import Scenario
+from deploy.audit.scenario import AuditSubject, Scenario
 from deploy.audit.scenarios import SCENARIOS
-from deploy.audit.subject import AuditSubject
 from deploy.terminal.json_output import dumps
 from tests.support.audits import audited
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_task
@@ -54,9 +53,7 @@ def _fails(_: AuditSubject, __: np.random.Generator) -> Findings:
 
 def test_code_that_raises_is_a_finding_that_repeats_no_value() -> None:
     """A scenario that cannot run has not passed."""
-    scenario = Scenario(
-        name="fails", title="It fails", run=_fails, weakness="None.", run_broken=_fails
-    )
+    scenario = Scenario(name="fails", title="It fails", run=_fails, weakness="None.")
     [row] = run(ScenarioJob(scenario=scenario, subject=audited(), seed=1)).findings
 
     assert not row.passed
@@ -72,7 +69,7 @@ def test_progress_is_reported() -> None:
     ]
     run_all(jobs, 1, lambda *step: told.append(step))
 
-    assert told == [("Messages are linked by their seeds", 0, 1), ("", 1, 1)]
+    assert told == [("", 0, 1), ("Messages are linked by their seeds", 1, 1)]
 
 
 def test_names_are_unique_and_unknown_ones_are_refused() -> None:
@@ -102,7 +99,7 @@ def test_a_broken_scenario_fails_and_the_honest_one_does_not(name: str) -> None:
 @pytest.mark.slow
 def test_every_alarm_rings() -> None:
     """On a task that has something to break in every scenario."""
-    subject = audited(crowds=800_000, reports=400_000, devices=4_000, users=300)
+    subject = audited(batches=800_000, reports=400_000, devices=4_000, users=300)
     alarms = self_test(subject, seed=1)
 
     assert [alarm.scenario.name for alarm in alarms if not alarm.rang] == []

@@ -8,7 +8,7 @@ from scipy import stats
 
 from deploy.audit.statistics import (
     FAMILY_LEVEL,
-    MOST_TESTS,
+    MAX_TESTS,
     TEST_LEVEL,
     ceiling,
     p_binomial,
@@ -150,4 +150,4 @@ def test_the_ceiling_is_about_ln_of_trials_over_ln_of_two_over_the_level() -> No
 
 def test_a_whole_run_errs_with_the_family_level_at_most() -> None:
     """By the union bound."""
-    assert pytest.approx(FAMILY_LEVEL) == MOST_TESTS * TEST_LEVEL
+    assert pytest.approx(FAMILY_LEVEL) == MAX_TESTS * TEST_LEVEL

@@ -7,7 +7,7 @@ import pytest
 
 from common.mechanisms.hashing.local_hashing import REPORT_DTYPE, LocalHashing
 from common.mechanisms.registry import mechanism_of
-from deploy.audit.attacks.crafted_reports import blunt, crafted, supported, uniform
+from deploy.audit.attacks.leverage import blunt, crafted, supported, uniform
 from tests.support.protocol_tasks import ITEM_PROTOCOLS, protocol_task
 
 _TARGETS = np.array([3, 8, 17, 22, 29])

@@ -13,16 +13,12 @@ from common.accounting.releases import AmplifiedRelease
 from common.accounting.rounds_attack import epsilon_of_rounds
 from common.mechanisms.reduction import MatchCountReduction
 from common.mechanisms.registry import mechanism_of
-from deploy.audit.coalitions.alone import run_n_minus_one, run_skippers
-from deploy.audit.coalitions.colluders import run_colluders
-from deploy.audit.coalitions.linking import run_linking
-from deploy.audit.coalitions.other_designs import run_pure_dump, run_shuffler_dummies
-from deploy.audit.coalitions.partition import run_partition
-from deploy.audit.coalitions.pooled import TESTED_DELTA, run_pooled
-from deploy.audit.coalitions.printed import run_printed
-from deploy.audit.coalitions.rounds import run_rounds
+from deploy.audit.coalitions.linkage import run_linking, run_partition
+from deploy.audit.coalitions.other_designs import run_printed, run_pure_dump, run_shuffler_dummies
+from deploy.audit.coalitions.single_user import TESTED_DELTA, run_n_minus_one, run_pooled
+from deploy.audit.coalitions.whole_batch import run_colluders, run_rounds, run_skippers
 from deploy.audit.finding import Finding
-from deploy.audit.sample_task import sample_task
+from deploy.audit.harness.tasks import sample_task
 from tests.support.audits import audited
 from tests.support.kind_tasks import kind_task
 
@@ -86,7 +82,7 @@ def test_dummies_of_ones_own_are_counted_exactly() -> None:
 
 def test_colluders_take_away_what_the_curve_says() -> None:
     """The fewer are honest, the less is promised; attacks stay below, and come near where few."""
-    outcome = run_colluders(audited(crowds=1_000_000), _rng())
+    outcome = run_colluders(audited(batches=1_000_000), _rng())
     [curve] = outcome.curves
     claims = [point.claim for point in curve.points]
 
@@ -112,8 +108,8 @@ def test_the_order_in_which_scores_are_summed_tells_nothing() -> None:
 
 def test_reused_seeds_refute_the_printed_theorem_and_fresh_ones_do_not() -> None:
     """Measured among few users."""
-    [reused] = run_printed(audited(crowds=4_000_000), _rng()).findings
-    [fresh] = run_printed(audited(crowds=4_000_000), _rng(), fresh=True).findings
+    [reused] = run_printed(audited(batches=4_000_000), _rng()).findings
+    [fresh] = run_printed(audited(batches=4_000_000), _rng(), fresh=True).findings
 
     assert (reused.verdict, fresh.verdict) == ("refuted", "not refuted")
     assert reused.claim_epsilon is not None

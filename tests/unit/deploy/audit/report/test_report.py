@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from deploy.audit.recommendations import best_promises, weakest_point
-from deploy.audit.report import AuditReport
-from deploy.audit.statistics import FAMILY_LEVEL, MOST_TESTS
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.recommendations import best_promises, weakest_point
+from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 from tests.support.audit_reports import (
     demo_report,
     demo_task,
@@ -36,13 +36,11 @@ def test_a_report_of_nothing_does_not_pass() -> None:
 
 def test_the_false_alarm_rate_is_that_of_the_tests_that_were_made() -> None:
     """By the union bound, and never more than that of all that may be made."""
-    report = report_of(
-        demo_task(), (finding(tests=MOST_TESTS // 2), finding(tests=MOST_TESTS // 2))
-    )
+    report = report_of(demo_task(), (finding(tests=MAX_TESTS // 2), finding(tests=MAX_TESTS // 2)))
 
-    assert MOST_TESTS == report.tests
+    assert MAX_TESTS == report.tests
     assert FAMILY_LEVEL == report.false_alarm
-    [*_, too_many] = report_of(demo_task(), (finding(tests=MOST_TESTS + 1),)).findings
+    [*_, too_many] = report_of(demo_task(), (finding(tests=MAX_TESTS + 1),)).findings
     assert not too_many.passed
     assert "2,001 statistical decisions" in too_many.sentence
 

@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from deploy.audit.page.audit_variants import variants
-from deploy.audit.recommendations import changes, weakest_point
+from deploy.audit.report.recommendations import changes, variants, weakest_point
 from tests.support.audit_reports import demo_report, finding, noiseless_report, report_of
 from tests.support.protocol_tasks import protocol_task
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from deploy.audit.report import AuditReport
-from deploy.audit.report_table import show_report
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.report_table import show_report
 from tests.support.audit_reports import (
     demo_report,
     demo_task,

@@ -8,10 +8,10 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from deploy.audit.finding import Curve, Finding, Findings
 from deploy.audit.scenario import Scenario
-from deploy.audit.statistics import FAMILY_LEVEL, MOST_TESTS
+from deploy.audit.statistics import FAMILY_LEVEL, MAX_TESTS
 
 Mode = Literal["quick", "full"]
-"""The sample sizes: see subject.py."""
+"""The sample sizes: see scenario.py."""
 
 _NOT_OF_THE_CLAIM: Final = frozenset({"refuted", "not refuted"})
 """Verdicts on claims that are not the task's."""
@@ -46,7 +46,7 @@ class AuditReport:
     def findings(self) -> tuple[Finding, ...]:
         """All findings, scenario by scenario."""
         rows = tuple(finding for outcome in self.outcomes for finding in outcome.findings)
-        return rows if self.tests <= MOST_TESTS else (*rows, _too_many(self.tests))
+        return rows if self.tests <= MAX_TESTS else (*rows, _too_many(self.tests))
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -71,7 +71,7 @@ class AuditReport:
     @property
     def false_alarm(self) -> float:
         """Upper bound of the probability that an honest program fails."""
-        return FAMILY_LEVEL * self.tests / MOST_TESTS
+        return FAMILY_LEVEL * self.tests / MAX_TESTS
 
     def attacks_by(self, coalition: str) -> tuple[Finding, ...]:
         """
@@ -89,7 +89,18 @@ class AuditReport:
             and not finding.subject
             and finding.verdict not in _NOT_OF_THE_CLAIM
         ]
-        return tuple(sorted(rows, key=lambda row: _rank(row, promised)))
+
+        def rank(row: Finding) -> tuple[bool, bool, int, bool, float]:
+            claim = row.claim_epsilon
+            return (
+                row.passed,
+                row.aside,
+                promised.index(claim) if claim in promised else len(promised),
+                row.empirical_epsilon_lower is None,
+                -max(row.empirical_epsilon_lower or 0.0, row.exact_epsilon or 0.0),
+            )
+
+        return tuple(sorted(rows, key=rank))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +129,7 @@ def _too_many(tests: int) -> Finding:
         heading="correctness",
         coalition="nobody",
         verdict="broken",
-        sentence=f"{tests:,} statistical decisions were made; with more than {MOST_TESTS:,} a run "
+        sentence=f"{tests:,} statistical decisions were made; with more than {MAX_TESTS:,} a run "
         "raises false alarms more often than it states.",
         advice="Run fewer scenarios at a time, with --scenario.",
-    )
-
-
-def _rank(row: Finding, promised: list[float]) -> tuple[bool, bool, int, bool, float]:
-    gained = max(row.empirical_epsilon_lower or 0.0, row.exact_epsilon or 0.0)
-    return (
-        row.passed,
-        row.aside,
-        promised.index(row.claim_epsilon) if row.claim_epsilon in promised else len(promised),
-        row.empirical_epsilon_lower is None,
-        -gained,
     )

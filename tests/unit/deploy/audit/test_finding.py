@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding
+from deploy.audit.finding import Checks, Finding
 from deploy.audit.statistics import TEST_LEVEL
 from tests.support.audit_reports import finding
 

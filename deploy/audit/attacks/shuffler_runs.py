@@ -5,8 +5,9 @@ import logging
 import math
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
@@ -24,27 +25,26 @@ from common.messages.batch import BatchId, BatchManifest
 from common.messages.result import Result
 from common.task.draft import TaskDraft
 from deploy.audit.attacks.detection_rates import IN_ORDER, sentinel_rate
-from deploy.audit.attacks.poisoning import known_limit
-from deploy.audit.checks import Checks
-from deploy.audit.finding import Finding, Findings
+from deploy.audit.finding import Checks, Finding, Findings
 from deploy.audit.harness.analyzer_core import chunks_of
 from deploy.audit.harness.dishonest_shuffler import (
     Tampering,
     drops,
     duplicates,
     makes_up,
+    replaces,
     shuffles,
 )
 from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.audit.harness.tasks import reduced_draft
-from deploy.audit.subject import AuditSubject
+from deploy.audit.scenario import AuditSubject
 from deploy.results.verification import check_guarantees
 from user_agent.evidence import InclusionState
 
 Rows = tuple[Finding, ...]
 Delivering = Callable[[InProcessRun, BatchManifest, list[bytes]], Awaitable[object]]
 
-_MOST_REPORTS: Final = 2500
+_MAX_REPORTS: Final = 2500
 """Sealed reports of one batch: half a second of sealing and opening."""
 _SIZES: Final = (16, 64, 256)
 _MORE: Final = 6
@@ -59,6 +59,22 @@ _SECOND, _OTHER = BatchId(b"s" * 16), BatchId(b"o" * 16)
 _UNSUSPECTED: Final = "the batch is released and no figure gives it away"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """The end of one collection."""
+
+    result: Result | None
+    """None where the analyzer rejects the batch."""
+    seen: Counter[InclusionState]
+    """Conclusions of the people's devices."""
+    delivered: list[bytes]
+
+    @property
+    def unsuspicious(self) -> bool:
+        """Whether the batch was released without any refused report."""
+        return self.result is not None and not any(self.result.refused.values())
+
+
 def _on_reduced_task(
     attack: Callable[..., Coroutine[Any, Any, Rows]],
 ) -> Callable[..., Findings]:
@@ -66,11 +82,15 @@ def _on_reduced_task(
 
     @wraps(attack)
     def scenario(subject: AuditSubject, rng: np.random.Generator, **options: object) -> Findings:
-        wanted = reduced_draft(subject.task_bytes, most_reports=_MOST_REPORTS, n_users=_SIZES)
+        wanted = reduced_draft(subject.task_bytes, most_reports=_MAX_REPORTS, n_users=_SIZES)
         if wanted is None:
-            return Findings(findings=())
-        with _silent():
-            return Findings(findings=asyncio.run(attack(wanted, rng, **options)))
+            return Findings()
+        logger = logging.getLogger("shuffledp")
+        before, logger.disabled = logger.disabled, True  # keeps attacks off the operator's screen
+        try:
+            return Findings(asyncio.run(attack(wanted, rng, **options)))
+        finally:
+            logger.disabled = before
 
     return scenario
 
@@ -80,18 +100,16 @@ async def honest(
     wanted: TaskDraft, rng: np.random.Generator, *, tampering: Tampering = shuffles
 ) -> Rows:
     """Run an honest shuffler: everybody is counted and nobody raises an alarm."""
-    checks, n = Checks(), wanted.n_min + _MORE
-    async with _collection(wanted, rng, sentinels=_SENTINELS) as parties:
-        await parties.shuffler.deliver(tampering)
-        result, seen = await _released(parties), await _conclusions(parties)
-        kept = parties.analyzer.task.shuffler.kept
-    checks.must("the batch is released and no report is refused", _unsuspicious(result))
+    checks, n, kept = Checks(), wanted.n_min + _MORE, wanted.shuffler.kept
+    outcome = await _run(wanted, rng, tampering, sentinels=_SENTINELS)
+    result = outcome.result
+    checks.must("the batch is released and no report is refused", outcome.unsuspicious)
     if result is not None:
         checks.must("sentinels do not count as users", result.n_users == n)
         checks.must("the analyzer knows every sentinel", result.n_sentinels == _SENTINELS)
         checks.must("none is missing", kept < 1 or result.n_sentinels_missing == 0)
     expected = InclusionState.COUNTED if kept == 1 else InclusionState.SAMPLED
-    checks.must("no device raises an alarm", seen == {expected: n})
+    checks.must("no device raises an alarm", outcome.seen == {expected: n})
     finding = checks.finding(
         scenario="honest-shuffler",
         title=f"An honest shuffler, {n} people, {_SENTINELS} sentinels",
@@ -101,29 +119,30 @@ async def honest(
     return (finding,)
 
 
-def losing(
+def dropping(
+    subject: AuditSubject, rng: np.random.Generator, *, attentive: bool = True
+) -> Findings:
+    """Drop a person, then a sentinel. `attentive`: devices check, and sentinels are known."""
+    return _losing(subject, rng, attentive, ("shuffler-drops", "dropped", drops))
+
+
+def replacing(
+    subject: AuditSubject, rng: np.random.Generator, *, attentive: bool = True
+) -> Findings:
+    """Replace a person, then a sentinel. `attentive`: as for `dropping`."""
+    return _losing(subject, rng, attentive, ("shuffler-replaces", "replaced", replaces))
+
+
+def _losing(
     subject: AuditSubject,
     rng: np.random.Generator,
-    *,
-    scenario: str = "shuffler-drops",
-    word: str = "dropped",
-    lose: Callable[[int], Tampering] = drops,
-    attentive: bool = True,
+    attentive: bool,  # noqa: FBT001
+    loss: tuple[str, str, Callable[[int], Tampering]],
 ) -> Findings:
-    """
-    Lose a person, then a sentinel.
-
-    Args:
-        subject: The task.
-        rng: Draws values, reports and orders.
-        scenario: Its name.
-        word: For the titles.
-        lose: Drops one submission, or replaces it.
-        attentive: Devices check, and the analyzer knows the sentinels.
-    """
-    findings = _lost(subject, rng, scenario=scenario, word=word, lose=lose, attentive=attentive)
-    rate = sentinel_rate(scenario, subject, rng, planted=attentive)
-    return Findings(findings=(*findings.findings, rate))
+    """Lose submissions; `loss`: the scenario, a word for its titles, and how one is lost."""
+    findings = _lost(subject, rng, attentive=attentive, loss=loss).findings
+    rate = sentinel_rate(loss[0], subject, rng, planted=attentive)
+    return Findings((*findings, rate))
 
 
 @_on_reduced_task
@@ -131,27 +150,25 @@ async def _lost(
     wanted: TaskDraft,
     rng: np.random.Generator,
     *,
-    scenario: str,
-    word: str,
-    lose: Callable[[int], Tampering],
     attentive: bool,
+    loss: tuple[str, str, Callable[[int], Tampering]],
 ) -> Rows:
-    checks, unseen, n = Checks(), Checks(), wanted.n_min + _MORE
+    checks, unseen, n, (scenario, word, lose) = Checks(), Checks(), wanted.n_min + _MORE, loss
     async with _collection(wanted, rng) as parties:
         await parties.shuffler.deliver(lose(_VICTIM))
-        result = await _released(parties)
         parties.shuffler.forges = True
-        shown = await _conclusions(parties, attentive=attentive)
+        shown = await _conclusions(parties) if attentive else Counter()
         parties.shuffler.forges = False
-        seen = await _conclusions(parties, attentive=attentive)
-        sampled = parties.analyzer.task.shuffler.kept < 1
-    unseen.must(_UNSUSPECTED, _unsuspicious(result))
-    if sampled:
+        outcome = await _outcome(parties)
+    seen = outcome.seen if attentive else Counter()
+    unseen.must(_UNSUSPECTED, outcome.unsuspicious)
+    if wanted.shuffler.kept < 1:
         return (
-            _unnoticed(
+            _finding(
                 unseen,
                 scenario,
                 f"One person {word}; the task lets the shuffler drop reports",
+                known_limit=True,
                 sentence="Where the task lets the shuffler drop reports, no device can tell "
                 "that its own was lost on purpose.",
             ),
@@ -162,13 +179,12 @@ async def _lost(
         "the device concerned has proof, and all others are counted",
         seen == {InclusionState.MISSING: 1, InclusionState.COUNTED: n - 1},
     )
-    async with _collection(wanted, rng, sentinels=_SENTINELS) as parties:
-        await parties.shuffler.deliver(lose(n + _VICTIM))
-        held_back = await _released(parties) is None
+    with_sentinels = await _run(wanted, rng, lose(n + _VICTIM), sentinels=_SENTINELS)
+    held_back = with_sentinels.result is None
     checks.must("a batch that lacks a sentinel is not released", held_back)
     rate = -math.expm1(20 * math.log1p(-_CHECKING))
     return (
-        _noticed(
+        _finding(
             checks,
             scenario,
             f"One person {word}, whose device checks; one sentinel {word}",
@@ -177,10 +193,11 @@ async def _lost(
             f"{_CHECKING:.0%} of the devices check, the loss of 20 people is noticed with "
             f"probability {rate:.0%}.",
         ),
-        _unnoticed(
+        _finding(
             unseen,
             scenario,
             f"One person {word}, whose device does not check, and no sentinels",
+            known_limit=True,
             sentence="Where no device checks and no sentinel is planted, the loss goes unnoticed.",
         ),
     )
@@ -193,22 +210,20 @@ async def duplicating(
     """Put copies of a person's reports in others' places. `tolerant`: the analyzer ignores them."""
     checks, share = Checks(), 1.0 if tolerant else _REFUSED_SHARE
     for times in (1, wanted.n_min + _MORE - 1):
-        async with _collection(wanted, rng, most_refused_share=share) as parties:
-            await parties.shuffler.deliver(duplicates(0, times=times))
-            result, seen = await _released(parties), await _conclusions(parties)
-            delivered, task = parties.shuffler.delivered, parties.analyzer.task
-        copies = len(delivered) - len(set(delivered))
-        if copies > _REFUSED_SHARE * len(delivered):
-            checks.must("a batch of many copies is not released", result is None)
+        tampering = duplicates(0, times=times)
+        outcome = await _run(wanted, rng, tampering, most_refused_share=share)
+        copies = len(outcome.delivered) - len(set(outcome.delivered))
+        if copies > _REFUSED_SHARE * len(outcome.delivered):
+            checks.must("a batch of many copies is not released", outcome.result is None)
             continue
-        told = {} if result is None or tolerant else dict(result.refused)
+        told = {} if outcome.result is None or tolerant else dict(outcome.result.refused)
         reported = told == {"repeated": copies, "unreadable": 0, "malformed": 0}
         checks.must("copies are dropped and reported with the result", reported)
-        if task.shuffler.kept == 1:
-            missing = seen[InclusionState.MISSING]
+        if wanted.shuffler.kept == 1:
+            missing = outcome.seen[InclusionState.MISSING]
             checks.must("the devices that were displaced have proof", missing == times)
     return (
-        _noticed(
+        _finding(
             checks,
             "shuffler-duplicates",
             "One person's submission in the place of another's, and of everybody's",
@@ -228,7 +243,7 @@ async def deliver(run: InProcessRun, manifest: BatchManifest, reports: list[byte
 async def deliver_without_errors(
     run: InProcessRun, manifest: BatchManifest, reports: list[bytes]
 ) -> object:
-    """Deliver to an analyzer that reports no refusal: a weakness that the audit must notice."""
+    """Deliver to an analyzer that reports no refusal."""
     with suppress(WireError, ConflictError):
         return await deliver(run, manifest, reports)
     return None
@@ -261,7 +276,7 @@ async def replaying(
         checks.must("no other task counts its reports", other is None)
         checks.must("the ledger is charged once", len(await store.ledger(0)) == 1)
     return (
-        _noticed(
+        _finding(
             checks,
             "shuffler-replays",
             "A batch again, as another batch, and for another task",
@@ -292,24 +307,23 @@ async def injecting(
             call = delivering(parties, shuffler.manifest(n, announced), sent)
             checks.must(f"{what} are refused", await _refused(call, WireError))
         checks.must("nothing is charged", not await parties.analyzer.store.ledger(0))
-    async with _collection(wanted, rng) as parties:
-        await parties.shuffler.deliver(makes_up(_MADE_UP))
-        result = await _released(parties)
-    unseen.must(_UNSUSPECTED, _unsuspicious(result))
-    n_users = 0 if result is None else result.n_users
+    outcome = await _run(wanted, rng, makes_up(_MADE_UP))
+    unseen.must(_UNSUSPECTED, outcome.unsuspicious)
+    n_users = 0 if outcome.result is None else outcome.result.n_users
     unseen.must("made-up users count", n_users == n + _MADE_UP)
     return (
-        _noticed(
+        _finding(
             checks,
             scenario,
             "More or fewer reports than belong to the users",
             sentence="The analyzer takes exactly as many reports as were announced and belong "
             "to the users.",
         ),
-        _unnoticed(
+        _finding(
             unseen,
             scenario,
             f"{_MADE_UP} users made up beside {n} people",
+            known_limit=True,
             sentence="Users whom the shuffler makes up go unnoticed, and the guarantee against "
             "the analyzer takes them for honest ones.",
             expected=float(n + _MADE_UP),
@@ -342,17 +356,17 @@ async def closing_early(
         parties.shuffler.closed = True
         late = parties.agent.contribute(parties.digest, 0, "a late person")
         checks.must("a late device is told so", await _refused(late, BatchStateError))
-        result, seen = await _released(parties), await _conclusions(parties)
+        outcome = await _outcome(parties)
     if task.shuffler.kept == 1:
-        cut_off = {InclusionState.COUNTED: n_min, InclusionState.MISSING: _MORE}
-        checks.must("devices that were cut off after their receipt have proof", seen == cut_off)
-    unseen.must(_UNSUSPECTED, _unsuspicious(result))
-    n_users = 0 if result is None else result.n_users
+        cut_off = outcome.seen == {InclusionState.COUNTED: n_min, InclusionState.MISSING: _MORE}
+        checks.must("devices that were cut off after their receipt have proof", cut_off)
+    unseen.must(_UNSUSPECTED, outcome.unsuspicious)
+    n_users = 0 if outcome.result is None else outcome.result.n_users
     unseen.must("the result counts the users that came", n_users == n_min)
-    if result is not None:
-        check_guarantees(result, task)
+    if outcome.result is not None:
+        check_guarantees(outcome.result, task)
     return (
-        _noticed(
+        _finding(
             checks,
             scenario,
             f"Closed with {n_min - 1} users where n_min is {n_min}; closed on people who "
@@ -360,10 +374,11 @@ async def closing_early(
             sentence="The analyzer refuses a batch below n_min and charges nothing; devices "
             "that were cut off after their receipt have proof.",
         ),
-        _unnoticed(
+        _finding(
             unseen,
             scenario,
             f"Closed at n_min, {n_min} users, where more would have come",
+            known_limit=True,
             sentence="A shuffler may close as soon as n_min users have submitted; the result's "
             "guarantees are those of the users that came.",
             expected=float(n_min),
@@ -395,47 +410,44 @@ async def _collection(
             await parties.stop()
 
 
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Keep the parties' log of an attack off the operator's screen."""
-    logger = logging.getLogger("shuffledp")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
+async def _run(
+    wanted: TaskDraft,
+    rng: np.random.Generator,
+    tampering: Tampering,
+    **options: Any,  # noqa: ANN401  # of `_collection`
+) -> _Outcome:
+    """Run one collection with a tampering."""
+    async with _collection(wanted, rng, **options) as parties:
+        await parties.shuffler.deliver(tampering)
+        return await _outcome(parties)
 
 
-async def _released(parties: InProcessRun) -> Result | None:
+async def _outcome(parties: InProcessRun) -> _Outcome:
     try:
-        return await parties.result()
+        result = await parties.result()
     except UnusableBatchError:
-        return None
+        result = None
+    return _Outcome(
+        result=result, seen=await _conclusions(parties), delivered=parties.shuffler.delivered
+    )
 
 
-async def _conclusions(parties: InProcessRun, *, attentive: bool = True) -> Counter[InclusionState]:
+async def _conclusions(parties: InProcessRun) -> Counter[InclusionState]:
     n_people = len(parties.shuffler.users) - parties.n_sentinels
-    return Counter(await parties.inclusions(n_people) if attentive else [])
+    return Counter(await parties.inclusions(n_people))
 
 
 async def _refused(call: Awaitable[object], cause: type[ShuffleDpError]) -> bool:
     """Return whether a call is refused for this cause."""
     try:
         await call
-    except cause:
-        return True
-    except ShuffleDpError:
-        return False
+    except ShuffleDpError as error:
+        return isinstance(error, cause)
     return False
 
 
-def _unsuspicious(result: Result | None) -> bool:
-    """Return whether a batch was released without any refused report."""
-    return result is not None and not any(result.refused.values())
-
-
-def _noticed(checks: Checks, scenario: str, title: str, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
-    """Return the finding of an attack that a defence notices."""
+def _finding(checks: Checks, scenario: str, title: str, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
+    """Return the finding of an attack that a defence notices, or that is a known limit."""
     return checks.finding(
         scenario=scenario,
         title=title,
@@ -443,8 +455,3 @@ def _noticed(checks: Checks, scenario: str, title: str, **fields: Any) -> Findin
         coalition="shuffler",
         **fields,
     )
-
-
-def _unnoticed(checks: Checks, scenario: str, title: str, **fields: Any) -> Finding:  # noqa: ANN401  # of a finding
-    """Return the finding of an attack that nothing notices."""
-    return known_limit(_noticed(checks, scenario, title, **fields))

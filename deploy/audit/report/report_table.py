@@ -10,8 +10,8 @@ from rich.table import Table
 
 from common.messages.guarantee import rounded_down, rounded_up
 from deploy.audit.finding import HEADINGS, VERDICTS_IN_WORDS, Finding, Heading
-from deploy.audit.recommendations import changes, weakest_point
-from deploy.audit.report import Alarm, AuditReport
+from deploy.audit.report.audit_report import Alarm, AuditReport
+from deploy.audit.report.recommendations import changes, weakest_point
 from deploy.terminal.escape import escaped
 from deploy.terminal.tables import add_columns, fitting, print_whole
 

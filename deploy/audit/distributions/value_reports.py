@@ -1,6 +1,9 @@
 """
-Distributions of reports on numbers, texts and pairs, written from the papers [DMNS06], [DJW18],
-[NXY+16], [WXY+19], [EPK14], [YHMZ19] and a task's integers, apart from the mechanisms.
+Reports on numbers, texts and pairs: values to test with, draws by the deployed code, and exact
+distributions.
+
+The distributions are written from the papers [DMNS06], [DJW18], [NXY+16], [WXY+19], [EPK14],
+[YHMZ19] and a task's integers, apart from the mechanisms.
 """
 
 import itertools
@@ -8,13 +11,16 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import md5
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.mechanisms.base import Reports, Vector
+from common.mechanisms.key_value.pairs import Pairs
 from common.mechanisms.numeric.multi_rphm import projection
+from common.mechanisms.rappor.rappor import Rappor
+from common.mechanisms.registry import randomizer_of
 from common.messages.value import Value
 from common.task.specs import (
     INSTANT_SUM,
@@ -26,7 +32,27 @@ from common.task.specs import (
     spec_as,
 )
 from common.task.task import Task
+from deploy.audit.scenario import AuditSubject
+from user_agent.encoding import encoder_for
 
+Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
+"""Draws the reports of so many users who all hold one value."""
+
+_USUAL: Final = (-0.73, 0.31)
+"""Numbers in -1 .. 1 that lie on no grid, unlike the ends and the middle."""
+_CANDIDATES: Final = 24
+"""Texts of which two are chosen that share the fewest bits."""
+_SECRET_BYTES: Final = 32
+_AT_ONCE: Final = 2_000_000
+"""Numbers, keys or items of users whose reports are drawn together."""
+_ONE_IN: Final = 5
+"""Share of the devices that answer with another value, in the self-test."""
+_GAMES_EACH: Final = 30
+"""Trials of a cheap game for each report that is drawn here."""
+_MIN_REPORTS: Final = 80_000
+_GAMES_EACH_TEXT: Final = 1000
+_MIN_TEXTS: Final = 24_000
+"""Permanent responses take ten microseconds each."""
 _CUT: Final = 64
 """Scales beyond the ends at which Laplace noise is cut."""
 _FEW_CORNERS: Final = 8
@@ -110,29 +136,27 @@ def _answer_distribution(spec: NumberSpec, number: float) -> Vector:
     return np.concatenate([(1 - often) * bit, often * place])
 
 
-def _rounded(spec: NumberSpec, number: float, law: Callable[[int], Vector]) -> Vector:
+def _rounded(spec: NumberSpec, number: float, distribution: Callable[[int], Vector]) -> Vector:
     """Round to the two neighbours on the grid, so that the mean stays."""
     place = (number + 1) * spec.steps / 2
     down = min(math.floor(place), spec.steps - 1)
     up = place - down
-    return (1 - up) * law(down) + up * law(down + 1)
+    return (1 - up) * distribution(down) + up * distribution(down + 1)
 
 
 def _band(spec: NumberSpec, point: int) -> Vector:
     weights = np.full(spec.steps + 1 + 2 * spec.reach, float(spec.other_weight))
     weights[point : point + 2 * spec.reach + 1] = spec.true_weight
-    law: Vector = weights / weights.sum()
-    return law
+    return np.asarray(weights / weights.sum())
 
 
 def _laplace(spec: NumberSpec, point: int) -> Vector:
     """P(x) = (1-a)/(1+a)·a^|x|, with all beyond the cut on the cut."""
     a, last = math.exp(-1 / spec.scale), spec.steps + 2 * _CUT * spec.scale
     off = np.abs(np.arange(last + 1) - (point + _CUT * spec.scale))
-    law: Vector = (1 - a) / (1 + a) * a**off
-    for end in (0, last):
-        law[end] = a ** off[end] / (1 + a)
-    return law
+    chances: Vector = (1 - a) / (1 + a) * a**off
+    chances[[0, last]] = a ** off[[0, last]] / (1 + a)
+    return chances
 
 
 def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
@@ -142,8 +166,7 @@ def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
     toward = np.where(table @ table.T > 0, float(spec.true_weight), float(spec.other_weight))
     toward /= toward.sum(axis=1, keepdims=True)
     rounded = np.prod((1 + table * np.asarray(numbers)) / 2, axis=1)
-    law: Vector = rounded @ toward
-    return law
+    return np.asarray(rounded @ toward)
 
 
 def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -> Vector:
@@ -152,13 +175,17 @@ def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -
     signal = (spec.value_true_weight - spec.value_other_weight) / (
         spec.value_true_weight + spec.value_other_weight
     )
-    law = np.empty((keys, 3))
+    chances = np.empty((keys, 3))
     for key in range(keys):
         there = tells if key in owned else 1 - tells
         fake = spec.fakes[key] if spec.fakes else (spec.low + spec.high) / 2
         number = to_unit(owned.get(key, fake), spec.low, spec.high)
-        law[key] = (1 - there, there * (1 - signal * number) / 2, there * (1 + signal * number) / 2)
-    return law.ravel() / keys
+        chances[key] = (
+            1 - there,
+            there * (1 - signal * number) / 2,
+            there * (1 + signal * number) / 2,
+        )
+    return chances.ravel() / keys
 
 
 def _text_parts(task: Task, text: str, reports: Reports) -> Iterator[ReportPart]:
@@ -204,3 +231,105 @@ def _set_bits(spec: RapporSpec, labels: Sequence[str], text: str, cohort: int) -
 def to_unit(value: float, low: float, high: float) -> float:
     """Map low .. high to -1 .. 1."""
     return 2 * (value - low) / (high - low) - 1
+
+
+def usual_values(task: Task) -> tuple[Value, Value]:
+    """Return valid values of two users."""
+    if task.kind == "string":
+        one, other = worst_values(task)[0]
+        return one, other
+    if task.kind == "key-value":
+        low, high = _range(task)
+        some = {0: _at(_USUAL[1], low, high), task.domain_size - 1: _at(_USUAL[0], low, high)}
+        return some, {0: _at(_USUAL[0], low, high)}
+    low, high = _range(task)
+    one, other = (
+        tuple(_at(_USUAL[(turn + place) % 2], low, high) for place in range(task.domain_size))
+        for turn in (0, 1)
+    )
+    return (one[0], other[0]) if task.kind == "mean" else (one, other)
+
+
+def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
+    """Return pairs of values that no other pair is more easily told apart than."""
+    if task.kind == "categorical":
+        return ((0, task.domain_size - 1),)
+    if task.kind == "string":
+        return (_far_texts(task),)
+    low, high = _range(task)
+    if task.kind == "mean":
+        return ((high, low),)
+    if task.kind == "key-value":
+        keys = range(task.domain_size)
+        everything, least = dict.fromkeys(keys, high), dict.fromkeys(keys, low)
+        return ((everything, {}), (everything, least), (least, {}))
+    up = np.ones(task.domain_size, dtype=bool)
+    spec = spec_as(task.mechanism, NumberSpec)
+    if spec.projected:
+        up = projection(task.nonce, task.domain_size, spec.projected)[:, 0] > 0
+    return ((tuple(np.where(up, high, low).tolist()), tuple(np.where(up, low, high).tolist())),)
+
+
+def _range(task: Task) -> tuple[float, float]:
+    if task.kind == "key-value":
+        pairs = spec_as(task.mechanism, KeyValueSpec)
+        return pairs.low, pairs.high
+    numbers = spec_as(task.mechanism, NumberSpec)
+    return numbers.low, numbers.high
+
+
+def _at(number: float, low: float, high: float) -> float:
+    return low + (number + 1) / 2 * (high - low)
+
+
+def _far_texts(task: Task) -> tuple[str, str]:
+    """Choose two texts, labels or made up, that share the fewest bits in all cohorts."""
+    spec = spec_as(task.mechanism, RapporSpec)
+    texts = task.labels[:_CANDIDATES] or tuple(f"t{number}" for number in range(_CANDIDATES))
+    bits = {text: set_bits(spec, task.labels, text) for text in texts}
+    pairs = itertools.combinations(texts, 2)
+    return max(pairs, key=lambda pair: int((bits[pair[0]] != bits[pair[1]]).sum()))
+
+
+def reports_each(subject: AuditSubject) -> int:
+    """Return how many reports on each value are drawn, for texts, numbers and pairs."""
+    if subject.task.kind != "string":
+        return max(_MIN_REPORTS, subject.sizes.games // _GAMES_EACH)
+    hashes = spec_as(subject.task.mechanism, RapporSpec).hashes
+    return max(_MIN_TEXTS, subject.sizes.games // _GAMES_EACH_TEXT) // hashes
+
+
+def draw_reports(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+    """Draw reports as devices do."""
+    randomizer = randomizer_of(task)
+    if task.kind == "string":
+        # Each user has a secret and so a permanent response of their own.
+        secrets = [rng.bytes(_SECRET_BYTES) for _ in range(count)]
+        responses = cast("Rappor", randomizer).permanent([str(value)] * count, secrets)
+        return randomizer.randomize(responses, rng)
+    laid_out = encoder_for(task, None)(value, rng)
+    # Reports on one item are longer than their layout: a bit for each item of the task.
+    together = max(1, _AT_ONCE // max(8, task.domain_size, randomizer.report_dtype.itemsize))
+    parts = [min(together, count - start) for start in range(0, count, together)]
+    return np.concatenate([randomizer.randomize(_repeat(laid_out, part), rng) for part in parts])
+
+
+def draw_for_others(task: Task, value: Value, count: int, rng: np.random.Generator) -> Reports:
+    """Draw reports of devices of which one in five answers with another value than its user's."""
+    other = next(one for pair in worst_values(task) for one in pair if one != value)
+    wrong = count // _ONE_IN
+    return rng.permutation(
+        np.concatenate(
+            [draw_reports(task, value, count - wrong, rng), draw_reports(task, other, wrong, rng)]
+        )
+    )
+
+
+def _repeat(laid_out: Any, count: int) -> Any:  # noqa: ANN401  # as the mechanism takes it
+    if not isinstance(laid_out, Pairs):
+        return np.repeat(laid_out, count, axis=0)
+    return Pairs(
+        offsets=np.arange(count + 1, dtype=np.int64) * len(laid_out.keys),
+        keys=np.tile(laid_out.keys, count),
+        values=np.tile(laid_out.values, count),
+    )

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from deploy.audit.finding import Finding
-from deploy.audit.report import AuditReport
-from deploy.audit.report_json import as_json
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.report_json import as_json
 from deploy.terminal.json_output import dumps
 from tests.support.audit_reports import (
     demo_report,

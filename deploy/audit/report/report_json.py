@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from deploy.audit.recommendations import weakest_point
-from deploy.audit.report import AuditReport
+from deploy.audit.report.audit_report import AuditReport
+from deploy.audit.report.recommendations import weakest_point
 from deploy.terminal.json_output import guarantee_as_json, number_or_text
 
 _FIRST: Final = (
