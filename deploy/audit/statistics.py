@@ -132,23 +132,6 @@ def _pooled(
     return np.add.reduceat(seen, starts), parts / parts.sum()
 
 
-def p_position_table(counts: NDArray[np.int64]) -> float:
-    """
-    Test a table of positions of uniform orders.
-
-    Args:
-        counts: Shape (n, n): how often a report moved from one place to another, in m orders.
-
-    Entries have a binomial's variance m(1/n)(1-1/n). Rows and columns of a permutation matrix add
-    up to 1, which leaves (n-1)² dimensions with, by symmetry, equal variance: the trace m(n-1) is
-    spread evenly, m/(n-1) in each. So Σ(entry - m/n)²·(n-1)/m is χ² with (n-1)² degrees of freedom.
-    """
-    n = len(counts)
-    expected = counts.sum() / n**2
-    statistic = float(((counts - expected) ** 2 / expected).sum())
-    return min(1.0, _TOO_SURE * float(stats.chi2.sf(statistic * (n - 1) / n, (n - 1) ** 2)))
-
-
 def _block_table(counts: NDArray[np.int64]) -> float:
     """
     Test how blocks of arrival fall into blocks of delivery, by χ²; all sums are fixed.
@@ -219,15 +202,6 @@ def p_blocks(before: Places, most: int = _MAX_BLOCKS) -> float | None:
     table = np.zeros((blocks, blocks), dtype=np.int64)
     np.add.at(table, (_ranks(before) * blocks // n, np.arange(n) * blocks // n), 1)
     return _block_table(table)
-
-
-def p_ascents(reports: Sequence[bytes]) -> float:
-    """Test whether ciphertexts are sorted, by the number of ascents of a uniform order."""
-    heads = np.array([int.from_bytes(one[:7]) for one in reports], dtype=np.int64)
-    n = len(heads)
-    if n < _CELL:
-        return 1.0
-    return p_normal(int((np.diff(heads) > 0).sum()), (n - 1) / 2, float(np.sqrt((n + 1) / 12)))
 
 
 def p_rank_sum(marked: NDArray[np.bool_]) -> float:

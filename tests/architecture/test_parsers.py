@@ -72,7 +72,6 @@ _NOT_FROM_OUTSIDE: Final = {
     "shuffler.permutation.ExternalShuffle._each_bucket": "reports that opened under the batch's "
     "key, counted by BatchFiles.take",
     "common.runtime.health_check._address": "a file that its own service wrote",
-    "deploy.audit.statistics.p_ascents": "reports of a batch that it has just collected",
     "deploy.audit.sampling.devices._Answers.__init__": "reports that it has just made",
     "deploy.audit.distributions.value_reports._set_bits": "a hash that it has just made",
     "deploy.commands.init._found_in": "an address that a service wrote",

@@ -20,13 +20,13 @@ from common.task_digest import TaskDigest
 from common.wire.batches import chunk_to_wire, manifest_to_wire
 from common.wire.evidence import prefix_to_wire, sentinels_to_wire
 from common.wire.tasks import draft_to_wire
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from shuffler.analyzer_client import AnalyzerClient
 from tests.fuzz.fuzz import given_seed
 from tests.support.mutation import mutated
+from tests.support.services import Services
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 from user_agent.shuffler_client import DeviceClient
 

@@ -15,9 +15,9 @@ from common.task.task import Task
 from common.task_digest import TaskDigest
 from common.wire.batches import chunk_to_wire
 from common.wire.tasks import draft_to_wire
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2, user_agent_pb2
+from tests.support.services import Services
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

@@ -14,9 +14,9 @@ from common.messages.guarantee import rounded_down
 from common.runtime.rpc import reply
 from common.task.task import Task
 from common.wire.batches import status_from_wire
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
 from tests.support.command_line import run_command
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

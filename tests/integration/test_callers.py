@@ -15,9 +15,9 @@ from common.runtime.rpc import open_channel
 from common.runtime.tls import Tls, development_files, files_in
 from common.task.task import Task
 from common.wire.tasks import draft_to_wire
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import analyzer_pb2, analyzer_pb2_grpc, shuffler_pb2
+from tests.support.services import Services
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 _DEADLINE = 10.0

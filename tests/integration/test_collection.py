@@ -13,10 +13,10 @@ from common.crypto.signing import SignedTask
 from common.messages.batch import BatchState
 from common.task.task import Task
 from common.wire.batches import status_from_wire
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from tests.support.services import Services
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

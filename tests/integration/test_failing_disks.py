@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from common.task.task import Task
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from common.errors import PlanError, SettingsError
 from common.messages.submission import Outcome
 from common.task.task import Task
-from deploy.audit.harness.services import Services
 from deploy.cli import app
 from deploy.load.behaviour import MISBEHAVING, Behaviour
 from deploy.load.job import LoadJob, execute
@@ -25,6 +24,7 @@ from deploy.load.target import RunningServices
 from deploy.load.users import seal
 from deploy.terminal.json_output import dumps
 from protos.shuffledp.v1 import shuffler_pb2
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _USERS = 240

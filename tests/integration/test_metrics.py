@@ -16,11 +16,11 @@ from common.runtime.metric_definitions import DEFINITIONS, PARTIES, Party
 from common.runtime.rpc import bind, make_server
 from common.task.task import Task
 from common.version import VERSION
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import shuffler_pb2, shuffler_pb2_grpc, user_agent_pb2
 from shuffler.servicer import ShufflerServicer
 from tests.support.connections import shuffler_stub
 from tests.support.scrapes import Series, by_batches, scrape, value
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

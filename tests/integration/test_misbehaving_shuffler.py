@@ -11,12 +11,12 @@ from deploy.audit.harness.dishonest_shuffler import (
     Tampering,
     drops,
     duplicates,
-    keeps_the_order,
     replaces,
     shuffles,
 )
 from deploy.audit.harness.in_process_run import InProcessRun
 from deploy.results.verification import check_fits, check_guarantees
+from tests.support.tasks import draft
 from user_agent.budget import SubmissionState
 from user_agent.evidence import InclusionState
 
@@ -28,7 +28,7 @@ _SENTINELS = 20
 async def line(tmp_path: Path) -> AsyncIterator[InProcessRun]:
     """All parties, started; nobody has answered yet."""
     started = InProcessRun(tmp_path)
-    await started.start()
+    await started.start(draft(n_min=15, target_size=100))
     yield started
     await started.stop()
 
@@ -112,7 +112,7 @@ async def test_an_order_that_was_kept_is_noticed(line: InProcessRun) -> None:
     """Sentinels stand as they were sent: their order says that nothing was shuffled."""
     await _contribute(line)
     await line.plant(_SENTINELS)
-    await line.shuffler.deliver(keeps_the_order)
+    await line.shuffler.deliver(lambda _, users: (users, False))
 
     with pytest.raises(UnusableBatchError, match="tau with the order of sending is 1"):
         await _result(line)

@@ -11,9 +11,9 @@ import pytest
 from common.crypto.signing import SignedTask
 from common.crypto.tokens import TokenIssuer
 from common.task.task import Task
-from deploy.audit.harness.services import Services
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
 from tests.support.command_line import run_command
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

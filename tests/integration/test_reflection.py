@@ -15,7 +15,7 @@ from common.runtime.access import LONG_MESSAGE, CallKind, connections_of
 from common.runtime.admission_interceptor import AdmissionInterceptor
 from common.runtime.rpc import bind, make_server
 from common.runtime.settings import load
-from deploy.audit.harness.services import Services
+from tests.support.services import Services
 from user_agent.settings import UserAgentSettings
 
 _DEADLINE = 10.0

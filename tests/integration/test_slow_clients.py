@@ -12,11 +12,11 @@ import shuffler.server
 from analyzer.settings import AnalyzerSettings
 from common.runtime.access import CallKind
 from common.task.task import Task
-from deploy.audit.harness.tasks import draft
 from deploy.clients.analyzer import OperatorClient
 from protos.shuffledp.v1 import shuffler_pb2
 from shuffler.settings import ShufflerSettings
 from tests.support.connections import RawConnection, shuffler_stub
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 _SUBMIT = "/shuffledp.v1.Shuffler/Submit"

@@ -8,9 +8,9 @@ from common.crypto.suites import DEFAULT_SUITE, SUITES
 from common.errors import SettingsError
 from common.runtime.state_directory import StateKey
 from common.task.task import Task
-from deploy.audit.harness.services import Services
-from deploy.audit.harness.tasks import draft
 from protos.shuffledp.v1 import shuffler_pb2, user_agent_pb2
+from tests.support.services import Services
+from tests.support.tasks import draft
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

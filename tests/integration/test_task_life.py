@@ -19,10 +19,10 @@ from common.messages.batch import BatchState
 from common.messages.task_summary import TaskState
 from common.task.task import Task
 from common.task_digest import TaskDigest
-from deploy.audit.harness.services import Services
 from deploy.clients.shuffler import ShufflerClient
 from protos.shuffledp.v1 import shuffler_pb2
 from tests.support.command_line import run_command
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 60.0

@@ -10,10 +10,10 @@ from common.crypto.receipt import bulk_receipt_holds, receipt_holds
 from common.crypto.signing import PublicIdentity, SignedTask
 from common.errors import BatchStateError, PeerRefusalError
 from common.task.task import Task
-from deploy.audit.harness.services import Services
 from deploy.clients.analyzer import OperatorClient
 from deploy.sentinels.planting import SentinelRun, shuffler_at
 from protos.shuffledp.v1 import analyzer_pb2, shuffler_pb2, user_agent_pb2
+from tests.support.services import Services
 from user_agent.contribution import Contributor
 
 _DEADLINE = 20.0

@@ -24,7 +24,6 @@ from common.wire import submissions as wire_submissions
 from common.wire import tasks as draft_wire
 from common.wire import tasks as task_summary_wire
 from common.wire import tasks as wire_tasks
-from deploy.audit.harness.tasks import draft
 from deploy.results.ledger import as_json as ledger_as_json
 from deploy.results.result_json import as_json
 from deploy.terminal.json_output import dumps
@@ -33,7 +32,7 @@ from tests.support.kind_tasks import OF_OTHER_KINDS, VALUES, kind_draft_fields
 from tests.support.ledger_entries import first_entry
 from tests.support.parsers import Parser
 from tests.support.results import of_other_kinds, result
-from tests.support.tasks import published
+from tests.support.tasks import draft, published
 
 _DIGEST: Final = TaskDigest(b"\xd1" * 32)
 _MANIFEST: Final = BatchManifest(

@@ -7,7 +7,6 @@ A simulated collection with fake users is counted and estimated by the deployed 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final, Self
 
 import numpy as np
@@ -53,10 +52,9 @@ class PoisonedCollection:
     fake: Counted
     weight: float = 0.0
     """Total weight of the fake reports."""
-    mean: float = 0.0
-    """Mean of that weight, by the formula."""
-    variance: float = 0.0
-    """Upper bound of its variance."""
+    off: float = 0.0
+    """What the weight of drawn reports is above its mean, by the formula."""
+    n_drawn: int = 0
 
     @classmethod
     def of(cls, subject: AuditSubject, rng: np.random.Generator) -> Self:
@@ -66,7 +64,11 @@ class PoisonedCollection:
         Cost: a simulated collection, tenths of a second.
         """
         task, mechanism = subject.task, subject.mechanism
-        n_users = max(_MIN_USERS, min(subject.n_users, _max_users(task, mechanism)))
+        most = _MAX_USERS
+        if isinstance(mechanism, StringHashing):
+            pairs = mechanism.domain_size * (1 + task.dummies.expected_per_user)
+            most = max(1000, min(_MAX_USERS, int(_MAX_PAIRS / pairs)))
+        n_users = max(_MIN_USERS, min(subject.n_users, most))
         n_fakes = max(1, round(_FAKE_SHARE * n_users))
         popularity = np.arange(1, task.domain_size + 1, dtype=np.float64) ** -_ZIPF
         users = rng.multinomial(n_users - n_fakes, popularity / popularity.sum())
@@ -84,58 +86,40 @@ class PoisonedCollection:
             fake=Counted(cells=np.zeros_like(honest.cells), n_reports=0),
         )
 
-    def without_fakes(self) -> Self:
-        """Return the same honest users, before any fake report."""
-        nothing = Counted(cells=np.zeros_like(self.honest.cells), n_reports=0)
-        return replace(self, fake=nothing, weight=0.0, mean=0.0, variance=0.0)
-
-    @property
-    def n_honest(self) -> int:
-        """Honest users."""
-        return int(self.users.sum())
-
     @property
     def n_users(self) -> int:
         """All users."""
-        return self.n_honest + self.n_fakes
+        return int(self.users.sum()) + self.n_fakes
 
     @property
-    def share(self) -> float:
-        """λ, exactly."""
-        return self.n_fakes / self.n_users
+    def own_reports(self) -> float:
+        """First reports of fake users that are counted, on average."""
+        return self.task.shuffler.kept * self.n_fakes
 
-    @property
-    def held(self) -> float:
-        """f_T, the targets' share among honest users."""
-        return float(self.users[self.leverage.targets].sum()) / self.n_honest
-
-    @property
-    def further(self) -> float:
-        """Counted reports of each fake user beside the first."""
-        return self.fake.n_reports / (self.task.shuffler.kept * self.n_fakes) - 1
+    def expected(self, own: float, each: float) -> float:
+        """Return the rise by the formula, for a weight of first reports and of further ones."""
+        return self.leverage.gain(
+            self.n_fakes / self.n_users,
+            own,
+            further=self.fake.n_reports / self.own_reports - 1,
+            each=each,
+            held=float(self.users[self.leverage.targets].sum() / self.users.sum()),
+        )
 
     def add_drawn(self, reports: Reports, mean: float, rng: np.random.Generator) -> None:
-        """
-        Add reports that were drawn at random.
-
-        The variance of a weight between low and high with mean μ is at most (high-μ)(μ-low) [BD00].
-
-        Args:
-            reports: Shape (n,).
-            mean: Mean weight of each.
-            rng: Draws which of them the shuffler keeps.
-        """
-        lever = self.leverage
+        """Add reports drawn at random with this mean weight, as far as the shuffler keeps them."""
         kept = reports[draw_kept(self.task.shuffler, len(reports), rng)]
-        self._add(self.mechanism.tally(kept), len(kept), lever.weigh(self.mechanism, kept), mean)
-        self.variance += len(kept) * max(0.0, (lever.high - mean) * (mean - lever.low))
+        weight = self.leverage.weigh(self.mechanism, kept)
+        self.off += weight - len(kept) * mean
+        self.n_drawn += len(kept)
+        self._add(self.mechanism.tally(kept), len(kept), weight)
 
     def add_copies(
         self, report: Reports, weight: float, copies: int, rng: np.random.Generator
     ) -> None:
         """Add copies of a report with this weight, each sealed separately."""
         number = int(rng.binomial(copies, self.task.shuffler.kept))
-        self._add(number * self.mechanism.tally(report), number, number * weight, weight)
+        self._add(number * self.mechanism.tally(report), number, number * weight)
 
     def add_honest_dummies(self, rng: np.random.Generator) -> None:
         """Add the dummies of fake users who draw them honestly."""
@@ -144,69 +128,46 @@ class PoisonedCollection:
             total = int(draw_dummy_counts(spec, self.n_fakes, rng).sum())
             dummies = self.mechanism.dummies(total, rng)
         else:
-            dummies = np.concatenate(
-                [draw_dummies(self.mechanism, spec, rng) for _ in range(self.n_fakes)]
-            )
+            drawn = [draw_dummies(self.mechanism, spec, rng) for _ in range(self.n_fakes)]
+            dummies = np.concatenate(drawn)
         self.add_drawn(dummies, self.leverage.dummy_floor, rng)
 
-    def _add(self, cells: Counts, number: int, weight: float, mean: float) -> None:
+    def _add(self, cells: Counts, number: int, weight: float) -> None:
         self.fake = Counted(cells=self.fake.cells + cells, n_reports=self.fake.n_reports + number)
         self.weight += weight
-        self.mean += number * mean
-
-    @cached_property
-    def before(self) -> float:
-        """The targets' estimated share among honest users."""
-        return self._estimated(self.honest, self.n_honest)
 
     @property
-    def rise(self) -> float:
-        """Rise of the targets' estimated share."""
+    def p_weight(self) -> float:
+        """Bound the probability of a weight as far from its mean [BLM13, Theorem 2.8]."""
+        reach = self.leverage.high - self.leverage.low
+        return min(1.0, 2 * math.exp(-2 * self.off**2 / (max(1, self.n_drawn) * reach**2)))
+
+    def shares(self) -> tuple[float, float]:
+        """Return the targets' estimated share among honest users, and among all."""
         batch = Counted(
             cells=self.honest.cells + self.fake.cells,
             n_reports=self.honest.n_reports + self.fake.n_reports,
         )
-        return self._estimated(batch, self.n_users) - self.before
+        before, after = (
+            self.mechanism.debias(
+                counted.cells, mixture_of(self.task, n_users, counted=counted.n_reports)
+            )[self.leverage.targets].sum()
+            for counted, n_users in ((self.honest, self.users.sum()), (batch, self.n_users))
+        )
+        return float(before), float(after)
 
-    @property
-    def rises_by_the_weight(self) -> bool:
+    def rises_by_the_weight(self, before: float, after: float) -> bool:
         """
         Whether the estimate moves by the weight of the fake reports, to the last digits.
 
         The honest reports are the same in both estimates, so their noise cancels.
         """
-        lever, kept = self.leverage, self.task.shuffler.kept
-        own = kept * self.n_fakes
+        lever, own = self.leverage, self.own_reports
         floors = own * lever.own_floor + (self.fake.n_reports - own) * lever.dummy_floor
-        before = kept * lever.signal * self.n_honest * self.before
-        after = kept * lever.signal * self.n_users * (self.before + self.rise)
+        scale = self.task.shuffler.kept * lever.signal
+        before, after = scale * (self.n_users - self.n_fakes) * before, scale * self.n_users * after
         size = abs(before) + abs(after) + abs(floors) + abs(self.weight) + 1
         return abs(after - before + floors - self.weight) <= _REL_TOL * size
-
-    @property
-    def p_weight(self) -> float:
-        """
-        Bound the probability of a total weight at least as far from its mean.
-
-        Bernstein's inequality: 2·exp(-t² / 2(V + b·t/3)) for t off the mean, variance at most V and
-        draws within b of their means [BLM13, Section 2.8].
-        """
-        off, reach = abs(self.weight - self.mean), self.leverage.high - self.leverage.low
-        if off <= _REL_TOL * (1 + abs(self.mean)):
-            return 1.0
-        return min(1.0, 2 * math.exp(-(off**2) / (2 * (self.variance + reach * off / 3))))
-
-    def _estimated(self, counted: Counted, n_users: int) -> float:
-        mixture = mixture_of(self.task, n_users, counted=counted.n_reports)
-        return float(self.mechanism.debias(counted.cells, mixture)[self.leverage.targets].sum())
-
-
-def _max_users(task: Task, mechanism: Mechanism) -> int:
-    """Return how many users' reports can be counted in a second."""
-    if not isinstance(mechanism, StringHashing):
-        return _MAX_USERS
-    pairs = mechanism.domain_size * (1 + task.dummies.expected_per_user)
-    return max(1000, min(_MAX_USERS, int(_MAX_PAIRS / pairs)))
 
 
 def input_manipulation(
@@ -289,7 +250,7 @@ def maximal_gain(
         )
     findings = []
     for report, weight, title, sentence in crafted:
-        attack = honest.without_fakes()
+        attack = replace(honest)
         attack.add_copies(report, factor * weight, attack.n_fakes, rng)
         findings.append(
             _finding(
@@ -395,17 +356,18 @@ def _finding(
         attack.add_honest_dummies(rng)
     if counted_twice:
         attack.fake = replace(attack.fake, cells=2 * attack.fake.cells)
-    each = lever.dummy_floor if each is None else each
-    checks.must("the estimate rises by the weight of the fake reports", attack.rises_by_the_weight)
-    if attack.variance:
+    before, after = attack.shares()
+    rises = attack.rises_by_the_weight(before, after)
+    checks.must("the estimate rises by the weight of the fake reports", rises)
+    if attack.n_drawn:
         checks.test("weight of the drawn reports", attack.p_weight)
     number = attack.task.reports_per_user
     return checks.finding(
         heading="sender disruption",
         coalition=f"{_FAKE_SHARE:.0%} of the users",
         theorem="[CJG21]",
-        expected=lever.gain(attack.share, own, further=attack.further, each=each, held=attack.held),
-        measured=attack.rise,
+        expected=attack.expected(own, lever.dummy_floor if each is None else each),
+        measured=after - before,
         trials=attack.n_users,
         notes=(
             f"rise of the estimated share of {len(lever.targets)} rare items together",

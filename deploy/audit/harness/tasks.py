@@ -1,4 +1,4 @@
-"""Tasks that no service publishes, small drafts, and reduced copies of an audited task."""
+"""Tasks that no service publishes, and reduced drafts of an audited task."""
 
 import dataclasses
 import math
@@ -26,22 +26,6 @@ _MAX_SEEDS: Final = 10_000
 _FEW_ITEMS: Final = 32
 _FEW_BUCKETS: Final = 7
 _FEW_DUMMIES: Final = 8
-
-
-def draft(shuffler_key: bytes = _UNUSED_KEY, **changes: Any) -> TaskDraft:  # noqa: ANN401  # fields of a draft
-    """Return a small valid draft: 100 items, g = 13, local epsilon 2, one dummy."""
-    fields: dict[str, Any] = {
-        "domain_size": 100,
-        "buckets": 13,
-        "dummies_per_user": 1,
-        "local_epsilon": 2.0,
-        "delta": 1e-6,
-        "n_min": 10,
-        "target_size": 20,
-        "deadline": FAR_FUTURE,
-        "shuffler_key": shuffler_key,
-    }
-    return TaskDraft(**fields | changes)
 
 
 def sample_task(**fields: Any) -> Task:  # noqa: ANN401  # of a draft

@@ -22,7 +22,6 @@ from deploy.audit.observation.recorder import record_run
 from deploy.audit.observation.run_record import MOMENTS, Moment, RunRecord, reports_in
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import (
-    p_ascents,
     p_blocks,
     p_group_order,
     p_neighbours,
@@ -123,7 +122,6 @@ def analyzer_view(record: RunRecord) -> Finding:
     checks.test("neighbours that arrived as neighbours", p_successions(users))
     checks.test("neighbours of one user", p_neighbours(users // record.task.reports_per_user))
     checks.test("blocks of arrival by blocks of delivery", p_blocks(users))
-    checks.test("ciphertexts in ascending order", p_ascents(record.delivery[1]))
     if not (order >= 0).all():
         checks.test("places of the shuffler's dummies", p_rank_sum(order < 0))
     checks.must("the batch is delivered once", len(record.deliveries) == 1)

@@ -14,7 +14,6 @@ from deploy.audit.report.recommendations import (
     WeakestPoint,
     best_promises,
     changes,
-    variants,
     weakest_point,
 )
 from deploy.audit.statistics import FAMILY_LEVEL, TEST_LEVEL
@@ -23,7 +22,6 @@ from deploy.pages.guarantee_sentences import coalition_name as who
 from deploy.pages.guarantee_sentences import guarantee_sentences as promises
 from deploy.pages.page import render
 
-_HUNDRED: Final = 100.0
 NOT_TRIED: Final = "not tried"
 
 _HEADINGS_IN_WORDS: Final = MappingProxyType[Heading, tuple[str, str]](
@@ -80,11 +78,7 @@ class CoalitionRow:
 
 
 def audit_page(report: AuditReport) -> str:
-    """
-    Make the page of an audit: one file, which shows itself without any network or script.
-
-    Cost: searches for ε of what could be changed, about a second.
-    """
+    """Make the page of an audit: one file, which shows itself without any network or script."""
     point, headings = weakest_point(report), {name: _rows(report, name) for name in HEADINGS}
     rows = [row for under in headings.values() for row in under]
     told = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
@@ -118,7 +112,6 @@ def audit_page(report: AuditReport) -> str:
         advice=tuple(
             dict.fromkeys(row.advice for row in (*report.failed, *point.attacks) if row.advice)
         ),
-        variants=variants(report, point),
         coalitions=coalitions,
         untried=[who(row.coalition) for row in coalitions if row.attack is None],
         curves=[curve_chart(curve) for curve in report.curves if curve.points],
@@ -128,7 +121,6 @@ def audit_page(report: AuditReport) -> str:
             (name.replace(" ", "-"), *_HEADINGS_IN_WORDS[name], under)
             for name, under in headings.items()
         ],
-        average=f"{100 / report.task.domain_size:.2g}\N{NO-BREAK SPACE}%",
         verdicts=VERDICTS_IN_WORDS,
         mode=_MODES[report.mode],
         seconds=figures.seconds(report.seconds),
@@ -140,7 +132,6 @@ def audit_page(report: AuditReport) -> str:
         gained=_gained,
         figures_of=_figures,
         details_of=_details,
-        percent=_percent,
     )
 
 
@@ -211,12 +202,6 @@ def _measured_sentence(finding: Finding | None) -> str:
     if finding.ceiling is not None:
         got.append(f"So many trials could show {figures.gained(finding.ceiling)} at most.")
     return " ".join(got)
-
-
-def _percent(share: float) -> str:
-    percents = 100 * share
-    written = f"{percents:.2g}" if percents < _HUNDRED else f"{percents:,.0f}"
-    return f"{written}\N{NO-BREAK SPACE}%"
 
 
 def _rows(report: AuditReport, heading: Heading) -> list[Row]:

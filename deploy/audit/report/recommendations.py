@@ -1,27 +1,17 @@
-"""The weakest point of a task, its remedies, and their figures."""
+"""The weakest point of a task, and its remedies."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from analyzer.finalize import mixture_of
-from common.accounting.guarantees import guarantees
-from common.errors import AccountingError, TaskError
-from common.mechanisms.registry import mechanism_of, specify
-from common.messages.guarantee import Coalition, Guarantee, claimed, rounded_up
-from common.task.dummy_spec import DummySpec
+from common.messages.guarantee import Coalition, Guarantee, rounded_up
 from common.task.task import Task
 from deploy.audit.finding import Finding
 from deploy.audit.report.audit_report import AuditReport
 
 _USUAL_LOCAL_EPSILON: Final = 4.0
 """Largest local ε that devices accept by default."""
-_NOISY: Final = ("mixdump", "od-hp", "hybrid", "sh")
-"""Protocols with local noise, tried in this order for a task without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +95,8 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     return (more_users, *dummies, _noise(task))
 
 
-def _lower_local_epsilon(task: Task) -> float:
-    """Return the proposed local ε: half of the task's, or what devices accept at most."""
-    return min(task.local_epsilon / 2, _USUAL_LOCAL_EPSILON)
-
-
-def _stated_local_epsilon(task: Task) -> str:
-    return "none" if math.isinf(task.local_epsilon) else rounded_up(task.local_epsilon)
-
-
 def _noise(task: Task) -> Change:
-    other = rounded_up(_lower_local_epsilon(task))
+    other = rounded_up(min(task.local_epsilon / 2, _USUAL_LOCAL_EPSILON))
     plan = f"shuffledp plan with --local-cap {other} finds the parameters with the least error"
     if math.isinf(task.local_epsilon):
         return Change(
@@ -128,8 +109,8 @@ def _noise(task: Task) -> Change:
     if task.kind == "string":
         action = "Raise permanent or unset, or lower set: they decide what a report gives away"
     elif task.kind == "categorical":
-        stated = _stated_local_epsilon(task)
-        action = f"Lower local_epsilon, for example from {stated} to {other}"
+        now = rounded_up(task.local_epsilon)
+        action = f"Lower local_epsilon, for example from {now} to {other}"
     else:
         action = "Lower local_epsilon"
     return Change(
@@ -177,73 +158,3 @@ _MORE_DUMMIES: Final = Change(
     "Raise dummies_per_user",
     "Dummies hide a report among others without anybody more taking part; they cost traffic.",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """The task with one change, its guarantees and its error."""
-
-    name: str
-    weakest_epsilon: float
-    """Against the coalition that is the weakest point now."""
-    claimed_epsilon: float
-    """The task's claim against the analyzer, if the shuffler is honest."""
-    error: float
-    """Standard error of the share of an average value."""
-
-
-def variants(report: AuditReport, point: WeakestPoint) -> tuple[Variant, ...]:
-    """
-    Compute the task as it is and with one change at a time, where its protocol allows the change.
-
-    There are none for other kinds of value than items: `shuffledp plan` weighs their parameters.
-
-    Cost: a few searches for ε, tenths of a second each.
-    """
-    task, n = report.task, report.n_users
-    if task.kind != "categorical":
-        return ()
-    other, protocols = _lower_local_epsilon(task), [task.protocol]
-    if task.composition.local_noise == "none":
-        protocols = list(_NOISY)
-    noisy = {
-        "local_epsilon": other,
-        "mechanism": specify(
-            task.item_mechanism.name,
-            domain_size=task.domain_size,
-            buckets=task.item_mechanism.buckets,
-            local_epsilon=other,
-        ),
-    }
-    noise = f"local_epsilon = {rounded_up(other)} instead of {_stated_local_epsilon(task)}"
-    wanted: list[tuple[str, dict[str, Any], int]] = [
-        ("The task as it is", {}, n),
-        *((noise, noisy | {"protocol": protocol}, n) for protocol in protocols),
-        ("Twice as many users", {}, 2 * n),
-    ]
-    if task.dummies.law in {"fixed", "fractional"} and task.composition.dummy_laws:
-        dummies = DummySpec.averaging(task.dummies.expected_per_user + 1)
-        wanted.append(("One more dummy from each user", {"dummies": dummies}, n))
-    found: dict[str, Variant] = {}
-    for name, fields, n_users in wanted:
-        if name in found:
-            continue
-        try:
-            changed = dataclasses.replace(task, central_epsilon=0.0, **fields) if fields else task
-            found[name] = _variant(name, changed, n_users, point.coalition)
-        except (AccountingError, TaskError):  # the rules of the task's protocol do not allow it
-            continue
-    return tuple(found.values())
-
-
-def _variant(name: str, task: Task, n_users: int, weakest: Coalition) -> Variant:
-    promised = guarantees(task, n_users, 0)
-    counted = round(n_users * (1 + task.dummies.expected_per_user))
-    mixture = mixture_of(task, n_users, counted=counted)
-    shares = np.full(task.domain_size, 1 / task.domain_size)
-    return Variant(
-        name=name,
-        weakest_epsilon=best_promises(promised)[weakest].epsilon,
-        claimed_epsilon=claimed(promised).epsilon,
-        error=math.sqrt(float(mechanism_of(task).variance(shares, mixture).mean())),
-    )

@@ -7,7 +7,6 @@ their exact distributions, cell by cell.
 """
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -28,17 +27,12 @@ from deploy.audit.distributions.value_reports import (
     worst_values,
 )
 from deploy.audit.finding import Checks, Findings
-from deploy.audit.sampling.orders import bits_taken
 from deploy.audit.scenario import AuditSubject
 from deploy.audit.statistics import p_binomial, p_cells, p_poisson, p_shares
 
 _MAX_BYTES: Final = 50_000_000
 """Bytes of the reports of one value that are drawn."""
 _MAX_VALUES: Final = 500
-_SAMPLE: Final = 1000
-"""Reports from which the use of the generator is measured."""
-_MIN_BITS: Final = 8
-"""Random bits that a report takes, at least."""
 _FEW: Final = 12
 """Items up to which every one is tested."""
 _SEEDS_EACH: Final = 200
@@ -105,7 +99,6 @@ def _check_items(
         _check_support(checks, what, mechanism, reports, value, support)
         _check_seeds(checks, what, mechanism, reports)
         _check_places(checks, what, task, mechanism, reports, value, support.own)
-    _check_source(checks, mechanism)
     return _SURELY * math.sqrt((1 - support.own) / support.own / subject.sizes.reports)
 
 
@@ -192,25 +185,6 @@ def _check_places(  # noqa: PLR0917  # a test's subject
         return
     p_value = p_cells(np.bincount(named, minlength=places), chances)
     checks.test(f"{what}: buckets and places", p_value)
-
-
-def _check_source(checks: Checks, mechanism: Mechanism) -> None:
-    """Check that reports and dummies follow from their generator, and take bits of it each."""
-    values = np.arange(_SAMPLE, dtype=np.int64) % mechanism.domain_size
-    kinds: dict[str, Callable[[np.random.Generator], Reports]] = {
-        "reports": lambda rng: mechanism.randomize(values, rng),
-        "dummies": lambda rng: mechanism.dummies(_SAMPLE, rng),
-    }
-    for kind, make in kinds.items():
-        first, again = (make(np.random.default_rng(7)).tobytes() for _ in range(2))
-        checks.must(f"{kind} follow from their generator", first == again)
-        certain = kind == "reports" and "item" in (mechanism.report_dtype.names or ())
-        if certain and math.isinf(mechanism.local_epsilon):
-            continue  # such a report draws nothing
-        counted = np.random.Philox(key=3)
-        make(np.random.Generator(counted))
-        enough = bits_taken(counted) >= _MIN_BITS * _SAMPLE
-        checks.must(f"{kind} take fresh bits each", enough)
 
 
 def _check_parts(checks: Checks, task: Task, value: Value, reports: Reports) -> None:

@@ -13,7 +13,8 @@ from common.crypto.tokens import OperatorToken
 from common.errors import UnusableBatchError
 from common.runtime.state_directory import StateDirectory
 from common.task.task import Task
-from deploy.audit.harness.analyzer_core import BATCH, AnalyzerCore, chunks_of
+from deploy.audit.harness.analyzer_core import chunks_of
+from tests.support.analyzer_core import BATCH, AnalyzerCore
 from tests.support.keys import SCHEDULE
 
 _MANY = 50

@@ -8,7 +8,6 @@ import pytest
 from deploy.audit.statistics import (
     TEST_LEVEL,
     Places,
-    p_ascents,
     p_blocks,
     p_group_order,
     p_neighbours,
@@ -67,15 +66,6 @@ def test_blocks_that_moved_whole_are_seen() -> None:
 
     assert TEST_LEVEL > _p_value("blocks", order)
     assert TEST_LEVEL < p_rank(order)
-
-
-def test_sorted_ciphertexts_are_seen() -> None:
-    """Sorting is an order too, if one that tells less."""
-    rng = np.random.default_rng(4)
-    reports = [rng.bytes(50) for _ in range(600)]
-
-    assert TEST_LEVEL > p_ascents(sorted(reports))
-    assert TEST_LEVEL < p_ascents(reports)
 
 
 def test_things_that_stand_in_front_are_seen() -> None:

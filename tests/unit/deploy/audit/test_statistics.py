@@ -15,7 +15,6 @@ from deploy.audit.statistics import (
     p_cells,
     p_normal,
     p_poisson,
-    p_position_table,
     probability_lower,
     probability_upper,
 )
@@ -89,23 +88,6 @@ def test_what_cannot_happen_must_not() -> None:
     """One draw in a cell of chance 0 is enough."""
     assert p_cells(np.array([10**6, 10**6, 1]), np.array([0.5, 0.5, 0.0])) == 0
     assert _of_cells(np.array([10**6, 10**6 + 10, 0]), np.array([0.5, 0.5, 0.0])) > 0.5
-
-
-def test_tables_of_orders_pass_and_of_lazy_ones_fail() -> None:
-    """Where each of ten lands, and how blocks fall into blocks."""
-    rng = np.random.default_rng(5)
-
-    def landed(orders: int, swaps: int) -> np.ndarray:
-        table = np.zeros((10, 10), dtype=np.int64)
-        for _ in range(orders):
-            order = rng.permutation(10) if swaps == 0 else np.arange(10)
-            for one, other in rng.integers(0, 10, (swaps, 2)):
-                order[[one, other]] = order[[other, one]]
-            table[order, np.arange(10)] += 1
-        return table
-
-    assert _even([p_position_table(landed(300, 0)) for _ in range(100)])
-    assert p_position_table(landed(20_000, 20)) < TEST_LEVEL
 
 
 def test_a_sum_of_many_draws_is_tested_by_the_normal_law() -> None:

@@ -12,7 +12,6 @@ from common.errors import SettingsError, TaskError
 from common.task.draft import NumberDraft, PairDraft, TaskDraft, TextDraft
 from common.task.dummy_spec import DummySpec
 from common.task.shuffler_spec import ShufflerSpec
-from deploy.audit.harness.tasks import draft
 from deploy.cli import app
 from deploy.results.iteration import Iterated, next_draft, read_iterated
 from deploy.results.result_json import as_json
@@ -21,6 +20,7 @@ from deploy.tasks import drafts as draft_file
 from deploy.terminal.json_output import dumps
 from tests.support.kind_results import kind_collected, result_of
 from tests.support.kind_tasks import OF_OTHER_KINDS, kind_draft_fields, kind_task
+from tests.support.tasks import draft
 
 _KEY: Final = bytes(31) + b"\x09"
 _ITERATIONS: Final = 3
