@@ -6,9 +6,8 @@ import os
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -26,17 +25,6 @@ from deploy.audit.scenarios import SCENARIOS
 
 Progress = Callable[[str, int, int], None]
 """Called with the title of a scenario that ended, how many have, and how many there are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioJob:
-    """One scenario to run."""
-
-    scenario: Scenario
-    subject: AuditSubject
-    seed: int
-    broken: bool = False
-    """Whether to run it with its weakness."""
 
 
 def silent(*_: object) -> None:
@@ -81,8 +69,8 @@ def audit(
     """
     started, kind = time.perf_counter(), subject.task.kind
     fitting = [scenario for scenario in scenarios if kind in scenario.kinds]
-    jobs = [ScenarioJob(scenario=scenario, subject=subject, seed=seed) for scenario in fitting]
-    outcomes = run_all(jobs, processes, progress)
+    jobs = [(scenario, False) for scenario in fitting]
+    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
     return AuditReport(
         task=subject.task,
         task_digest=TaskDigest(hashlib.sha256(subject.task_bytes).digest()),
@@ -113,12 +101,8 @@ def self_test(
 ) -> tuple[Alarm, ...]:
     """Run each scenario as it is, which must pass, and with its weakness, which must fail."""
     fitting = [scenario for scenario in scenarios if subject.task.kind in scenario.kinds]
-    jobs = [
-        ScenarioJob(scenario=scenario, subject=subject, seed=seed, broken=broken)
-        for broken in (False, True)
-        for scenario in fitting
-    ]
-    outcomes = run_all(jobs, processes, progress)
+    jobs = [(scenario, broken) for broken in (False, True) for scenario in fitting]
+    outcomes = run_all(jobs, subject, seed, processes=processes, progress=progress)
     return tuple(
         Alarm(
             scenario=scenario,
@@ -132,19 +116,18 @@ def self_test(
     )
 
 
-def run(job: ScenarioJob) -> Findings:
+def run(scenario: Scenario, subject: AuditSubject, seed: int, *, broken: bool = False) -> Findings:
     """Run one scenario in this process; code that raises is a finding too."""
-    scenario = job.scenario
-    rng = np.random.default_rng([job.seed, zlib.crc32(scenario.name.encode())])
+    rng = np.random.default_rng([seed, zlib.crc32(scenario.name.encode())])
     try:
-        return (scenario.run_broken if job.broken else scenario.run)(job.subject, rng)
+        return (scenario.run_broken if broken else scenario.run)(subject, rng)
     except Exception as error:  # noqa: BLE001  # reported, whatever it is
         return Findings((_not_run(scenario, error),))
 
 
-def _run_named(name: str, subject: AuditSubject, seed: int, broken: bool) -> Findings:  # noqa: FBT001
+def _run_named(name: str, subject: AuditSubject, seed: int, *, broken: bool) -> Findings:
     [scenario] = scenarios_named([name])
-    return run(ScenarioJob(scenario=scenario, subject=subject, seed=seed, broken=broken))
+    return run(scenario, subject, seed, broken=broken)
 
 
 def _not_run(scenario: Scenario, error: Exception) -> Finding:
@@ -162,33 +145,47 @@ def _not_run(scenario: Scenario, error: Exception) -> Finding:
     )
 
 
-def run_all(jobs: Sequence[ScenarioJob], processes: int, progress: Progress) -> list[Findings]:
-    """Run jobs, the longest first, and return their outcomes in the order of `jobs`."""
-    order = sorted(range(len(jobs)), key=lambda place: -jobs[place].scenario.seconds)
-    processes = processes or os.cpu_count() or 1
-    progress("", 0, len(jobs))
-    ended = (
-        ((place, run(jobs[place])) for place in order)
-        if processes == 1
-        else _in_processes(jobs, order, processes)
-    )
-    found: dict[int, Findings] = {}
-    for place, outcome in ended:
+def run_all(
+    jobs: Sequence[tuple[Scenario, bool]],
+    subject: AuditSubject,
+    seed: int,
+    *,
+    processes: int,
+    progress: Progress = silent,
+) -> list[Findings]:
+    """
+    Run scenarios, the longest first.
+
+    Args:
+        jobs: Scenarios, and whether to run each with its weakness.
+        subject: The task, how many users, and the sample sizes.
+        seed: See `audit`.
+        processes: See `audit`.
+        progress: See `audit`.
+
+    Returns:
+        Their outcomes, in the order of `jobs`.
+    """
+    order = sorted(range(len(jobs)), key=lambda place: -jobs[place][0].seconds)
+    processes, found = processes or os.cpu_count() or 1, dict[int, Findings]()
+
+    def ended(place: int, outcome: Findings) -> None:
         found[place] = outcome
-        progress(jobs[place].scenario.title, len(found), len(jobs))
-    return [found[place] for place in range(len(jobs))]
+        progress(jobs[place][0].title, len(found), len(jobs))
 
-
-def _in_processes(
-    jobs: Sequence[ScenarioJob], order: Sequence[int], processes: int
-) -> Iterator[tuple[int, Findings]]:
-    """Run jobs in spawned processes. Scenarios go by name: not all of them pickle."""
+    progress("", 0, len(jobs))
+    if processes == 1:
+        for place in order:
+            scenario, broken = jobs[place]
+            ended(place, run(scenario, subject, seed, broken=broken))
+        return [found[place] for place in range(len(jobs))]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=end_with_parent) as pool:
         sent = {}
-        for place in order:
-            job = jobs[place]
-            future = pool.submit(_run_named, job.scenario.name, job.subject, job.seed, job.broken)
+        for place in order:  # by name: not all scenarios pickle
+            scenario, broken = jobs[place]
+            future = pool.submit(_run_named, scenario.name, subject, seed, broken=broken)
             sent[future] = place
         for future in as_completed(sent):
-            yield sent[future], future.result()
+            ended(sent[future], future.result())
+    return [found[place] for place in range(len(jobs))]

@@ -52,7 +52,6 @@ COALITIONS: Final = (
         run=run_n_minus_one,
         weakness="The shuffler loses a report of each batch.",
         broken={"permuted": permute_and_lose},
-        seconds=1.5,
     ),
     Scenario(
         name="rounds",
@@ -68,7 +67,6 @@ COALITIONS: Final = (
         run=run_partition,
         weakness="The task's digest leaves n_min out.",
         broken={"encode": without_n_min},
-        seconds=2,
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -84,7 +82,6 @@ COALITIONS: Final = (
         run=run_printed,
         weakness="The dummies have fresh seeds, so that the printed theorem is not refuted.",
         broken={"fresh": True},
-        seconds=3,
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -93,7 +90,6 @@ COALITIONS: Final = (
         run=run_pure_dump,
         weakness="Reports carry noise, so that the attack does not read them.",
         broken={"noisy": True},
-        seconds=1.5,
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -102,7 +98,6 @@ COALITIONS: Final = (
         run=run_shuffler_dummies,
         weakness="Users add more noise than the design says, so that the attack gains less.",
         broken={"noisy": True},
-        seconds=1.5,
         kinds=EVERY_KIND,
     ),
 )
@@ -122,7 +117,6 @@ SAMPLING: Final = (
         run=run_randomizer,
         weakness="One device in five answers with another value than its user's.",
         broken={"draw": draw_for_others},
-        seconds=2,
         kinds=EVERY_KIND,
     ),
     Scenario(
@@ -131,7 +125,6 @@ SAMPLING: Final = (
         run=run_draws,
         weakness="Devices and the shuffler leave out one of the dummies that they drew.",
         broken={"left_out": 1},
-        seconds=2,
         kinds=EVERY_KIND,
     ),
     Scenario(

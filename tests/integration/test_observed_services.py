@@ -92,7 +92,9 @@ def _sent(record: RunRecord, extra: bytes) -> RunRecord:
             "no sealed report lies on its disk, over",
         ),
         (
-            lambda record: _on_disk(record, "shuffler", "delivering", record.batch_keys[0]),
+            lambda record: _on_disk(
+                record, "shuffler", "delivering", next(iter(record.batch_keys.values()))
+            ),
             shuffler_view,
             "no batch key lies on its disk, delivering",
         ),

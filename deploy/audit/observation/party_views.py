@@ -97,7 +97,7 @@ def shuffler_view(record: RunRecord) -> Finding:
         ]
         checks.test("order on its disk", p_group_order(groups))
     secret = _sealed(record) | _submissions(record) | opened
-    secret["batch key"] = [way for key in record.batch_keys for way in encodings(key)]
+    secret["batch key"] = [way for key in record.batch_keys.values() for way in encodings(key)]
     checks.must("the batch's key was seen", bool(record.batch_keys))
     for moment in MOMENTS:
         _search_disk(checks, secret, record, "shuffler", moment)

@@ -10,10 +10,8 @@ from deploy.pages.figures import count, gained, privacy, scientific
 
 WIDTH: Final = 400
 HEIGHT: Final = 290
-SIDE: Final = 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 386, 14, 228
 """Edges of the plane of a curve."""
-_ROC_LEFT, _ROC_TOP, _ROC_SPAN = 40, 8, 180
 _TICK_ROOM: Final = 66.0
 """Least distance between two ticks with names."""
 _MAX_POWERS: Final = 6
@@ -45,22 +43,6 @@ class CurveChart:
     """Whether somewhere nothing is claimed."""
     rows: tuple[tuple[str, str, str, str, str], ...]
     """Share, users left, claim, attack, measured."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RocChart:
-    """How often an attack is right against how often it is wrong, in a square plane."""
-
-    title: str
-    description: str
-    measured: str
-    """Points of a polyline."""
-    claim: str
-    """Points of the line that no attack may lie above; empty where nothing is claimed."""
-    allowed: str
-    """Points of the polygon below that line."""
-    rows: tuple[tuple[str, str, str], ...]
-    """False and true positive rate, and the most that the claim allows."""
 
 
 def curve_chart(curve: Curve) -> CurveChart:
@@ -114,48 +96,38 @@ def curve_chart(curve: Curve) -> CurveChart:
     )
 
 
-def roc_chart(finding: Finding) -> RocChart:
-    """Draw how well a row's attack tells two values apart, beside what its claim allows."""
-    claimed = finding.claim_epsilon is not None and math.isfinite(finding.claim_epsilon)
-    epsilon, delta = finding.claim_epsilon or 0.0, finding.delta or 0.0
-    turn = (1 - delta) / (1 + math.exp(min(epsilon, 700.0)))
-    line = [(0.0, 0.0), (0.0, delta), (turn, 1 - turn), (1 - delta, 1.0), (1.0, 1.0)]
-    best = max(finding.roc, key=lambda point: point[1] - point[0])
-    allowed = (
-        f"; the claim, ε = {privacy(epsilon)}, allows a true positive rate of "
-        f"{scientific(_max_rate(best[0], epsilon, delta))} there"
-        if claimed
-        else "; nothing is claimed that would limit it"
-    )
-    return RocChart(
-        title=finding.title,
-        description=(
-            "Where the attack tells the two values apart best, its true positive rate is "
-            f"{scientific(best[1])} and its false positive rate {scientific(best[0])}{allowed}."
-        ),
-        measured=_polyline(map(_on_the_square, finding.roc)),
-        claim=_polyline(map(_on_the_square, line)) if claimed else "",
-        allowed=_polyline(map(_on_the_square, [*line, (1.0, 0.0)])) if claimed else "",
-        rows=tuple(
-            (
-                scientific(false),
-                scientific(true),
-                scientific(_max_rate(false, epsilon, delta)) if claimed else "no limit",
-            )
-            for false, true in finding.roc
-        ),
-    )
+def claim_line(finding: Finding) -> tuple[tuple[float, float], ...]:
+    """Return the corners of the line that no attack may lie above; none without a claim."""
+    if finding.claim_epsilon is None or math.isinf(finding.claim_epsilon):
+        return ()
+    delta = finding.delta or 0.0
+    turn = (1 - delta) / (1 + math.exp(min(finding.claim_epsilon, 700.0)))
+    return (0.0, 0.0), (0.0, delta), (turn, 1 - turn), (1 - delta, 1.0), (1.0, 1.0)
 
 
-def _max_rate(false: float, epsilon: float, delta: float) -> float:
-    """Return the highest true positive rate that (ε, δ) allows, from both directions of it."""
+def allowed_rate(false: float, finding: Finding) -> str:
+    """Write the highest true positive rate that the claim allows, from both directions of it."""
+    if finding.claim_epsilon is None or math.isinf(finding.claim_epsilon):
+        return "no limit"
+    epsilon, delta = finding.claim_epsilon, finding.delta or 0.0
     up = math.exp(min(epsilon, 700.0)) * false + delta
     down = 1 - math.exp(-epsilon) * (1 - false - delta)
-    return min(1.0, up, down)
+    return scientific(min(1.0, up, down))
 
 
-def _on_the_square(point: tuple[float, float]) -> tuple[float, float]:
-    return _ROC_LEFT + _ROC_SPAN * point[0], _ROC_TOP + _ROC_SPAN * (1 - point[1])
+def roc_description(finding: Finding) -> str:
+    """Describe how well a row's attack tells two values apart, beside what its claim allows."""
+    false, true = max(finding.roc, key=lambda point: point[1] - point[0])
+    allowed = (
+        f"; the claim, ε = {privacy(finding.claim_epsilon or 0.0)}, allows a true positive rate of "
+        f"{allowed_rate(false, finding)} there"
+        if claim_line(finding)
+        else "; nothing is claimed that would limit it"
+    )
+    return (
+        "Where the attack tells the two values apart best, its true positive rate is "
+        f"{scientific(true)} and its false positive rate {scientific(false)}{allowed}."
+    )
 
 
 def _drawn(figure: float | None) -> TypeGuard[float]:

@@ -8,7 +8,14 @@ from typing import Final
 
 from common.messages.guarantee import claimed
 from deploy.audit.finding import HEADINGS, PASSING, VERDICTS_IN_WORDS, Finding, Heading
-from deploy.audit.report.audit_charts import HEIGHT, SIDE, WIDTH, curve_chart, roc_chart
+from deploy.audit.report.audit_charts import (
+    HEIGHT,
+    WIDTH,
+    allowed_rate,
+    claim_line,
+    curve_chart,
+    roc_description,
+)
 from deploy.audit.report.audit_report import AuditReport
 from deploy.audit.report.recommendations import (
     WeakestPoint,
@@ -115,8 +122,8 @@ def audit_page(report: AuditReport) -> str:
         coalitions=coalitions,
         untried=[who(row.coalition) for row in coalitions if row.attack is None],
         curves=[curve_chart(curve) for curve in report.curves if curve.points],
-        rocs=[(finding, roc_chart(finding)) for finding in report.findings if finding.roc],
-        plane=(WIDTH, HEIGHT, SIDE),
+        rocs=[(f, roc_description(f), claim_line(f)) for f in report.findings if f.roc],
+        plane=(WIDTH, HEIGHT),
         headings=[
             (name.replace(" ", "-"), *_HEADINGS_IN_WORDS[name], under)
             for name, under in headings.items()
@@ -132,6 +139,8 @@ def audit_page(report: AuditReport) -> str:
         gained=_gained,
         figures_of=_figures,
         details_of=_details,
+        allowed_rate=allowed_rate,
+        rate=figures.scientific,
     )
 
 

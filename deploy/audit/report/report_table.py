@@ -1,7 +1,7 @@
 """An audit as tables on a terminal: claims, measurements and failures."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -21,20 +21,16 @@ _ELSEWHERE: Final = " (another task)"
 _STYLES: Final = {True: "", False: "bold red"}
 """Style of a verdict, which words repeat."""
 
-_TEXTS: Final[dict[str, Callable[[Finding], str]]] = {
-    "checked": lambda finding: finding.title + _ELSEWHERE * bool(finding.subject),
-    "against": lambda finding: (
-        _NONE if finding.coalition == "nobody" else finding.coalition.replace("+", " + ")
-    ),
+_FIGURES: Final[dict[str, tuple[str, Callable[[float], str]]]] = {
+    "claimed": ("claim_epsilon", rounded_up),
+    "computed": ("exact_epsilon", rounded_down),
+    "measured": ("empirical_epsilon_lower", rounded_down),
+    "ceiling": ("ceiling", rounded_down),
+    "expected": ("expected", "{:.4g}".format),
+    "found": ("measured", "{:.4g}".format),
 }
-_FIGURES: Final[dict[str, tuple[Callable[[Finding], float | None], Callable[[float], str]]]] = {
-    "claimed": (lambda finding: finding.claim_epsilon, rounded_up),
-    "computed": (lambda finding: finding.exact_epsilon, rounded_down),
-    "measured": (lambda finding: finding.empirical_epsilon_lower, rounded_down),
-    "ceiling": (lambda finding: finding.ceiling, rounded_down),
-    "expected": (lambda finding: finding.expected, lambda figure: f"{figure:.4g}"),
-    "found": (lambda finding: finding.measured, lambda figure: f"{figure:.4g}"),
-}
+"""Columns: the field of a finding, and how it is written."""
+_COLUMNS: Final = ("checked", "against", *_FIGURES, "verdict")
 _GIVE_WAY: Final = ("expected", "found", "ceiling")
 """Columns left out on a narrow terminal; audit.json and the page have them."""
 _THIRD: Final = 3
@@ -101,8 +97,9 @@ def show_alarms(alarms: Sequence[Alarm], console: Console) -> None:
 
 def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> None:
     """Print the findings under a heading, without empty columns."""
-    texts = [name for name, of in _TEXTS.items() if any(of(row) != _NONE for row in rows)]
-    figures = [name for name, (of, _) in _FIGURES.items() if any(_known(of(row)) for row in rows)]
+    ordered = sorted(rows, key=lambda finding: not finding.passed)
+    cells = {name: [_cell(name, row) for row in ordered] for name in _COLUMNS}
+    columns = [name for name, texts in cells.items() if set(texts) != {_NONE}]
 
     def make(kept: Sequence[str]) -> Table:
         table = Table(
@@ -114,32 +111,33 @@ def _show_rows(heading: Heading, rows: Sequence[Finding], console: Console) -> N
             padding=(0, 1, 0, 0),
         )
         sides: dict[str, JustifyMethod] = {
-            name: "right" if name in _FIGURES else "left" for name in (*kept, "verdict")
+            name: "right" if name in _FIGURES else "left" for name in kept
         }
         add_columns(table, sides)
         table.columns[0].max_width = console.width // _THIRD
         table.columns[-1].min_width = max(len(word) for row in rows for word in row.verdict.split())
-        for row in sorted(rows, key=lambda finding: not finding.passed):
-            table.add_row(*_cells(row, kept), style=_STYLES[row.passed])
+        for row, *texts in zip(ordered, *(cells[name] for name in kept), strict=True):
+            table.add_row(*texts, style=_STYLES[row.passed])
         return table
 
-    table, left_out = fitting(make, [*texts, *figures], _GIVE_WAY, console)
+    table, left_out = fitting(make, columns, _GIVE_WAY, console)
     print_whole(table, console)
     if left_out:
         console.print(_WIDER, style="dim", highlight=False)
     console.print()
 
 
-def _cells(row: Finding, columns: Sequence[str]) -> Iterator[str]:
-    for name in columns:
-        if name in _TEXTS:
-            yield escaped(_TEXTS[name](row))
-            continue
-        of, written = _FIGURES[name]
-        figure = of(row)
-        text = written(figure) if figure is not None and _known(figure) else _NONE
-        yield f"{text}\nδ {rounded_up(row.delta)}" if name == "claimed" and row.delta else text
-    yield row.verdict if row.passed else row.verdict.upper()
+def _cell(column: str, row: Finding) -> str:
+    if column == "checked":
+        return escaped(row.title + _ELSEWHERE * bool(row.subject))
+    if column == "against":
+        return _NONE if row.coalition == "nobody" else escaped(row.coalition.replace("+", " + "))
+    if column == "verdict":
+        return row.verdict if row.passed else row.verdict.upper()
+    name, written = _FIGURES[column]
+    figure: float | None = getattr(row, name)
+    text = _NONE if figure is None or math.isnan(figure) else written(figure)
+    return f"{text}\nδ {rounded_up(row.delta)}" if column == "claimed" and row.delta else text
 
 
 def _show_failed(failed: Sequence[Finding], console: Console) -> None:
@@ -186,7 +184,3 @@ def _show_verdict(report: AuditReport, console: Console) -> None:
         f"{report.mode}, {report.seconds:.0f} s.",
         highlight=False,
     )
-
-
-def _known(figure: float | None) -> bool:
-    return figure is not None and not math.isnan(figure)

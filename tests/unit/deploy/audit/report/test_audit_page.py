@@ -7,7 +7,12 @@ from functools import cache
 import pytest
 
 from deploy.audit.finding import VERDICTS_IN_WORDS, Curve, CurvePoint
-from deploy.audit.report.audit_charts import curve_chart, roc_chart
+from deploy.audit.report.audit_charts import (
+    allowed_rate,
+    claim_line,
+    curve_chart,
+    roc_description,
+)
 from deploy.audit.report.audit_page import audit_page, coalition_rows
 from deploy.audit.report.recommendations import weakest_point
 from tests.support.audit_reports import (
@@ -220,23 +225,22 @@ def test_a_curve_of_one_point_is_drawn(point: tuple[float, float]) -> None:
 
 def test_the_claim_line_is_what_epsilon_and_delta_allow() -> None:
     """That is t ≤ e^ε f + δ, and the same with both values exchanged; never above 1."""
-    chart = roc_chart(
-        finding(
-            claim_epsilon=math.log(2), delta=0.1, roc=((0.0, 0.0), (0.2, 0.3), (0.6, 0.7), (1, 1))
-        )
-    )
+    row = finding(claim_epsilon=math.log(2), delta=0.1)
 
     # 2·0 + .1; 2·.2 + .1 = .5 below 1 - (1 - .2 - .1)/2 = .65; 1 - (1 - .6 - .1)/2 = .85; 1.
-    assert ["0.1", "0.5", "0.85", "1"] == [most for *_, most in chart.rows]
-    assert chart.claim
+    assert ["0.1", "0.5", "0.85", "1"] == [allowed_rate(f, row) for f in (0.0, 0.2, 0.6, 1.0)]
+    assert [(0, 0), (0, 0.1), (0.3, 0.7), (0.9, 1), (1, 1)] == [
+        pytest.approx(corner) for corner in claim_line(row)
+    ]
 
 
 def test_where_nothing_is_claimed_there_is_no_line() -> None:
-    """And the picture says so."""
-    chart = roc_chart(finding(claim_epsilon=math.inf, roc=((0.0, 0.0), (0.0, 1.0), (1.0, 1.0))))
+    """And the description says so."""
+    row = finding(claim_epsilon=math.inf, roc=((0.0, 0.0), (0.0, 1.0), (1.0, 1.0)))
 
-    assert "" == chart.claim == chart.allowed
-    assert "nothing is claimed" in chart.description
+    assert () == claim_line(row)
+    assert "no limit" == allowed_rate(0.5, row)
+    assert "nothing is claimed" in roc_description(row)
 
 
 def test_no_two_elements_have_one_name() -> None:

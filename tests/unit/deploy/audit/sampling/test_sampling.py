@@ -43,20 +43,11 @@ def test_distributions_are_those_of_the_mechanisms() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ITEM_PROTOCOLS)
-def test_randomizers_of_items_pass_and_wrong_values_do_not(protocol: str) -> None:
-    """With few draws."""
-    subject = audited(protocol_task(protocol))
-
-    assert _all_hold(run_randomizer(subject, _rng()).findings)
-    assert not _all_hold(run_randomizer(subject, _rng(), draw=draw_for_others).findings)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", OF_OTHER_KINDS)
-def test_randomizers_of_other_kinds_pass_and_wrong_values_do_not(protocol: str) -> None:
-    """Against their exact distributions."""
-    subject = audited(kind_task(protocol))
+@pytest.mark.parametrize("protocol", [*ITEM_PROTOCOLS, *OF_OTHER_KINDS])
+def test_randomizers_pass_and_wrong_values_do_not(protocol: str) -> None:
+    """With few draws, against their exact distributions."""
+    make = kind_task if protocol in OF_OTHER_KINDS else protocol_task
+    subject = audited(make(protocol))
 
     assert _all_hold(run_randomizer(subject, _rng()).findings)
     assert not _all_hold(run_randomizer(subject, _rng(), draw=draw_for_others).findings)
@@ -80,9 +71,8 @@ def test_a_seed_that_is_never_0_is_found() -> None:
     [
         DummySpec.averaging(2.3),
         DummySpec(law="negative-binomial", per_user=1, trials=3, extra_weight=2**30, most=5),
-        DummySpec(law="binomial", per_user=0, trials=4, extra_weight=2**31, most=4),
     ],
-    ids=["fractional", "negative binomial", "binomial"],
+    ids=["fractional", "negative binomial"],
 )
 def test_numbers_of_dummies_pass_and_saved_ones_do_not(dummies: DummySpec) -> None:
     """Drawn by themselves, and in whole submissions."""
@@ -114,7 +104,7 @@ def test_a_device_that_repeats_its_random_numbers_is_found() -> None:
 
 
 @pytest.mark.parametrize("ordering", [in_memory, in_buckets])
-@pytest.mark.parametrize("n", [0, 1, 2, 3001])
+@pytest.mark.parametrize("n", [0, 1, 3001])
 def test_an_order_holds_every_place_once(
     ordering: Callable[[int, np.random.Generator], np.ndarray], n: int
 ) -> None:
