@@ -116,7 +116,7 @@ def run_self_test(options: AuditOptions, console: Console) -> bool:
 
 
 def show_names(console: Console) -> None:
-    """List the scenarios, and the weakness that the self-test gives each."""
+    """List the scenarios, and the weakness of each in the self-test."""
     for scenario in SCENARIOS:
         console.print(f"{scenario.name:<22} {scenario.title}", markup=False, highlight=False)
         console.print(f"{'':<22} self-test: {scenario.weakness}", markup=False, highlight=False)

@@ -68,73 +68,58 @@ def run_game(first: Scores, second: Scores, *, delta: float = 0.0) -> GameResult
 
     Cost: a sort of the scores.
     """
-    # The order of a sum's terms shows in its last digits, and would tell whose term came first.
+    # The order of a sum's terms shows in its last digits, and would reveal whose term came first.
     first, second = np.round(first, _DIGITS), np.round(second, _DIGITS)
     cut = int(_CHOOSING * len(first))
-    chosen, trials = _Curve(first[:cut], second[:cut]), len(first) - cut
-    measured = _Curve(first[cut:], second[cut:], thresholds=chosen.thresholds)
-    best = int(np.argmax(chosen.bounds(delta, trials)))
-    fair = int(np.argmax(chosen.true - chosen.false))
-    hits, misses = measured.counts(best)
+    thresholds, trials = _thresholds(first[:cut], second[:cut]), len(first) - cut
+    chosen = _counts(first[:cut], second[:cut], thresholds) / max(1, cut)
+    measured = _counts(first[cut:], second[cut:], thresholds)
+    best = int(np.argmax(_bounds(chosen * trials, trials, delta)))
+    fair = int(np.argmax(chosen[0] - chosen[1]))
+    hits, misses = map(int, measured[:, best])
+    surely = probability_lower(hits, trials, TEST_LEVEL / 2) - delta
+    at_most = probability_upper(misses, trials, TEST_LEVEL / 2)
+    true, false = measured / trials
     return GameResult(
-        epsilon_lower=_bound(hits, misses, trials, delta),
+        epsilon_lower=max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0,
         ceiling=ceiling(trials, delta),
-        advantage=float(measured.true[fair] - measured.false[fair]),
+        advantage=float(true[fair] - false[fair]),
         trials=trials,
-        roc=measured.roc(),
+        roc=_roc(true[: len(thresholds)], false[: len(thresholds)]),
     )
 
 
-def _bound(hits: int, misses: int, trials: int, delta: float) -> float:
-    surely = probability_lower(hits, trials, TEST_LEVEL / 2) - delta
-    at_most = probability_upper(misses, trials, TEST_LEVEL / 2)
-    return max(0.0, math.log(surely / at_most)) if surely > 0 else 0.0
+def _counts(first: Scores, second: Scores, thresholds: Scores) -> Scores:
+    """
+    Count hits and misses at every threshold, shape (2, 2·thresholds).
+
+    First those of guessing "the first" from it on, then those of "the second" below it.
+    """
+    from_first, from_second = (
+        len(scores) - np.searchsorted(np.sort(scores), thresholds, side="left")
+        for scores in (first, second)
+    )
+    hits = np.concatenate([from_first, len(second) - from_second])
+    misses = np.concatenate([from_second, len(first) - from_first])
+    return np.stack([hits, misses]).astype(np.float64)
 
 
-class _Curve:
-    """Rates at every threshold: of guessing "the first" from it on, then "the second" below it."""
+def _bounds(expected: Scores, trials: int, delta: float) -> Scores:
+    """Return the bound of each threshold, if so many hits and misses were counted in the trials."""
+    (hits, misses), level = expected, TEST_LEVEL / 2
+    surely = stats.beta.ppf(level, np.maximum(hits, 1e-9), trials - hits + 1) - delta
+    at_most = stats.beta.ppf(1 - level, misses + 1, np.maximum(trials - misses, 1e-9))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.log(np.maximum(surely, 1e-300) / at_most))
 
-    def __init__(self, first: Scores, second: Scores, thresholds: Scores | None = None) -> None:
-        self.thresholds = _thresholds(first, second) if thresholds is None else thresholds
-        self._n = len(first)
-        from_first, from_second = (
-            len(scores) - np.searchsorted(np.sort(scores), self.thresholds, side="left")
-            for scores in (first, second)
-        )
-        self._hits = np.concatenate([from_first, len(second) - from_second])
-        self._misses = np.concatenate([from_second, len(first) - from_first])
 
-    @property
-    def true(self) -> Scores:
-        """True positive rates."""
-        return self._hits / self._n
-
-    @property
-    def false(self) -> Scores:
-        """False positive rates."""
-        return self._misses / self._n
-
-    def counts(self, place: int) -> tuple[int, int]:
-        """Return hits and misses at a threshold."""
-        return int(self._hits[place]), int(self._misses[place])
-
-    def bounds(self, delta: float, trials: int) -> Scores:
-        """Return the bound of each threshold in so many trials, if these rates were exact."""
-        hits, misses = self.true * trials, self.false * trials
-        level = TEST_LEVEL / 2
-        surely = stats.beta.ppf(level, np.maximum(hits, 1e-9), trials - hits + 1) - delta
-        at_most = stats.beta.ppf(1 - level, misses + 1, np.maximum(trials - misses, 1e-9))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            shown: Scores = np.log(np.maximum(surely, 1e-300) / at_most)
-        return shown
-
-    def roc(self) -> tuple[tuple[float, float], ...]:
-        """Return a few points of the first direction, from (0, 0) to (1, 1)."""
-        half = len(self.thresholds)
-        order = np.lexsort((self.true[:half], self.false[:half]))
-        kept = order[np.unique(np.linspace(0, half - 1, min(half, _ROC_POINTS)).astype(int))]
-        points = zip(self.false[kept].tolist(), self.true[kept].tolist(), strict=True)
-        return ((0.0, 0.0), *points, (1.0, 1.0))
+def _roc(true: Scores, false: Scores) -> tuple[tuple[float, float], ...]:
+    """Return a few points of the first direction, from (0, 0) to (1, 1)."""
+    order = np.lexsort((true, false))
+    places = np.linspace(0, len(order) - 1, min(len(order), _ROC_POINTS))
+    kept = order[np.unique(places.astype(int))]
+    points = zip(false[kept].tolist(), true[kept].tolist(), strict=True)
+    return ((0.0, 0.0), *points, (1.0, 1.0))
 
 
 def _thresholds(first: Scores, second: Scores) -> Scores:

@@ -70,41 +70,27 @@ class Leverage:
         """Mean weight of the report of a user who holds a target."""
         return self.own_floor + self.signal
 
-    @property
-    def worth(self) -> float:
-        """Number of honest answers for targets that the crafted report counts for."""
-        return (self.weight - self.own_floor) / self.signal
-
     def weigh(self, mechanism: Mechanism, reports: Reports) -> float:
         """Return the total weight of reports. Cost: a pass per target."""
         if self.places is not None:
             return float(self.places[reports["item"]].sum())
         return float(supported(mechanism, reports, self.targets).sum())
 
-    def together(self, reports_per_user: int) -> float:
-        """Return how many honest answers a submission of crafted reports counts for."""
-        own = self.weight - self.own_floor
-        further = (reports_per_user - 1) * (self.weight - self.dummy_floor)
-        return (own + further) / self.signal
-
-    def most(self, reports_per_user: int) -> float:
-        """Return the most honest answers that any submission counts for."""
-        own = self.high - self.own_floor
-        return (own + (reports_per_user - 1) * (self.high - self.dummy_floor)) / self.signal
-
-    def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
+    def answers(self, own: float, *, further: float = 0.0, each: float = 0.0) -> float:
         """
-        Return the mean rise of the targets' shares together; see the formula above.
+        Return how many honest answers for targets a user counts for.
 
         Args:
-            share: λ, the share of fake users.
-            own: Weight of each fake user's first report.
-            further: Further reports of each that are counted.
+            own: Weight of the user's first report.
+            further: Further reports that are counted.
             each: Weight of each further report.
-            held: f_T.
         """
         moved = own - self.own_floor + further * (each - self.dummy_floor)
-        return share * (moved / self.signal - held)
+        return moved / self.signal
+
+    def gain(self, share: float, own: float, *, further: float, each: float, held: float) -> float:
+        """Return the mean rise of the targets' shares: the formula above, `held` for f_T."""
+        return share * (self.answers(own, further=further, each=each) - held)
 
 
 def leverage(

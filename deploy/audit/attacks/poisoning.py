@@ -231,8 +231,8 @@ def maximal_gain(
             "Crafted reports that single out the targets",
             (
                 "A report that a user crafts for chosen items counts for them together as much as "
-                f"{_answers(lever.worth)}; none {tried}raises them more above all items, and "
-                "nothing distinguishes it from other reports."
+                f"{_answers(lever.answers(lever.weight))}; none {tried}raises them more above all "
+                "items, and nothing distinguishes it from other reports."
             ),
         )
     ]
@@ -270,8 +270,10 @@ def dummy_abuse(subject: AuditSubject, rng: np.random.Generator, *, uncounted: i
     """Fake users craft every report of a submission. `uncounted`: reports the formula omits."""
     number = subject.task.reports_per_user
     attack = PoisonedCollection.of(subject, rng)
-    weight = attack.leverage.weight * (number - uncounted) / number
-    attack.add_copies(attack.leverage.crafted, weight, number * attack.n_fakes, rng)
+    lever = attack.leverage
+    weight = lever.weight * (number - uncounted) / number
+    together = lever.answers(lever.weight, further=number - 1, each=lever.weight)
+    attack.add_copies(lever.crafted, weight, number * attack.n_fakes, rng)
     finding = _finding(
         attack,
         rng,
@@ -281,8 +283,7 @@ def dummy_abuse(subject: AuditSubject, rng: np.random.Generator, *, uncounted: i
         title=f"Fake users who craft all {number} reports of a submission",
         known_limit=True,
         sentence="A user who crafts every report of a submission counts for the chosen items as "
-        f"much as {_answers(attack.leverage.together(number))}; the number of reports in a "
-        "submission bounds the attack.",
+        f"much as {_answers(together)}; the number of reports in a submission bounds the attack.",
     )
     return Findings((finding,))
 
@@ -372,7 +373,7 @@ def _finding(
         notes=(
             f"rise of the estimated share of {len(lever.targets)} rare items together",
             f"no submission of {number} report{'' if number == 1 else 's'} counts for more than "
-            + _answers(lever.most(number)),
+            + _answers(lever.answers(lever.high, further=number - 1, each=lever.high)),
         ),
         **fields,
     )

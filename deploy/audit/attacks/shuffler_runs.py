@@ -282,8 +282,8 @@ async def duplicating(attack: _Attack, *, tolerant: bool = False) -> Rows:
         if copies > _REFUSED_SHARE * len(outcome.delivered):
             checks.must("a batch of many copies is not released", outcome.result is None)
             continue
-        told = {} if outcome.result is None or tolerant else dict(outcome.result.refused)
-        reported = told == {"repeated": copies, "unreadable": 0, "malformed": 0}
+        counted = {} if outcome.result is None or tolerant else dict(outcome.result.refused)
+        reported = counted == {"repeated": copies, "unreadable": 0, "malformed": 0}
         checks.must("copies are dropped and reported with the result", reported)
         proven = attack.samples or outcome.seen[InclusionState.MISSING] == times
         checks.must("the devices that were displaced have proof", proven)

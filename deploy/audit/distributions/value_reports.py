@@ -39,7 +39,6 @@ Draw = Callable[[Task, Value, int, np.random.Generator], Reports]
 """Draws the reports of so many users who all hold one value."""
 
 _USUAL: Final = (-0.73, 0.31)
-"""Numbers in -1 .. 1 that lie on no grid, unlike the ends and the middle."""
 _CANDIDATES: Final = 24
 """Texts of which two are chosen that share the fewest bits."""
 _SECRET_BYTES: Final = 32
@@ -98,8 +97,8 @@ def log_likelihood(task: Task, value: Value, reports: Reports) -> Vector:
 
 def _number_parts(task: Task, value: Value, reports: Reports) -> Iterator[ReportPart]:
     spec = spec_as(task.mechanism, NumberSpec)
-    given = value if isinstance(value, tuple) else (cast("float", value),)
-    numbers = np.array([to_unit(number, spec.low, spec.high) for number in given])
+    held = value if isinstance(value, tuple) else (cast("float", value),)
+    numbers = np.array([to_unit(number, spec.low, spec.high) for number in held])
     if spec.projected:
         numbers = np.clip(numbers @ projection(task.nonce, task.domain_size, spec.projected), -1, 1)
     names = reports.dtype.names or ()
@@ -160,7 +159,7 @@ def _laplace(spec: NumberSpec, point: int) -> Vector:
 
 
 def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
-    """Return the distribution of mean-est's corner; bit j of its number tells coordinate j."""
+    """Return the distribution of mean-est's corner; bit j of its number is coordinate j."""
     corners = list(itertools.product((-1, 1), repeat=len(numbers)))
     table = np.array(corners)[:, ::-1]  # the first coordinate changes fastest
     toward = np.where(table @ table.T > 0, float(spec.true_weight), float(spec.other_weight))
@@ -171,13 +170,13 @@ def _corner_distribution(spec: NumberSpec, numbers: Sequence[float]) -> Vector:
 
 def _pair_distribution(spec: KeyValueSpec, keys: int, owned: dict[int, float]) -> Vector:
     """Return the distribution of a key and absent, - or +; shape (3·keys,)."""
-    tells = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
+    truthful = spec.key_true_weight / (spec.key_true_weight + spec.key_other_weight)
     signal = (spec.value_true_weight - spec.value_other_weight) / (
         spec.value_true_weight + spec.value_other_weight
     )
     chances = np.empty((keys, 3))
     for key in range(keys):
-        there = tells if key in owned else 1 - tells
+        there = truthful if key in owned else 1 - truthful
         fake = spec.fakes[key] if spec.fakes else (spec.low + spec.high) / 2
         number = to_unit(owned.get(key, fake), spec.low, spec.high)
         chances[key] = (
@@ -233,21 +232,16 @@ def to_unit(value: float, low: float, high: float) -> float:
     return 2 * (value - low) / (high - low) - 1
 
 
-def usual_values(task: Task) -> tuple[Value, Value]:
-    """Return valid values of two users."""
+def usual_value(task: Task) -> Value:
+    """Return a valid value of numbers that lie on no grid, unlike the ends and the middle."""
     if task.kind == "string":
-        one, other = worst_values(task)[0]
-        return one, other
-    if task.kind == "key-value":
-        low, high = _range(task)
-        some = {0: _at(_USUAL[1], low, high), task.domain_size - 1: _at(_USUAL[0], low, high)}
-        return some, {0: _at(_USUAL[0], low, high)}
+        return worst_values(task)[0][0]
     low, high = _range(task)
-    one, other = (
-        tuple(_at(_USUAL[(turn + place) % 2], low, high) for place in range(task.domain_size))
-        for turn in (0, 1)
-    )
-    return (one[0], other[0]) if task.kind == "mean" else (one, other)
+    numbers = [low + (number + 1) / 2 * (high - low) for number in _USUAL]
+    if task.kind == "key-value":
+        return {0: numbers[1], task.domain_size - 1: numbers[0]}
+    vector = tuple(numbers[place % 2] for place in range(task.domain_size))
+    return vector[0] if task.kind == "mean" else vector
 
 
 def worst_values(task: Task) -> tuple[tuple[Value, Value], ...]:
@@ -276,10 +270,6 @@ def _range(task: Task) -> tuple[float, float]:
         return pairs.low, pairs.high
     numbers = spec_as(task.mechanism, NumberSpec)
     return numbers.low, numbers.high
-
-
-def _at(number: float, low: float, high: float) -> float:
-    return low + (number + 1) / 2 * (high - low)
 
 
 def _far_texts(task: Task) -> tuple[str, str]:

@@ -58,7 +58,7 @@ def reduced_draft(
     """
     Reduce a task to one that a few users can complete in seconds.
 
-    Protocol, noise and laws of the dummies stay; items, buckets and at last dummies become fewer
+    Protocol, noise and distributions of dummies stay; items, buckets and at last dummies are cut
     where the batch would be too large. Which party notices which attack depends on none of them.
 
     Args:

@@ -182,8 +182,8 @@ class _Recorder:
                 request = user_agent_pb2.ContributeRequest(
                     task_digest=digest, value=value, person=name
                 )
-                told = person.Contribute(request, timeout=SHORT_DEADLINE, metadata=metadata)
-                await reply(told, "the user agent")
+                asked = person.Contribute(request, timeout=SHORT_DEADLINE, metadata=metadata)
+                await reply(asked, "the user agent")
             envelopes = [contributor.prepare(value, self._rng) for value in values[len(names) :]]
             devices = shuffler_pb2_grpc.ShufflerStub(channel)
             for envelope in envelopes[:_ALONE]:

@@ -135,7 +135,7 @@ def _drawn(figure: float | None) -> TypeGuard[float]:
 
 
 def _visible(line: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Give a single point some length."""
+    """Widen a single point to a short line."""
     if len(line) > 1:
         return line
     [(x, y)] = line

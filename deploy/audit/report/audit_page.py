@@ -60,7 +60,7 @@ class Row:
     id: str
     finding: Finding
     advice: str
-    """The finding's, unless a row above it gives the same."""
+    """The finding's; empty if a row above has the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ def audit_page(report: AuditReport) -> str:
     """Make the page of an audit: one file, which shows itself without any network or script."""
     point, headings = weakest_point(report), {name: _rows(report, name) for name in HEADINGS}
     rows = [row for under in headings.values() for row in under]
-    told = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
+    sentences = dict(zip(report.guarantees, promises(report.guarantees), strict=True))
     measured, coalitions = point.measured, coalition_rows(report, point, rows)
     return render(
         "audit.html",
@@ -107,9 +107,9 @@ def audit_page(report: AuditReport) -> str:
             Row(id=f"failed-{place}", finding=finding, advice=finding.advice)
             for place, finding in enumerate(report.failed, start=1)
         ],
-        weakest=told[point.guarantee],
+        weakest=sentences[point.guarantee],
         also=[who(coalition) for coalition in point.equals],
-        main=told[claimed(report.guarantees)],
+        main=sentences[claimed(report.guarantees)],
         measured=measured,
         same_claim=measured is not None
         and (measured.claim_epsilon, measured.delta or 0.0)
@@ -253,8 +253,8 @@ def _details(finding: Finding) -> Iterable[tuple[str, str]]:
         "Statistical tests": figures.count(finding.tests) if finding.tests else "",
     }
     if finding.advantage is not None and math.isfinite(finding.advantage):
-        told = f"{finding.advantage:.4g}, by which true positives outweigh false ones"
-        known["Advantage of the best guess"] = told
+        text = f"{finding.advantage:.4g}, by which true positives outweigh false ones"
+        known["Advantage of the best guess"] = text
     if finding.confidence is not None:
         known["Confidence"] = f"wrong at most once in {_one_in(1 - finding.confidence)} runs"
     return ((name, text) for name, text in known.items() if text)

@@ -76,8 +76,8 @@ def changes(report: AuditReport, point: WeakestPoint) -> tuple[Change, ...]:
     """Return the changes that help against the weakest point, best first, and those that do not."""
     task = report.task
     if point.coalition == "shuffler+analyzer":
-        crowd = _NO_CROWD if point.guarantee.delta == 0 else _ONLY_OWN_DUMMIES
-        return (_noise(task), _APART, crowd)
+        useless = _NO_MORE_USERS_OR_DUMMIES if point.guarantee.delta == 0 else _ONLY_OWN_DUMMIES
+        return (_noise(task), _APART, useless)
     if not task.amplified:
         relying = _ASK_ONCE if task.composition.amplified else _RELY_ON_A_SHUFFLER
         return (_noise(task), relying, _NO_USERS)
@@ -132,7 +132,7 @@ _APART: Final = Change(
     "not change the figure; it makes it unlikely that the two ever pool what they saw. While one "
     "organisation operates both, this figure is the one that holds.",
 )
-_NO_CROWD: Final = Change(
+_NO_MORE_USERS_OR_DUMMIES: Final = Change(
     "More users, a larger n_min or a few more dummies do not help here",
     "They hide a report among others from the analyzer alone. Shuffler and analyzer together know "
     "which reports are yours, so that those of nobody else hide them.",

@@ -41,7 +41,7 @@ _BATCH: Final = 100
 _BATCHES: Final = 4_000
 _ITEMS: Final = 4
 _MIN_CHANCE: Final = 1e-18
-"""Probability that Fourier transforms do not tell from 0."""
+"""Smallest probability that Fourier transforms distinguish from 0."""
 
 
 def seeded_alike(_: np.random.Generator) -> np.random.Generator:

@@ -23,7 +23,7 @@ from deploy.audit.distributions.value_reports import (
     draw_reports,
     report_parts,
     reports_each,
-    usual_values,
+    usual_value,
     worst_values,
 )
 from deploy.audit.finding import Checks, Findings
@@ -57,7 +57,7 @@ def run_randomizer(
             "be found."
         )
     else:
-        for value in (*worst_values(task)[0], usual_values(task)[0]):
+        for value in (*worst_values(task)[0], usual_value(task)):
             reports = draw(task, value, reports_each(subject), rng)
             _check_parts(checks, task, value, reports)
     row = checks.finding(
