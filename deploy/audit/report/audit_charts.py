@@ -12,7 +12,7 @@ WIDTH: Final = 400
 HEIGHT: Final = 290
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 386, 14, 228
 """Edges of the plane of a curve."""
-_TICK_ROOM: Final = 66.0
+_TICK_ROOM: Final = 76.0
 """Least distance between two ticks with names."""
 _MAX_POWERS: Final = 6
 _SHORT: Final = 6

@@ -15,33 +15,33 @@ def _row(checks: Checks) -> Finding:
     )
 
 
-def test_what_holds_is_said_and_needs_no_advice() -> None:
-    """A row of one fact and two tests of one name."""
+def test_a_row_that_holds_has_no_advice_and_counts_its_tests() -> None:
+    """A test without enough draws is not counted."""
     checks = Checks()
     checks.must("a fact", True)  # noqa: FBT003  # what is noted
     checks.test("a test", 0.5)
     checks.test("a test", 0.01)
+    checks.test("another test", None)
     row = _row(checks)
 
-    assert row.passed
-    assert row.sentence == "All is well."
-    assert row.advice == ""
+    assert (row.passed, row.sentence, row.advice) == (True, "All is well.", "")
     assert row.tests == 2
     assert "0.01" in row.statistic
 
 
-def test_what_does_not_hold_is_named() -> None:
-    """A fact once false stays false; of tests of one name the least p counts."""
+def test_a_row_that_does_not_hold_names_what_failed() -> None:
+    """A fact once false stays false, the least p of a test counts, and NaN fails."""
     checks = Checks()
     checks.must("a fact", False)  # noqa: FBT003  # what is noted
     checks.must("a fact", True)  # noqa: FBT003  # what is noted
     checks.test("a test", TEST_LEVEL / 2)
     checks.test("a test", 0.9)
     checks.test("another test", TEST_LEVEL * 2)
+    checks.test("a third test", math.nan)
     row = _row(checks)
 
     assert row.verdict == "broken"
-    assert row.sentence == "Failed: a fact; a test."
+    assert row.sentence == "Failed: a fact; a test; a third test."
     assert row.advice == "Mend it."
 
 
@@ -50,25 +50,6 @@ def test_what_does_not_hold_is_named() -> None:
     [("delta", None), ("theorem", ""), ("neighbouring", ""), ("assumptions", ())],
 )
 def test_no_claim_is_a_bare_number(field: str, nothing: object) -> None:
-    """It is told with its δ, its neighbours, its theorem and what it assumes."""
+    """It needs its δ, its neighbours, its theorem and its assumptions."""
     with pytest.raises(ValueError, match="needs its delta, neighbouring, theorem"):
         finding(claim_epsilon=1.0, **{field: nothing})
-
-
-def test_what_is_no_number_is_broken_and_hides_nothing() -> None:
-    """An estimator that gives NaN has not passed; nor is an earlier failure forgotten."""
-    checks = Checks()
-    checks.test("a test", 1e-30)
-    checks.test("a test", math.nan)
-    checks.test("another test", math.nan)
-
-    assert checks.broken == ["a test", "another test"]
-
-
-def test_what_could_not_be_tested_is_not_counted() -> None:
-    """A row says how many decisions it made."""
-    checks = Checks()
-    checks.test("a test", None)
-    checks.must("a fact", True)  # noqa: FBT003  # what is noted
-
-    assert _row(checks).tests == 0

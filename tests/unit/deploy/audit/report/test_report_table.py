@@ -53,8 +53,8 @@ def test_claims_are_rounded_up_and_attacks_down() -> None:
         assert figure in text
 
 
-def test_what_failed_is_last_in_capitals_and_said_again() -> None:
-    """A word tells it, whatever the colour."""
+def test_failures_are_in_capitals_and_repeated_at_the_end() -> None:
+    """A word marks them, whatever the colour."""
     text = _at(80, failed_report())
     table, _, behind = text.partition("What failed")
 
@@ -81,28 +81,16 @@ def test_the_weakest_point_is_named(make: Callable[[], AuditReport], words: str)
     assert "different organisations" in text
 
 
-def test_nothing_checked_is_not_passed() -> None:
-    """Nor is an empty table printed."""
-    text = _at(80, report_of(demo_task(), ()))
+def test_idle_scenarios_other_tasks_and_empty_runs_are_marked() -> None:
+    """A scenario without rows was not forgotten."""
+    empty = dataclasses.replace(report_of(demo_task(), ()), idle=("skippers", "partition"))
+    row = finding(title="Read by both", subject="pureDUMP, 3 dummies")
+    text = _at(80, empty)
 
     assert "NOT PASSED: nothing was checked." in text
     assert "Anonymity" not in text
-
-
-def test_what_had_nothing_to_play_is_named() -> None:
-    """A scenario whose rows are missing was not forgotten."""
-    report = dataclasses.replace(report_of(demo_task(), ()), idle=("skippers", "partition"))
-
-    assert "Nothing to run on this task: skippers, partition." in _at(80, report)
-
-
-def test_a_row_of_another_task_is_marked() -> None:
-    """Its figures are not those of the audited task."""
-    row = finding(title="Read by both", subject="pureDUMP, 3 dummies")
-
-    text = " ".join(_at(200, report_of(demo_task(), (row,))).split())
-
-    assert "Read by both (another task)" in text
+    assert "Nothing to run on this task: skippers, partition." in text
+    assert "Read by both (another task)" in _at(200, report_of(demo_task(), (row,)))
 
 
 def test_foreign_text_steers_no_terminal() -> None:
