@@ -341,16 +341,8 @@ def _finding(
     **fields: Any,  # noqa: ANN401  # of a finding
 ) -> Finding:
     """
-    Compare an attack with the formula.
-
-    Args:
-        attack: With the fake users' crafted reports.
-        rng: Draws honest dummies.
-        own: Mean weight of a fake user's first report, by the formula.
-        each: Mean weight of each further report; None where fake users add honest dummies.
-        checks: Further checks.
-        counted_twice: The analyzer counts every fake report twice.
-        **fields: Scenario, title and sentence, and whether nothing prevents the attack.
+    Compare an attack with the formula, by the mean weights of a fake user's first report and of
+    each further one; without the latter, fake users add honest dummies.
     """
     lever, checks = attack.leverage, checks or Checks()
     if each is None:

@@ -95,14 +95,8 @@ def _check_places(
     checks: Checks, subject: AuditSubject, values: NDArray[np.int64], reports: Reports
 ) -> None:
     """
-    Test the number of dummies for all values and for halves of them, and every place of a
-    submission: padding and the own value's support are equally often in each.
-
-    Args:
-        checks: Receives the tests.
-        subject: The task.
-        values: Of the users, shape (users,).
-        reports: Their opened reports, shape (users, per_user).
+    Test the number of dummies for all values and for halves of them, and every place of the
+    submissions, shape (users, per_user): padding and own support are equally often in each.
     """
     mechanism, dummies = subject.mechanism, subject.task.dummies
     null, per_user = is_null(reports.ravel()).reshape(reports.shape), reports.shape[1]
