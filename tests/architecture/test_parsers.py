@@ -36,7 +36,7 @@ _AUDITED: Final = (
     "observation.party_views.contents",
     "observation.recorder._Recorder._scrape",
     "observation.recorder._Recorder._collect_and_release",
-    "observation.run_record.envelopes_in",
+    "observation.run_record.RunRecord.envelopes",
     "observation.run_record.files_of",
     "observation.run_record.stored_groups",
 )

@@ -131,7 +131,7 @@ def _sent(record: RunRecord, extra: bytes) -> RunRecord:
         ),
         (
             lambda record: dataclasses.replace(
-                record, result=dataclasses.replace(record.result, n_users=_USERS - 1)
+                record, released=dataclasses.replace(record.result, n_users=_USERS - 1)
             ),
             contents,
             "the result's numbers are right",

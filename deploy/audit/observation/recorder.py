@@ -163,7 +163,7 @@ class _Recorder:
             self._look("collecting")
             record.groups = stored_groups(self._state("shuffler"), signed.digest())
             await shuffler_operator.close_batch(signed.digest())
-            record.result = await analyzer_operator.wait_for_result(signed.digest(), pause=0.1)
+            record.released = await analyzer_operator.wait_for_result(signed.digest(), pause=0.1)
             while batch_keys(self._state("shuffler")):  # noqa: ASYNC110  # nothing announces it
                 await asyncio.sleep(0.05)
             await self._scrape("over")

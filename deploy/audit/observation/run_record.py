@@ -52,8 +52,15 @@ class RunRecord:
     """Opened while they existed, by file name."""
     metrics: dict[str, str] = field(default_factory=dict)
     """Pages by party and moment."""
-    result: Result = field(init=False)
+    released: Result | None = None
     logs: str = ""
+
+    @property
+    def result(self) -> Result:
+        """The released result."""
+        if self.released is None:
+            raise ValueError("the run was recorded without its result")
+        return self.released
 
     @cached_property
     def task(self) -> Task:
